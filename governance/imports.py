@@ -1,4 +1,7 @@
-"""Imports from other tools: their batches, what they have brought, and their undo."""
+"""Imports from other tools: their batches, what they have brought, and their undo.
+
+The events of a batch have the batch in their header's trace.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -25,7 +28,7 @@ from memoryhub.core.errors import Conflict, NotFound, PreconditionFailed
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.projection import void_sql
 from memoryhub.core.models import RawEvent
-from memoryhub.core.origin import Origin, use_origin
+from memoryhub.core.origin import Origin, current_origin, use_origin
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS
@@ -68,71 +71,55 @@ def trace_of(batch: int) -> str:
     return f"{TRACE}{batch}"
 
 
-def begin_import(*, tool: str, place: str) -> int:
-    """Begin an import into the current store, and return its id."""
-    demand(Act.WRITE)
-    draft = log.prepare(IMPORT_BEGAN, ImportBegan(tool=tool, place=shortened(flat(place), _MAX_PLACE)))
-    with log.transaction():
-        return log.append(draft, entity="import").position
-
-
-@contextmanager
-def in_batch(tool: str, batch: int) -> Iterator[None]:
-    """Mark the events that are written inside as those of an import."""
-    with use_origin(source="import", actor=f"import:{tool}", trace_id=trace_of(batch)):
-        yield
-
-
-def end_import(batch: int, counts: dict[str, int]) -> None:
-    draft = log.prepare(IMPORT_ENDED, ImportEnded(batch=batch, counts=counts))
-    with log.transaction():
-        log.append(draft, stream=f"{TRACE}{batch}")
-
-
 @dataclass
 class ImportRun:
     """An import that becomes a batch with its first event, so that one that changes nothing leaves no trace."""
 
     tool: str
     place: str
-    store: StoreId
+    store: StoreId = field(default_factory=current_store)
+    origin: Origin = field(default_factory=current_origin)
     batch: int | None = None
     _head: object = None
     _is_written: bool = False
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Make what is written to the store inside one batch, which can be undone."""
+        token = _run.set(self)
+        try:
+            yield
+        finally:
+            _run.reset(token)
 
     def begin(self) -> int:
         """Return the batch; in an open transaction of the log."""
         head = log.open_head()
         # A transaction that was rolled back took its batch with it
         if self.batch is None or not (self._is_written or head is self._head):
+            demand(Act.WRITE)
             self._head = head
-            self.batch = begin_import(tool=self.tool, place=self.place)
-            log.before_commit(self._keep)
+            began = ImportBegan(tool=self.tool, place=shortened(flat(self.place), _MAX_PLACE))
+            with use_origin(**asdict(self.origin)):
+                self.batch = log.append(log.prepare(IMPORT_BEGAN, began), entity="import").position
+            log.before_commit(self._note_commit)
         return self.batch
 
-    def _keep(self) -> None:
+    def _note_commit(self) -> None:
         self._is_written = True
 
     def end(self, counts: dict[str, int]) -> int | None:
         """Record the counts and return the batch; None if nothing was written."""
         if self.batch is None or not self._is_written:
             return None
-        end_import(self.batch, {name: count for name, count in counts.items() if count})
+        counts = {name: count for name, count in counts.items() if count}
+        draft = log.prepare(IMPORT_ENDED, ImportEnded(batch=self.batch, counts=counts))
+        with log.transaction():
+            log.append(draft, stream=f"{TRACE}{self.batch}")
         return self.batch
 
 
 _run: ContextVar[ImportRun | None] = ContextVar("import_run", default=None)
-
-
-@contextmanager
-def recorded_import(*, tool: str, place: str) -> Iterator[ImportRun]:
-    """Make what is written to the current store inside one batch, which can be undone."""
-    run = ImportRun(tool, place, current_store())
-    token = _run.set(run)
-    try:
-        yield run
-    finally:
-        _run.reset(token)
 
 
 @log.guard

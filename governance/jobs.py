@@ -41,7 +41,7 @@ def _delete_due(run: Run) -> str:
     try:
         ended = run_due(now=run.ages_until, progress=report)
     except _TimeIsUp:
-        return f"processed {run.done:,} of {run.total:,} items; the next run continues"
+        return f"processed {run.steps:,} of {run.total:,} items; the next run continues"
     if ended is None:
         return ""
     deleted = f"deleted {counted(ended.report.things, 'item')} in {counted(ended.events, 'event')}"

@@ -400,7 +400,7 @@ class WithOthersTests(StoreTestCase):
 class SampleTests(SimpleTestCase):
     def test_a_sample_has_the_newest_events_and_others_of_the_log(self) -> None:
         for last in (1, 7, 5_000):
-            positions = rebuilding._positions(last)
+            positions = rebuilding._sampled_positions(last)
             self.assertEqual({*positions} - {*range(1, last + 1)}, set())
             self.assertEqual({*range(last, max(0, last - 50), -1)} - {*positions}, set())
         self.assertGreater(len(positions), 200)

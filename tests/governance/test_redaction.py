@@ -37,8 +37,8 @@ from memories.services.links import create_tag
 from memoryhub import env
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import log, spool
+from memoryhub.core.backends.sqlite.copies import attached, temporary_copy
 from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.backends.sqlite.scratch import attached, temporary_copy
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked, NotFound
 from memoryhub.core.jobs import Run
 from memoryhub.core.log.copy import follow
