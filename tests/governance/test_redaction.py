@@ -113,8 +113,8 @@ class RedactionTestCase(HubTestCase):
 
 _TRY_TO_WRITE = """
 import sys
-from memoryhub.core.backends.sqlite import driver
-driver.install()
+from memoryhub.core.backends.sqlite import options
+options.install()
 import sqlite3
 connection = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
 connection.execute("BEGIN IMMEDIATE")
