@@ -146,12 +146,10 @@ _BACKWARD = {
     EdgeRelation.DEPENDS_ON: "required by",
 }
 # Relation and whether the other record is the subject, by the pattern of the phrase; the passive is tried first
-RELATIONS = [
-    (pattern, relation, is_backward)
-    for is_backward, phrases in ((True, _BACKWARD), (False, _FORWARD))
-    for relation, patterns in phrases.items()
-    for pattern in patterns.split("|")
-]
+RELATIONS: list[tuple[str, EdgeRelation, bool]] = []
+for _is_backward, _patterns_of in ((True, _BACKWARD), (False, _FORWARD)):
+    for _relation, _patterns in _patterns_of.items():
+        RELATIONS += [(_pattern, _relation, _is_backward) for _pattern in _patterns.split("|")]
 # Fields of the front matter, as `normal_name` returns them
 _RELATION_FIELDS = {
     (
