@@ -122,8 +122,9 @@ class SessionEnd(Command):
     @model_validator(mode="before")
     @classmethod
     def _normalize(cls, data: Any) -> Any:
-        is_discarded = isinstance(data, dict) and data.get("status") == "discarded"
-        return {"discard": True, **data} if is_discarded else data
+        if isinstance(data, dict) and data.get("status") == "discarded":
+            return {"discard": True, **data}
+        return data
 
 
 class SessionList(Paging):
@@ -172,8 +173,10 @@ class TurnCall(Command):
 
 
 def _parsed(value: object) -> object:
+    if not isinstance(value, str):
+        return value
     try:
-        return json.loads(value) if isinstance(value, str) else value
+        return json.loads(value)
     except ValueError as error:
         raise ValueError("it must be an object, or an object as JSON text") from error
 
@@ -235,7 +238,9 @@ class TurnView(BaseModel):
 
 
 def _as_change(file: object) -> object:
-    return {"path": file} if isinstance(file, str) else file
+    if isinstance(file, str):
+        return {"path": file}
+    return file
 
 
 # A path, or an object with the numbers of inserted and deleted lines too.

@@ -13,7 +13,6 @@ from memoryhub.core.log.read import timeline_entry
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging
-from memoryhub.core.stores import rows
 from sessions_app.models import Commit, Iteration, Profile, Session, Turn
 from sessions_app.present import commit_line, iteration_line, session_line, turn_line
 from sessions_app.schemas import (
@@ -92,7 +91,11 @@ def get_iteration(*, command: IterationGet) -> dict[str, Any]:
         NotFound: there is no such iteration, or none at all.
     """
     visible = outside_quarantine(Iteration.objects.all())
-    latest = visible.order_by("-id").first() if command.id is None else find_iteration(command.id)
+    latest: Iteration | None
+    if command.id is None:
+        latest = visible.order_by("id").last()
+    else:
+        latest = find_iteration(command.id)
     if latest is None:
         raise NotFound("there is no iteration yet; start one with iteration_start")
     window = RawEvent.objects.filter(position__gte=latest.id)
@@ -126,8 +129,8 @@ def list_sessions(*, command: SessionList) -> Listing:
     if command.status:
         sessions = sessions.filter(status=command.status)
     listed = _page_of(sessions, command)
-    compact = [{"id": session.id, "session_id": session.session_id} for session in listed] if command.compact else None
-    return _page(compact or view_sessions(listed), sessions, command, session_line)
+    views = list(listed.values("id", "session_id")) if command.compact else view_sessions(listed)
+    return _page(views, sessions, command, session_line)
 
 
 def list_turns(*, command: TurnList) -> Listing:
@@ -154,7 +157,7 @@ def list_commits(*, command: Paging) -> Listing:
     """Return a page of commits, the last recorded first."""
     commits = outside_quarantine(Commit.objects.all())
     listed = _page_of(commits, command)
-    views = [{"id": commit.id, "sha": commit.sha} for commit in listed] if command.compact else view_commits(listed)
+    views = list(listed.values("id", "sha")) if command.compact else view_commits(listed)
     return _page(views, commits, command, commit_line)
 
 
@@ -178,19 +181,15 @@ def _page(views: list[dict[str, Any]], matching: QuerySet[Any], command: Paging,
 
 def profile() -> ProfileView:
     """Return the profile of the current store."""
-    row = Profile.objects.first()
-    if row is None:
-        return ProfileView()
-    return ProfileView(**{name: getattr(row, name) for name in ProfileView.model_fields})
+    fields = Profile.objects.values(*ProfileView.model_fields).first() or {}
+    return ProfileView(**fields)
 
 
 def org_of_project() -> str | None:
     """Return the id of the current project's organisation, or None."""
-    profiles = rows.fetch("SELECT org FROM sessions_app_profile")
-    return profiles[0][0] if profiles else None
+    return Profile.objects.values_list("org", flat=True).first()
 
 
 def root_of_project() -> str:
     """Return the folder of the current project's repository, or ""."""
-    profiles = rows.fetch("SELECT root_path FROM sessions_app_profile")
-    return profiles[0][0] if profiles else ""
+    return Profile.objects.values_list("root_path", flat=True).first() or ""

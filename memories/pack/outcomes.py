@@ -24,9 +24,9 @@ from memoryhub.core.events.event_types import Retention, Speech, names_where
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.log.read import entity_of_stream
 from memoryhub.core.models import RawEvent
-from sessions_app.event_summaries import about
 from sessions_app.events.sessions import TURN_BEGAN
 from sessions_app.models import Session, SessionStatus
+from sessions_app.timeline import event_title
 
 # Events of each session that are read for citations
 _MOST_WRITTEN = 2_000
@@ -301,7 +301,7 @@ def _line(
 def _titles(positions: Iterable[int]) -> dict[int, tuple[str, str]]:
     events = RawEvent.objects.filter(position__in=list(positions), payload_json__isnull=False)
     return {
-        event.position: (about(event.event_type, json.loads(event.payload_json or "{}"), ""), event.stream_id)
+        event.position: (event_title(event.event_type, json.loads(event.payload_json or "{}"), ""), event.stream_id)
         for event in events
     }
 

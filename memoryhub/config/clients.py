@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from memoryhub.config.hook_table import EFFECTS, HookEffect
 from memoryhub.core.errors import NotFound
 
 # The name of the hub's entry in a client's file
@@ -22,27 +23,8 @@ FILE = Path(__file__).with_name("clients.toml")
 _VARIABLE = "NAME"
 
 
-class HookEffect(StrEnum):
-    """The effect of a hook event on the session and its turn."""
-
-    # The session starts or continues; the client shows the hook's output to its model.
-    START = "start"
-    # The open turn ends, and the next begins; the client shows the hook's output to its model.
-    PROMPT = "prompt"
-    # A tool was used in the turn; the client does not wait for the hub.
-    TOOL = "tool"
-    # Another event is added to the turn.
-    APPEND = "append"
-    # The turn ends.
-    STOP = "stop"
-    # The session ends.
-    END = "end"
-    # A known hook that is not recorded.
-    NOTHING = "nothing"
-
-
 class _Declared(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
 class Command(_Declared):
@@ -68,10 +50,14 @@ class Edit(_Declared):
     new: str = ""
 
 
+def _effect(name: object) -> object:
+    return EFFECTS.get(name, name) if isinstance(name, str) else name
+
+
 class Hook(_Declared):
     """The effect of one of the client's events, and the paths of what is recorded."""
 
-    effect: HookEffect
+    effect: Annotated[HookEffect, BeforeValidator(_effect)]
     type: str = ""
     content: tuple[str, ...] = ()
     result: str = ""

@@ -149,8 +149,10 @@ class _LineCounts:
         if answer.returncode == 0:
             return {commit.sha: commit for commit in _commits(_tokens(iter([answer.stdout])))}
         self.failures += 1
+        if len(shas) == 1:
+            return {}
         half = len(shas) // 2
-        return self._counted(shas[:half]) | self._counted(shas[half:]) if half else {}
+        return self._counted(shas[:half]) | self._counted(shas[half:])
 
 
 def read_commit(repository: Path, revision: str) -> CommitRecord | None:
@@ -211,7 +213,9 @@ def last_changes(directory: Path, names: Collection[str]) -> dict[str, datetime]
         if not pending:
             return changes
         moment, commits = None, 0
-        few = [f":(literal){name}" for name in pending] if len(pending) <= _FEW_FILES else ["."]
+        few = ["."]
+        if len(pending) <= _FEW_FILES:
+            few = [f":(literal){name}" for name in pending]
         with stream(directory, *_CHANGED_NAMES, "HEAD", "--", *few) as chunks:
             for token in (tokens := _tokens(chunks)):
                 if token == _SLASH:
@@ -221,7 +225,9 @@ def last_changes(directory: Path, names: Collection[str]) -> dict[str, datetime]
                     changes[name] = moment
                 if not pending:
                     break
-        return changes | (dict.fromkeys(pending, moment) if moment and commits == _MOST_COMMITS else {})
+        if moment and commits == _MOST_COMMITS:
+            changes |= dict.fromkeys(pending, moment)
+        return changes
     except Unavailable:
         return changes
 
@@ -239,15 +245,15 @@ def _is_partial(repository: Path) -> bool:
 def _window(limit: int | None, since: str | None) -> list[str]:
     if limit is not None and limit < 1:
         raise Invalid(f"limit is {limit}; it must be 1 or more")
-    window = [] if limit is None else [f"--max-count={limit}"]
-    return window if since is None else [*window, f"--since={_date(since)}"]
-
-
-def _date(since: str) -> str:
+    window = []
+    if limit is not None:
+        window.append(f"--max-count={limit}")
     try:
-        return clock.from_input(since).isoformat()
+        if since is not None:
+            window.append(f"--since={clock.from_input(since).isoformat()}")
     except ValueError as error:
         raise Invalid(f"since is {since!r}; write a date such as 2026-01-31 or 2026-01-31T08:30:00Z") from error
+    return window
 
 
 def _has_commits(repository: Path) -> bool:
@@ -352,7 +358,9 @@ def first_commits(directory: Path) -> dict[str, FirstCommit]:
     except Unavailable:
         return {}
     first: dict[str, FirstCommit] = {}
-    for commit in history.stdout.split(b"\x01")[1:] if history.returncode == 0 else ():
+    if history.returncode:
+        return first
+    for commit in history.stdout.split(b"\x01")[1:]:
         author, seconds, parents, *changes = [*commit.split(b"\0"), b"", b""]  # a file's name may hold the mark
         if is_shallow and not parents:
             continue

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from memoryhub.config import enabled
+from memoryhub.config.hook_table import HookTable
 
 if TYPE_CHECKING:
     from memoryhub.client.hook.post import ClientEvent
@@ -70,7 +71,7 @@ def project_of(event: ClientEvent) -> str:
 
     folder, session = folder_of(event), session_of(event)
     if not folder:
-        path = path_of(event.client, "directory", "cwd")
+        path = HookTable(event.client).value("directory", "cwd")
         raise ValueError(f"the event names no folder ({path!r}), so its project is unknown; it is not kept")
     try:
         return place_session(event.client, session, folder).project
@@ -109,7 +110,7 @@ def working_directory_of(event: ClientEvent) -> str:
     """
     from memoryhub.config.hook_json import value_at
 
-    return _folder(value_at(read(event.body), path_of(event.client, "directory", "cwd")))
+    return _folder(value_at(read(event.body), HookTable(event.client).value("directory", "cwd")))
 
 
 def session_of(event: ClientEvent) -> str:
@@ -121,18 +122,8 @@ def session_of(event: ClientEvent) -> str:
     from memoryhub.config.hook_json import value_at
     from memoryhub.core.session_places import session_name
 
-    return session_name(value_at(read(event.body), path_of(event.client, "session", "session_id")))
+    return session_name(value_at(read(event.body), HookTable(event.client).value("session", "session_id")))
 
 
 def _folder(value: object) -> str:
     return value if isinstance(value, str) and "\0" not in value else ""
-
-
-def path_of(client: str, name: str, usual: str) -> str:
-    """Return a path in a client's events by its name in the client's table. Parsing that as TOML takes long."""
-    from memoryhub.client.hook.post import CLIENTS_FILE
-
-    with open(CLIENTS_FILE, encoding="utf-8") as file:  # noqa: PTH123
-        text = file.read()
-    table = text.partition(f"\n[{client}.hooks]\n")[2].partition("\n[")[0]
-    return f"\n{table}".partition(f'\n{name} = "')[2].partition('"')[0] or usual

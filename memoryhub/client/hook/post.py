@@ -11,14 +11,13 @@ from _socket import AF_INET, AF_INET6, SOCK_STREAM
 from _socket import socket as new_socket
 
 from memoryhub.config import enabled
+from memoryhub.config.hook_table import HookEffect
 from memoryhub.core import windows
 from memoryhub.core.file_locks import try_share_lock
 from memoryhub.core.secret_files import TOKEN, sound_secret
 from memoryhub.env import home_text
 
 MAX_ANSWER = 1 << 20
-# What each client's events mean.
-CLIENTS_FILE = __file__.rpartition("/client/")[0] + "/config/clients.toml"
 # The environment of this process decides that the hub is enabled, not the event's folder.
 _ENABLED = "Memory-Hub-Enabled: true\r\n"
 # Refusals that may succeed later, as all 5xx may.
@@ -34,8 +33,8 @@ class ClientEvent:
         self.project = project
         self.window = windows.window()
         self.body = b""
-        # As in the client's table; "" if it is unknown.
-        self.effect = ""
+        # As in the client's table; NOTHING also for an event that is unknown.
+        self.effect = HookEffect.NOTHING
         # Whether the client adds the answer to its model's context.
         self.takes_context = False
         # Monotonic clock.

@@ -13,7 +13,7 @@ from typing import Any
 
 from memoryhub import env
 from memoryhub.client.setup.document import ConfigDocument, Place
-from memoryhub.config.clients import SERVER, Client, HookEffect, Hooks
+from memoryhub.config.clients import SERVER, Client, Hooks
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.mcp.options import PROFILES
 from memoryhub.teams.connections import VARIABLE
@@ -282,7 +282,7 @@ def _group(client: Client, hooks: Hooks, event: str) -> dict[str, Any]:
     hook = {"type": "command", "command": command, "timeout": hooks.events[event].timeout or hooks.timeout}
     if hooks.flat:
         return hook
-    matcher = {"matcher": hooks.matcher} if hooks.events[event].effect is HookEffect.TOOL else {}
+    matcher = {"matcher": hooks.matcher} if hooks.events[event].effect.is_tool else {}
     return {**matcher, "hooks": [hook]}
 
 
