@@ -51,7 +51,9 @@ class Edit(_Declared):
 
 
 def _effect(name: object) -> object:
-    return EFFECTS.get(name, name) if isinstance(name, str) else name
+    if isinstance(name, str):
+        return EFFECTS.get(name, name)
+    return name
 
 
 class Hook(_Declared):
@@ -74,8 +76,8 @@ class Hook(_Declared):
         """Yield all paths in the client's JSON that are read for this hook."""
         yield from (*self.content, self.result, self.transcript)
         for tool in (*self.commands.values(), *self.edits.values()):
-            for path in tool.model_dump().values():
-                yield from (path,) if isinstance(path, str) else path
+            for paths in tool.model_dump().values():
+                yield from [paths] if isinstance(paths, str) else paths
 
 
 class Hooks(_Declared):
@@ -103,7 +105,9 @@ class Hooks(_Declared):
     reason: str = "reason"
 
     def find(self, event: str) -> Hook | None:
-        return self.events.get(event) or (Hook(effect=HookEffect.NOTHING) if event in self.ignored else None)
+        if event in self.ignored:
+            return Hook(effect=HookEffect.NOTHING)
+        return self.events.get(event)
 
     def set_up(self) -> dict[str, Hook]:
         """Return the hooks that ``setup`` writes into the client's configuration."""
@@ -144,7 +148,9 @@ class Http(_Declared):
         if self.variable:
             return str(entry.get(self.variable) or "")
         headers = entry.get(self.headers)
-        text = headers.get("Authorization") if isinstance(headers, dict) else ""
+        if not isinstance(headers, dict):
+            return ""
+        text = headers.get("Authorization")
         head, _, tail = f"Bearer {self.token}".partition(_VARIABLE)
         match = re.fullmatch(rf"{re.escape(head)}(\w+){re.escape(tail)}", str(text))
         return match[1] if match else ""
@@ -196,7 +202,9 @@ class Client(_Declared):
             return "\n".join([f"[{'.'.join(place)}]", *rows])
         for name in reversed(place):
             data = {name: data}
-        return json.dumps({**data, **({"inputs": [self.http.asked()]} if self.http.input else {})}, indent=2)
+        if self.http.input:
+            data["inputs"] = [self.http.asked()]
+        return json.dumps(data, indent=2)
 
 
 @cache

@@ -19,7 +19,9 @@ def hook_answer(key: str, event: str, text: str) -> dict[str, object]:
         event: the client's name of the event.
         text: the context.
     """
-    return {key: text} if key else {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+    if key:
+        return {key: text}
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
 
 
 def value_at(data: Any, path: str) -> Any:
@@ -27,16 +29,20 @@ def value_at(data: Any, path: str) -> Any:
     for name in path.split("."):
         if isinstance(data, str):
             data = _parsed(data)
-        if isinstance(data, list):
-            data = data[int(name)] if name.isdecimal() and int(name) < len(data) else None
+        if isinstance(data, dict):
+            data = data.get(name)
+        elif isinstance(data, list) and name.isdecimal() and int(name) < len(data):
+            data = data[int(name)]
         else:
-            data = data.get(name) if isinstance(data, dict) else None
+            return None
     return data
 
 
 def _parsed(text: str) -> Any:
+    if not text.lstrip().startswith(("{", "[")):
+        return None
     try:
-        return json.loads(text) if text.lstrip().startswith(("{", "[")) else None
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
@@ -81,10 +87,7 @@ def _text_of(line: bytes) -> str:
     if not isinstance(entry, dict) or entry.get("type") != "assistant" or entry.get("isSidechain"):
         return ""
     message = entry.get("message")
-    return _joined(message.get("content")) if isinstance(message, dict) else ""
-
-
-def _joined(content: Any) -> str:
+    content = message.get("content") if isinstance(message, dict) else None
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

@@ -15,7 +15,6 @@ from memories.models import Memory
 from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Conflict, Forbidden, HubError
-from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.permissions import HUB, reaches
@@ -55,8 +54,9 @@ class WithIdFromName(BaseModel):
         ids = {"id", *(name for name, field in cls.model_fields.items() if field.alias == "id")}
         if not isinstance(data, dict) or ids & set(data) or not isinstance(data.get("name"), str):
             return data
-        slug = project_id_of(data["name"])
-        return {**data, "id": slug} if slug else data
+        if slug := project_id_of(data["name"]):
+            return {**data, "id": slug}
+        return data
 
 
 class StoreOverview(BaseModel):
@@ -81,7 +81,7 @@ def overview_fields() -> dict[str, Any]:
 
 def occurred_at(position: int) -> datetime | None:
     """Return the time of the event at ``position``, if it exists."""
-    moment = RawEvent.objects.filter(position=position).values_list("occurred_at", flat=True).first()
+    moment = log.events().filter(position=position).values_list("occurred_at", flat=True).first()
     return clock.from_text(moment) if moment else None
 
 
@@ -102,12 +102,16 @@ def create_described(*, store: StoreId, command: OrgDescribe, if_exists: IfTaken
     if stores.exists(store):
         _check_existing(store, command, if_exists, refusal)
     with apart_from_here(store), use_store(store, create=True):
-        return describe(command=description).redacted if description.model_fields_set else ()
+        if not description.model_fields_set:
+            return ()
+        return describe(command=description).redacted
 
 
 def place_to_describe(store: StoreId) -> str:
     """Return the place whose owners may create or describe a store: itself, if the caller sees it, or else the hub."""
-    return store.place if stores.exists(store) and reaches(store.place) else HUB
+    if stores.exists(store) and reaches(store.place):
+        return store.place
+    return HUB
 
 
 def _check_existing(store: StoreId, command: OrgDescribe, if_exists: IfTaken, refusal: str) -> None:
@@ -161,7 +165,9 @@ def store_here() -> StoreId | None:
 
 def apart_from_here(store: StoreId) -> AbstractContextManager[Any]:
     # Session and turn belong to the caller's own store.
-    return nullcontext() if store_here() in (None, store) else use_origin(session_id="", turn_id="", ack_token="")
+    if store_here() in (None, store):
+        return nullcontext()
+    return use_origin(session_id="", turn_id="", ack_token="")
 
 
 def project_line(project: dict[str, Any]) -> str:

@@ -97,10 +97,12 @@ def connection_of(directory: str) -> TeamConnection | None:
         return None
     of_folders = [connection for connection in all_connections() if not connection.client]
     path = os.path.realpath(directory)
-    return _nearest(of_folders, path) or (_nearest(of_folders, _main_folder(path)) if of_folders else None)
+    if not of_folders:
+        return None
+    return _nearest_connection(of_folders, path) or _nearest_connection(of_folders, _main_folder(path))
 
 
-def _nearest(connections: Iterable[TeamConnection], path: str) -> TeamConnection | None:
+def _nearest_connection(connections: Iterable[TeamConnection], path: str) -> TeamConnection | None:
     above = [
         connection
         for connection in connections

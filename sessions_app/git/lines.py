@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from memoryhub.core.errors import Invalid, Unavailable
-from memoryhub.core.text import counted, flat
+from memoryhub.core.text import flat
 from sessions_app.git.process import MAX_AUTHOR, moment_of, reason_of, run, text_of
 
 _BLAME_OPTIONS = ("--porcelain", "-w", "-M", "-C", "--no-textconv")
@@ -57,7 +57,7 @@ def blame(repository: Path, path: str, content: bytes, *, first: int = 1, last: 
     """
     texts = content.removesuffix(b"\n").split(b"\n")
     if first > len(texts):
-        raise Invalid(f"{path} has only {counted(len(texts), 'line')}")
+        raise Invalid(f"{path} has only {len(texts)} line{'s' * (len(texts) > 1)}")
     committed = _committed(repository, path)
     last = min(last or len(texts), len(texts))
     numbers = {number: number for number in range(first, last + 1)}

@@ -89,7 +89,10 @@ def _take(argv: list[str]) -> None:
         return
     table = HookTable(event.client)
     event.effect, event.takes_context = table.event(event.name)
-    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS if event.takes_context else 0)
+    seconds = _seconds()
+    if event.takes_context:
+        seconds = max(seconds, PATIENT_SECONDS)
+    event.deadline = time.monotonic() + seconds
     if not _is_object(event.body):
         complain("standard input is not a JSON object; the event is not kept")
         return
@@ -136,8 +139,7 @@ def _parsed(argv: list[str]) -> ClientEvent | None:
         at = words.index("--project")
         project = words[at + 1]
         del words[at : at + 2]
-    named = [word for word in (*words, *([project] if project else [])) if _is_name(word)]
-    if len(words) != 2 or len(named) != len(words) + bool(project):
+    if len(words) != 2 or not all(map(_is_name, words)) or (project and not _is_name(project)):
         return None
     return ClientEvent(words[0], words[1], project)
 

@@ -22,9 +22,9 @@ def shortened(body: bytes, limit: int) -> bytes:
     value = read(body)
     longest = _LONGEST
     while longest >= _SHORTEST:
-        body_as_cut = json.dumps(cut(value, longest)).encode()
-        if len(body_as_cut) <= limit:
-            return body_as_cut
+        shorter = json.dumps(cut(value, longest)).encode()
+        if len(shorter) <= limit:
+            return shorter
         longest //= 4
     raise ValueError(f"the event cannot be cut to {limit} bytes; it is not kept")
 
@@ -84,8 +84,9 @@ def is_switched_off(event: ClientEvent) -> bool:
     from memoryhub.core.session_places import find_place
 
     try:
-        place = find_place(event.client, session_of(event))
-        folders = {folder_of(event), working_directory_of(event), place.folder if place else ""}
+        folders = {folder_of(event), working_directory_of(event)}
+        if place := find_place(event.client, session_of(event)):
+            folders.add(place.folder)
     except ValueError:
         return False
     return any(enabled.switched_off_by(os.path.realpath(folder)) for folder in folders if folder.startswith("/"))
@@ -126,4 +127,6 @@ def session_of(event: ClientEvent) -> str:
 
 
 def _folder(value: object) -> str:
-    return value if isinstance(value, str) and "\0" not in value else ""
+    if not isinstance(value, str) or "\0" in value:
+        return ""
+    return value

@@ -65,14 +65,13 @@ class HubAnswer:
 
         try:
             problem = json.loads(self.body)
-            return f"{problem['detail']}{_choices(problem)}; the event is not kept"
+            sentence = problem["detail"]
+            choices = problem.get("choices")
         except (ValueError, KeyError, TypeError):
             return f"the hub answered {self.status}; the event is not kept"
-
-
-def _choices(problem: dict[str, object]) -> str:
-    choices = problem.get("choices")
-    return f" (one of: {', '.join(map(str, choices))})" if isinstance(choices, list) else ""
+        if isinstance(choices, list):
+            sentence = f"{sentence} (one of: {', '.join(map(str, choices))})"
+        return f"{sentence}; the event is not kept"
 
 
 def send(event: ClientEvent, *, connect_seconds: float) -> new_socket | None:
@@ -115,7 +114,9 @@ def _hub() -> tuple[str, str] | None:
                 return None
             state = os.pread(descriptor, 4096, 0).decode()
             token = sound_secret(TOKEN)
-            return (state.partition('"http://')[2].partition('"')[0], token) if token else None
+            if not token:
+                return None
+            return state.partition('"http://')[2].partition('"')[0], token
         finally:
             os.close(descriptor)
     except (OSError, ValueError):

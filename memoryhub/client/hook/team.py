@@ -69,9 +69,12 @@ def hand_over(event: ClientEvent, connection: TeamConnection) -> str:
     if not event.takes_context:
         return ""
     context = _read_until(reading, _deadline(event, connection))
-    refusal = "" if context else _refusal(connection)
-    if not context and event.effect.answer == PACK:
-        context = f"No context from the team's hub: {refusal}." if refusal else _kept_pack(event, connection)
+    if context:
+        os.write(1, _shaped(event, context))
+        return ""
+    refusal = _refusal(connection)
+    if event.effect.answer == PACK:
+        context = f"No context from the team's hub: {refusal}." if refusal else _cached_pack(event, connection)
     if context:
         os.write(1, _shaped(event, context))
     return refusal
@@ -82,7 +85,9 @@ def _refusal(connection: TeamConnection) -> str:
     from memoryhub.teams import sending
 
     problem = sending.read_problem(connection)
-    return f"{problem.sentence}; events wait, see `memory-hub status`" if problem and problem.token else ""
+    if problem is None or not problem.token:
+        return ""
+    return f"{problem.sentence}; events wait, see `memory-hub status`"
 
 
 # What sends waits for the processes that hold this lock, shared, so that it sends in order.
@@ -184,14 +189,16 @@ def _read_until(reading: int, deadline: float) -> str:
     return ""
 
 
-def _kept_pack(event: ClientEvent, connection: TeamConnection) -> str:
+def _cached_pack(event: ClientEvent, connection: TeamConnection) -> str:
     from datetime import UTC, datetime
 
     from memoryhub.teams import sending
 
     pack = sending.read_pack(connection)
-    if pack is None or pack.event == event.key:
-        return pack.text if pack else ""
+    if pack is None:
+        return ""
+    if pack.event == event.key:
+        return pack.text
     at = datetime.fromtimestamp(pack.at / 1000, UTC)
     age = _age(abs(time.time() - pack.at / 1000))
     return (

@@ -132,4 +132,6 @@ def answer_event(event: ClientEvent) -> bytes:
     folder, problem = folder_settings_of(project, parsed)
     with use_store(project_store(project)), use_folder(folder), use_origin(source="hook", actor=event.client):
         text = f"{hint}{answer_to(event=parsed, project=project, problem=problem)}".rstrip()
-    return json.dumps(answer_for_client(event.client, event.name, text), ensure_ascii=False).encode() if text else b""
+    if not text:
+        return b""
+    return json.dumps(answer_for_client(event.client, event.name, text), ensure_ascii=False).encode()

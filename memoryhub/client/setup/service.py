@@ -50,7 +50,9 @@ def service(*, port: int | None = None) -> Service:
     Raises:
         Unavailable: this system has neither systemd nor launchd.
     """
-    words = [*command_words(), "serve", "--service", *([] if port is None else ["--port", str(port)])]
+    words = [*command_words(), "serve", "--service"]
+    if port is not None:
+        words += ["--port", str(port)]
     if sys.platform == "darwin":
         return _launchd(words)
     if shutil.which("systemctl"):

@@ -51,8 +51,9 @@ def parse_address(url: str, project: str | None) -> Address:
     if named:
         return Address(named["base"], chosen, base)
     # A server of one project, `memory-hub mcp --http`, has no other path.
-    alone = base.removesuffix("/mcp")
-    return Address(alone, chosen, base if alone != base else f"{base}/p/{chosen}/mcp")
+    if base.endswith("/mcp"):
+        return Address(base.removesuffix("/mcp"), chosen, base)
+    return Address(base, chosen, f"{base}/p/{chosen}/mcp")
 
 
 def check_token(text: str) -> str:
@@ -154,8 +155,10 @@ def disconnect(folder: Path, *, client: str = "", hooks: bool = True) -> str:
     _delete_unused(before, after)
     last = mine[-1]
     waiting = spool.count_waiting(at=last.spool)
-    stays = f"; {counted(waiting, 'hook event')} not sent, kept in {last.spool}" if waiting else ""
-    return f"{last.folder}: no longer connected with {last.url}{stays}"
+    outcome = f"{last.folder}: no longer connected with {last.url}"
+    if waiting:
+        outcome += f"; {counted(waiting, 'hook event')} not sent, kept in {last.spool}"
+    return outcome
 
 
 def _concerns(connection: TeamConnection, folder: Path, client: str, *, hooks: bool) -> bool:
@@ -171,9 +174,11 @@ def _delete_unused(before: Sequence[TeamConnection], after: Sequence[TeamConnect
 
 
 def _authority(ca_file: str) -> str:
-    if ca_file and not Path(ca_file).is_file():
+    if not ca_file:
+        return ""
+    if not Path(ca_file).is_file():
         raise Invalid(f"--ca-file {ca_file} is not a file")
-    return str(resolved(Path(ca_file))) if ca_file else ""
+    return str(resolved(Path(ca_file)))
 
 
 def _write(connections: Sequence[TeamConnection]) -> None:
