@@ -136,10 +136,12 @@ class LogTests(ClockTestCase):
         with clock.frozen(used_at):
             with as_of(position):
                 pass
-            views.touch(StoreId(Scope.VIEW, self.views_by_position()[position]))  # its files changed when it was read
+            views.touch_view(
+                StoreId(Scope.VIEW, self.views_by_position()[position])
+            )  # its files changed when it was read
 
     def views_by_position(self) -> dict[int, str]:
-        return {int(name.split("-")[-2]): name for name, _ in views.names(current_store())}
+        return {int(name.split("-")[-2]): name for name, _ in views.view_names(current_store())}
 
 
 class ConflictTests(ClockTestCase):

@@ -212,14 +212,14 @@ class _Sender:
                 if answer.status in _OF_THE_EVENT:
                     # Before it is acknowledged: interrupted in between, it is refused and written again.
                     refused = Broken(json.dumps(asdict(event), ensure_ascii=False), answer.sentence())
-                    spool.finish(path, left=unsent[path], broken=[refused])
+                    spool.finish(path, waiting=unsent[path], broken=[refused])
                 self._acknowledge(event.id)
                 unsent[path].remove(event)
                 self._handle_context(event, answer)
         finally:
             for path, (events, broken) in files.items():
                 if broken or len(unsent[path]) < len(events) or not events:
-                    spool.finish(path, left=unsent[path], broken=broken)
+                    spool.finish(path, waiting=unsent[path], broken=broken)
         return True
 
     # 404 is of the event if the hub names what it knows instead, else of a project that this person does not see.

@@ -20,7 +20,8 @@ from memoryhub.core.errors import Forbidden, Invalid, NotFound
 from memoryhub.core.events.projection import Event
 from memoryhub.core.log import Draft
 from memoryhub.core.permissions import Act, allows, current_place, demand
-from memoryhub.core.secrets.sanitize import Finding, sanitize_text, use_rules
+from memoryhub.core.secrets.rule import SecretFinding
+from memoryhub.core.secrets.sanitize import sanitize_text, use_rules
 from memoryhub.core.stores.store import Scope, current_store, list_orgs
 from sessions_app.events import PROJECT_CONFIGURED, ProjectConfigured
 from sessions_app.events.sessions import PROJECT_DESCRIBED, ProjectDescribed
@@ -129,7 +130,7 @@ def try_rules(*, command: Sanitise) -> Sanitised:
     return Sanitised(text=clean, found=[_masked_secret(finding, custom_rules) for finding in findings])
 
 
-def _masked_secret(finding: Finding, custom_rules: dict[str, SecretRule]) -> FoundSecret:
+def _masked_secret(finding: SecretFinding, custom_rules: dict[str, SecretRule]) -> FoundSecret:
     from memoryhub.core.secrets.catalogue import CUSTOM_PREFIX, about
 
     built_in = about(finding.rule)

@@ -93,7 +93,9 @@ class Command(HubCommand):
         return {"client": all_clients()}
 
     def handle(self, *args: Any, **options: Any) -> None:
-        repository = repository_of(working_folder()) if options["repository"] else None
+        repository = None
+        if options["repository"]:
+            repository = repository_of(working_folder())
         if options["profile"] and (options["url"] or options["remove"] or options["check"] or not options["client"]):
             raise Invalid(
                 "--profile goes with a client and a server that it starts; a hub over HTTP lists the core tools"
@@ -112,8 +114,10 @@ class Command(HubCommand):
     def _with_team(self, repository: Path | None, options: dict[str, Any]) -> None:
         address = parse_address(options["url"], options["project"])
         options["url"] = address.mcp_url
-        target = _setup_target(options, repository) if options["client"] else None
-        if target is None and not options["hooks"]:
+        target = None
+        if options["client"]:
+            target = _setup_target(options, repository)
+        elif not options["hooks"]:
             raise Invalid("--no-hooks leaves nothing to set up without a client; name one, or omit it")
         if options["check"]:
             self._check_url(address.mcp_url, options["token_variable"] or "", options["ca_file"] or "")
@@ -123,10 +127,12 @@ class Command(HubCommand):
             self._join(target, address, options)
 
     def _join(self, target: SetupTarget | None, address: Address, options: dict[str, Any]) -> None:
-        client = target.client if target else None
+        client = _client_of(target)
         hooks = options["hooks"] and (client is None or client.hooks is not None)
         has_variable = bool(client and client.http and not client.http.input)
-        token = self._token(address, options) if hooks or has_variable else ""
+        token = ""
+        if hooks or has_variable:
+            token = self._token(address, options)
         options["variable"] = variable = _variable(target, address, options)
         if has_variable:
             require_own_variable(variable, address, token)
@@ -139,7 +145,7 @@ class Command(HubCommand):
             ca_file=options["ca_file"] or "",
             client=client.id if client else "",
             hooks=hooks,
-            variable=variable if has_variable or options["token_variable"] else "",
+            variable=variable if has_variable else options["token_variable"] or "",
         )
         token_file = quote(f"{connection.place}/{TOKEN}")
         if hooks:
@@ -151,15 +157,20 @@ class Command(HubCommand):
     def _leave(self, target: SetupTarget | None, options: dict[str, Any]) -> None:
         if (target and not self._set_up(target, options)) or options["dry_run"]:
             return
-        client = target.client if target else None
-        hooks = client is None or client.hooks is not None
-        self.stdout.write(disconnect(_connected_folder(target), client=client.id if client else "", hooks=hooks))
+        client = _client_of(target)
+        folder = _connected_folder(target)
+        if client:
+            self.stdout.write(disconnect(folder, client=client.id, hooks=client.hooks is not None))
+        else:
+            self.stdout.write(disconnect(folder, client="", hooks=True))
 
     # "" keeps the token that is there.
     def _token(self, address: Address, options: dict[str, Any]) -> str:
         path = options["token_file"]
+        if path == "-":
+            return check_token(read_input())
         if path:
-            return check_token(read_input() if path == "-" else Path(path).read_text("utf-8"))
+            return check_token(Path(path).read_text("utf-8"))
         if stored_token(address) or options["dry_run"]:
             return ""
         if not sys.stdin.isatty():
@@ -204,11 +215,11 @@ class Command(HubCommand):
         lines = [
             f"ok: {answer.server} answers with {answer.tools} tools (MCP {answer.protocol})",
             f"hub: {state.hub}",
-            *(
-                [f"hooks: {f'last captured at {clock.minute(captured)}' if captured else 'nothing captured yet'}"]
-                * bool(client.hooks)
-            ),
         ]
+        if client.hooks and captured:
+            lines.append(f"hooks: last captured at {clock.minute(captured)}")
+        elif client.hooks:
+            lines.append("hooks: nothing captured yet")
         self.answer({"server": answer, "hub": state.running, "last_capture": captured}, lines)
 
     def _set_up(self, target: SetupTarget, options: dict[str, Any]) -> bool:
@@ -217,7 +228,9 @@ class Command(HubCommand):
         if options["url"] and not options["remove"]:
             for warning in plan.warnings(target):
                 self.stdout.write(warning)
-        address = "" if options["url"] or options["remove"] else only_of_this_process()
+        address = ""
+        if not options["url"] and not options["remove"]:
+            address = only_of_this_process()
         if not changes and not address:
             self.stdout.write(f"{target.client.name}: nothing to do")
             return True
@@ -240,7 +253,8 @@ class Command(HubCommand):
         if options["hooks"] and target.agent and read_agent(target.agent) is None:
             self.stdout.write(f"{target.agent} is your own and stays as it is: it is not the hub's librarian.")
         project = check_project_id(options["project"], "--project") if options["project"] else None
-        url, variable = options["url"] or "", options.get("variable", VARIABLE)
+        url = options["url"] or ""
+        variable = options.get("variable", VARIABLE)
         try:
             if options["remove"]:
                 changes = self._planned_removal(target)
@@ -306,7 +320,13 @@ def _setup_target(options: dict[str, Any], repository: Path | None) -> SetupTarg
     client = find_client(options["client"])
     if repository:
         return repository_target(client, repository)
-    return folder_target(client, working_folder()) if options["url"] else user_target(client)
+    if options["url"]:
+        return folder_target(client, working_folder())
+    return user_target(client)
+
+
+def _client_of(target: SetupTarget | None) -> Client | None:
+    return target.client if target else None
 
 
 def _status(client: Client, repository: Path | None) -> str:
@@ -320,7 +340,9 @@ def _status(client: Client, repository: Path | None) -> str:
 
 # A client without a configuration for a folder is connected once, in the person's home.
 def _connected_folder(target: SetupTarget | None) -> Path:
-    return Path.home() if target and target.is_for_all else project_folder(working_folder())
+    if target and target.is_for_all:
+        return Path.home()
+    return project_folder(working_folder())
 
 
 # As chosen, else as the client's entry for the project names it, else as the other clients' do.

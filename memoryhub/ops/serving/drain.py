@@ -119,7 +119,7 @@ class _File:
             logger.warning("moved a line of the spool to %s: %s", spool.REJECTED, broken.reason)
         self._total.left += len(self._left)
         self._total.rejected += len(self._broken)
-        spool.finish(self._path, left=self._left, broken=self._broken)
+        spool.finish(self._path, waiting=self._left, broken=self._broken)
         return self._left
 
     def _placed(self) -> Iterator[_Placed]:
