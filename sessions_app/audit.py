@@ -119,10 +119,7 @@ def event_line(event: dict[str, Any]) -> str:
 
 def _window(command: EventWindow) -> EventQuerySet:
     events = log.events().window(
-        after=command.after,
-        up_to=command.up_to,
-        since=_log_time(command.since),
-        until=_log_time(command.until),
+        after=command.after, up_to=command.up_to, since=_log_time(command.since), until=_log_time(command.until)
     )
     if command.stream:
         events = events.of_stream(command.stream)

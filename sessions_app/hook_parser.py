@@ -194,11 +194,7 @@ def _edit(table: Hooks, tool: Edit, data: Mapping[str, Any]) -> dict[str, Any]:
     change = patch or _text_at(data, tool.text)
     if not change and not tool.text:
         change = _edits_of_pairs(tool, data)
-    return {
-        "path": path,
-        "change": _cut_text(change, 4_000),
-        "tool": _texts_at(data, (table.tool,), 200),
-    }
+    return {"path": path, "change": _cut_text(change, 4_000), "tool": _texts_at(data, (table.tool,), 200)}
 
 
 def _written(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> str:

@@ -143,13 +143,7 @@ def expire(event: Event[TurnExpired]) -> None:
 def _close(event: Event[Any], status: TurnStatus, summary: str, ended_at: str | None = None) -> None:
     rows.execute(
         "UPDATE sessions_app_turn SET status = %s, ended_at = %s, summary = %s WHERE session_id = %s AND turn_id = %s",
-        [
-            status,
-            rows.time_value(_moment(ended_at, event)),
-            summary,
-            event.payload.session_id,
-            event.payload.turn_id,
-        ],
+        [status, rows.time_value(_moment(ended_at, event)), summary, event.payload.session_id, event.payload.turn_id],
     )
 
 

@@ -105,9 +105,7 @@ class SessionEnd(Command):
         "", max_length=20_000, description="what was done, learnt and left open", json_schema_extra=self_evident
     )
     session_id: Identifier | None = Field(
-        None,
-        description="default: this connection's session, else the only active one",
-        json_schema_extra=only_in_full,
+        None, description="default: this connection's session, else the only active one", json_schema_extra=only_in_full
     )
     discard: bool = Field(False, description="delete a scratch session's entries")
     promote: bool = Field(
@@ -187,9 +185,7 @@ EventData = Annotated[dict[str, Any], BeforeValidator(_parsed)]
 
 # No colon or space: the hub's own traces, such as those of imports, have one. Masked secrets don't match either.
 TraceId = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$"),
-    LOWERED,
+    str, StringConstraints(strip_whitespace=True, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$"), LOWERED
 ]
 
 
@@ -247,9 +243,7 @@ def _as_change(file: object) -> object:
 ChangedFile = Annotated[
     FileChange,
     BeforeValidator(_as_change),
-    WithJsonSchema(
-        {"anyOf": [{"type": "string"}, FileChange.model_json_schema()], LISTED_AS: {"type": "string"}},
-    ),
+    WithJsonSchema({"anyOf": [{"type": "string"}, FileChange.model_json_schema()], LISTED_AS: {"type": "string"}}),
 ]
 
 

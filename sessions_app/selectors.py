@@ -1,16 +1,15 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import QuerySet
 
+from memoryhub.core import log
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import outside_quarantine, quarantine_notes
 from memoryhub.core.log.read import timeline_entry
-from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging
 from sessions_app.models import Commit, Iteration, Profile, Session, Turn
@@ -50,9 +49,8 @@ def view_sessions(sessions: Iterable[Session]) -> list[dict[str, Any]]:
 
 def metadata_of(ids: list[int]) -> dict[int, dict[str, Any]]:
     """Return the metadata that sessions were begun with, by id. It is not in the read model, only in the log."""
-    begun = RawEvent.objects.filter(position__in=ids, payload_json__isnull=False)
-    payloads = begun.values_list("position", "payload_json")
-    return {position: json.loads(payload).get("metadata", {}) for position, payload in payloads}
+    begun = log.events().at(ids).payloads()
+    return {position: payload.get("metadata", {}) for position, payload in begun.items()}
 
 
 def view_commit(commit: Commit) -> dict[str, Any]:
@@ -98,9 +96,7 @@ def get_iteration(*, command: IterationGet) -> dict[str, Any]:
         latest = find_iteration(command.id)
     if latest is None:
         raise NotFound("there is no iteration yet; start one with iteration_start")
-    window = RawEvent.objects.filter(position__gte=latest.id)
-    if latest.end_position:
-        window = window.filter(position__lte=latest.end_position)
+    window = log.events().window(after=latest.id - 1, up_to=latest.end_position)
     newest = list(window.order_by("-position")[: command.events])
     quarantined = quarantine_notes(newest)
     return {

@@ -217,7 +217,7 @@ COMMIT_TOOLS = [
         writes=True,
         idempotent=True,
         full_name="memory_log_commit",
-    ),
+    )
 ]
 
 register_tools(*COMMIT_TOOLS)

@@ -15,15 +15,7 @@ from memoryhub.core import clock
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.origin import current_origin
-from memoryhub.core.permissions import (
-    EVERYTHING,
-    LIMITED_ROLES,
-    Act,
-    allows,
-    demand,
-    reaches,
-    use_grant,
-)
+from memoryhub.core.permissions import EVERYTHING, LIMITED_ROLES, Act, allows, demand, reaches, use_grant
 from memoryhub.core.schemas import Command
 from memoryhub.core.stores.store import (
     Scope,

@@ -72,11 +72,7 @@ C = TypeVar("C", bound=BaseModel)
 
 def overview_fields() -> dict[str, Any]:
     position, _ = log.head()
-    return {
-        "events": position,
-        "memories": Memory.objects.live().count(),
-        "last_activity": occurred_at(position),
-    }
+    return {"events": position, "memories": Memory.objects.live().count(), "last_activity": occurred_at(position)}
 
 
 def occurred_at(position: int) -> datetime | None:

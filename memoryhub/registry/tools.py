@@ -52,14 +52,7 @@ TOOLS = [
         writes=True,
         full_name="memory_org_create",
     ),
-    Tool(
-        "org_list",
-        "List organisations.",
-        OrgList,
-        list_orgs,
-        group=ToolGroup.SCOPES,
-        full_name="memory_org_list",
-    ),
+    Tool("org_list", "List organisations.", OrgList, list_orgs, group=ToolGroup.SCOPES, full_name="memory_org_list"),
     Tool(
         "project_create",
         "Create a project, or with if_exists=update describe this one.",

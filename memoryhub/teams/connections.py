@@ -27,14 +27,7 @@ class TeamConnection:
     __slots__ = ("ca_file", "client", "folder", "project", "token_variable", "url")
 
     def __init__(
-        self,
-        *,
-        folder: str,
-        url: str,
-        project: str,
-        ca_file: str = "",
-        client: str = "",
-        token_variable: str = "",
+        self, *, folder: str, url: str, project: str, ca_file: str = "", client: str = "", token_variable: str = ""
     ) -> None:
         self.folder = folder
         # The client that needs the token, without hooks; "" for the folder's hooks.

@@ -83,17 +83,7 @@ class SessionAdmin(HubModelAdmin):
     search_fields = ("session_id", "purpose", "summary", "agent")
     search_help_text = "Purpose, summary, agent or session ID"
     quarantine_field = "pk"
-    export_fields = (
-        "id",
-        "purpose",
-        "session_id",
-        "status",
-        "mode",
-        "agent",
-        "summary",
-        "started_at",
-        "ended_at",
-    )
+    export_fields = ("id", "purpose", "session_id", "status", "mode", "agent", "summary", "started_at", "ended_at")
     ordering = ("-id",)
     stream_kind = "session"
     detail_template = "admin/sessions_app/session/detail.html"

@@ -207,9 +207,7 @@ def _countable(lines: int, info: ValidationInfo) -> int:
 
 
 Lines = Annotated[
-    int,
-    AfterValidator(_countable),
-    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_LINES}),
+    int, AfterValidator(_countable), WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_LINES})
 ]
 
 

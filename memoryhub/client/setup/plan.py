@@ -109,11 +109,7 @@ def plan_setup(
         changed[agent.path] = (agent, put_agent(client.agent, agent))
     documents = [(before, after) for before, after in changed.values() if before.text != after.text]
     return [
-        ConfigChange(
-            before,
-            after,
-            adds_backup=before.is_there and not _has_any(client, before),
-        )
+        ConfigChange(before, after, adds_backup=before.is_there and not _has_any(client, before))
         for before, after in documents
     ]
 
