@@ -28,7 +28,7 @@ class AuditVerify(Command):
 class Audit:
     """The verification, the checkpoint it was compared with and the one that was written, if any."""
 
-    found: log.Verification
+    verification: log.Verification
     compared: Checkpoint | None = None
     written: Checkpoint | None = None
 
@@ -84,7 +84,7 @@ def replay_page(*, command: AuditReplay) -> Listing:
 
     Deterministic if the window has an end.
     """
-    window = _window(command)
+    window = _events_of(command)
     (start,) = decode_cursor(command.cursor, (int,)) or (0,)
     events = window.filter(position__gt=start)[: command.limit + 1]
     rows = [described(event) for event in events]
@@ -102,7 +102,7 @@ def replay_page(*, command: AuditReplay) -> Listing:
 
 def replay_lines(*, command: EventWindow, limit: int | None = None) -> Iterator[str]:
     """Yield each event of a window as a line of canonical JSON; deterministic."""
-    return log.replay(_window(command)[:limit])
+    return log.replay(_events_of(command)[:limit])
 
 
 def event_line(event: dict[str, Any]) -> str:
@@ -117,7 +117,7 @@ def event_line(event: dict[str, Any]) -> str:
     return flat(" ".join(words)).rstrip()
 
 
-def _window(command: EventWindow) -> EventQuerySet:
+def _events_of(command: EventWindow) -> EventQuerySet:
     events = log.events().window(
         after=command.after, up_to=command.up_to, since=_log_time(command.since), until=_log_time(command.until)
     )

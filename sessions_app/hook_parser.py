@@ -80,7 +80,7 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: b
         reason=flat(_word(_at(data, table.reason)))[:100],
         type=event_type,
         payload=_without_empty(payload),
-        written=_written(table, hook, data),
+        written=_written_content(table, hook, data),
     )
 
 
@@ -162,7 +162,7 @@ def _turn_event(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> tuple[str,
         return hook.type, {"content": content}
     tool, agent = _word(_at(data, table.tool)), {"agent_id": _texts_at(data, (table.agent,), 200)}
     if tool in hook.commands:
-        return COMMAND_RUN.name, _command(table, hook.commands[tool], data) | agent
+        return COMMAND_RUN.name, _command_payload(table, hook.commands[tool], data) | agent
     if tool in hook.edits:
         return FILE_EDITED.name, _edit(table, hook.edits[tool], data) | agent
     if tool in table.unrecorded:
@@ -176,12 +176,12 @@ def _without_empty(payload: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in payload.items() if value not in (None, "")}
 
 
-def _command(table: Hooks, tool: Command, data: Mapping[str, Any]) -> dict[str, Any]:
+def _command_payload(table: Hooks, tool: Command, data: Mapping[str, Any]) -> dict[str, Any]:
     numbers = [code for path in tool.exit_code if type(code := _at(data, path)) is int]
     return {
         "command": _texts_at(data, (tool.command,), 10_000),
         "output": _texts_at(data, tool.output, 8_000),
-        "exit_code": next(iter(numbers), _exit_code(_text_of(_at(data, tool.exit_text)))),
+        "exit_code": next(iter(numbers), _exit_code(_as_text(_at(data, tool.exit_text)))),
         "directory": _texts_at(data, (table.directory,), 4_000),
     }
 
@@ -197,7 +197,7 @@ def _edit(table: Hooks, tool: Edit, data: Mapping[str, Any]) -> dict[str, Any]:
     return {"path": path, "change": _cut_text(change, 4_000), "tool": _texts_at(data, (table.tool,), 200)}
 
 
-def _written(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> str:
+def _written_content(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> str:
     tool = hook.edits.get(_word(_at(data, table.tool)))
     if tool is None or not tool.text:
         return ""
@@ -216,12 +216,12 @@ def _call(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> dict[str, Any]:
 
 # The texts at these paths, one per line; absent ones are skipped.
 def _texts_at(data: Mapping[str, Any], paths: tuple[str, ...], longest: int) -> str:
-    return _cut_text("\n".join(filter(None, (_text_of(_at(data, path)) for path in paths))), longest)
+    return _cut_text("\n".join(filter(None, (_as_text(_at(data, path)) for path in paths))), longest)
 
 
 # "" for a tool without such a path.
 def _text_at(data: Mapping[str, Any], path: str) -> str:
-    return _text_of(_at(data, path)) if path else ""
+    return _as_text(_at(data, path)) if path else ""
 
 
 def _word(value: Any) -> str:
@@ -236,11 +236,11 @@ def _folder(value: Any) -> str:
 
 
 # Parts of a message are joined by line breaks; anything else becomes JSON.
-def _text_of(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, list):
-        return "\n".join(filter(None, map(_text_of, value)))
+        return "\n".join(filter(None, map(_as_text, value)))
     if isinstance(value, Mapping) and isinstance(value.get("text"), str):
         return str(value["text"])
     return json.dumps(value, ensure_ascii=False)
@@ -252,8 +252,8 @@ def _edits_of_pairs(tool: Edit, data: Mapping[str, Any]) -> str:
         return ""
     lines = []
     for pair in pairs:
-        lines += [f"- {line}" for line in _text_of(_at(pair, tool.old)).splitlines()]
-        lines += [f"+ {line}" for line in _text_of(_at(pair, tool.new)).splitlines()]
+        lines += [f"- {line}" for line in _as_text(_at(pair, tool.old)).splitlines()]
+        lines += [f"+ {line}" for line in _as_text(_at(pair, tool.new)).splitlines()]
     return "\n".join(lines)
 
 

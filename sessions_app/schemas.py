@@ -170,7 +170,7 @@ class TurnCall(Command):
     turn_id: Identifier | None = Field(None, description="must match the token's, if given", json_schema_extra=unlisted)
 
 
-def _parsed(value: object) -> object:
+def _parsed_object(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
@@ -180,7 +180,7 @@ def _parsed(value: object) -> object:
 
 
 # An object; its text as JSON is accepted too
-EventData = Annotated[dict[str, Any], BeforeValidator(_parsed)]
+EventData = Annotated[dict[str, Any], BeforeValidator(_parsed_object)]
 
 
 # No colon or space: the hub's own traces, such as those of imports, have one. Masked secrets don't match either.

@@ -126,7 +126,7 @@ def list_sessions(*, command: SessionList) -> Listing:
         sessions = sessions.filter(status=command.status)
     listed = _page_of(sessions, command)
     views = list(listed.values("id", "session_id")) if command.compact else view_sessions(listed)
-    return _page(views, sessions, command, session_line)
+    return _page_of_views(views, sessions, command, session_line)
 
 
 def list_turns(*, command: TurnList) -> Listing:
@@ -137,7 +137,7 @@ def list_turns(*, command: TurnList) -> Listing:
     if command.status:
         turns = turns.filter(status=command.status)
     views = [view_turn(turn) for turn in _page_of(turns, command)]
-    return _page(views, turns, command, turn_line)
+    return _page_of_views(views, turns, command, turn_line)
 
 
 def list_iterations(*, command: IterationList) -> Listing:
@@ -146,7 +146,7 @@ def list_iterations(*, command: IterationList) -> Listing:
     if command.status:
         iterations = iterations.filter(status=command.status)
     views = [view_iteration(iteration) for iteration in _page_of(iterations, command)]
-    return _page(views, iterations, command, iteration_line)
+    return _page_of_views(views, iterations, command, iteration_line)
 
 
 def list_commits(*, command: Paging) -> Listing:
@@ -154,7 +154,7 @@ def list_commits(*, command: Paging) -> Listing:
     commits = outside_quarantine(Commit.objects.all())
     listed = _page_of(commits, command)
     views = list(listed.values("id", "sha")) if command.compact else view_commits(listed)
-    return _page(views, commits, command, commit_line)
+    return _page_of_views(views, commits, command, commit_line)
 
 
 def _page_of(matching: QuerySet[Any], command: Paging) -> QuerySet[Any]:
@@ -164,7 +164,7 @@ def _page_of(matching: QuerySet[Any], command: Paging) -> QuerySet[Any]:
     return matching.order_by("-id")[: command.limit + 1]
 
 
-def _page(views: list[dict[str, Any]], matching: QuerySet[Any], command: Paging, line: Any) -> Listing:
+def _page_of_views(views: list[dict[str, Any]], matching: QuerySet[Any], command: Paging, line: Any) -> Listing:
     return page(
         views[: command.limit],
         total=matching.count(),

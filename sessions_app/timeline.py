@@ -279,7 +279,7 @@ def first_prompts(turns: Iterable[Turn]) -> dict[int, str]:
     prompts = log.events().of_stream(*begins).of_type(*names_of_speech(Speech.PROMPT))
     latest_first = prompts.filter(stream_seq__lte=_PROMPT_WITHIN).order_by("-position")
     firsts = {event.stream_id: event for event in latest_first}
-    return {begins[stream]: _title(event) for stream, event in firsts.items() if event.payload_json is not None}
+    return {begins[stream]: _event_title(event) for stream, event in firsts.items() if event.payload_json is not None}
 
 
 def session_titles(sessions: Iterable[Session]) -> dict[str, str]:
@@ -297,10 +297,10 @@ def _titles(events: list[StoredEvent]) -> dict[int, str]:
     ids = {entity_of(event) for event in events} - {event.position for event in events}
     created = log.events().at(ids)
     here = [event for event in events if entity_of(event) == event.position]
-    return {event.position: _title(event) for event in [*created, *here]}
+    return {event.position: _event_title(event) for event in [*created, *here]}
 
 
-def _title(event: StoredEvent) -> str:
+def _event_title(event: StoredEvent) -> str:
     return event_title(event.event_type, json.loads(event.payload_json or "{}"), "")
 
 

@@ -172,7 +172,7 @@ def replay(command: AuditReplay) -> Answer:
 
 
 def verify(_: AuditVerify) -> Answer:
-    verification = verify_log().found
+    verification = verify_log().verification
     return Answer(verification.describe(), {**asdict(verification), "finding": verification.describe()})
 
 

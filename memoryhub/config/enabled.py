@@ -33,7 +33,7 @@ def switched_off_by(folder: str | None = None) -> str:
 def switched_off_in(folder: str) -> str:
     """Return which file disables the hub for a folder, as ``switched_off_by`` without this process's environment."""
     path = f"{env.home_text()}/config.toml"
-    enabled = _enabled_in(_text_of(path, limit=_CONFIG_BYTES))
+    enabled = _enabled_in(_read_text(path, limit=_CONFIG_BYTES))
     if enabled is None and (path := _nearest_file(folder)):
         enabled = _enabled_in(_plain_text_of(path))
     return f"{SETTING} = false in {path}" if enabled is False else ""
@@ -53,7 +53,7 @@ def _nearest_file(folder: str) -> str:
     return ""
 
 
-def _text_of(path: str, limit: int = SETTINGS_BYTES) -> str:
+def _read_text(path: str, limit: int = SETTINGS_BYTES) -> str:
     try:
         return read_foreign(path, limit=limit).decode()
     except (OSError, ValueError):
@@ -62,7 +62,7 @@ def _text_of(path: str, limit: int = SETTINGS_BYTES) -> str:
 
 # "" for a text that takes too long to parse
 def _plain_text_of(path: str) -> str:
-    text = _text_of(path)
+    text = _read_text(path)
     try:
         check_toml(text)
     except ValueError:

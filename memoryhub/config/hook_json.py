@@ -28,7 +28,7 @@ def value_at(data: Any, path: str) -> Any:
     """Return the value at a path of names and indices in a client's JSON, or None. JSON that is a text is parsed."""
     for name in path.split("."):
         if isinstance(data, str):
-            data = _parsed(data)
+            data = _parse_text(data)
         if isinstance(data, dict):
             data = data.get(name)
         elif isinstance(data, list) and name.isdecimal() and int(name) < len(data):
@@ -38,7 +38,7 @@ def value_at(data: Any, path: str) -> Any:
     return data
 
 
-def _parsed(text: str) -> Any:
+def _parse_text(text: str) -> Any:
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
@@ -62,7 +62,7 @@ def last_assistant_message(path: object) -> str:
     if not isinstance(path, str) or not path.endswith(".jsonl"):
         return ""
     for line in reversed(_tail(Path(path)).splitlines()):
-        text = _text_of(line)
+        text = _message_text(line)
         if text:
             return text
     return ""
@@ -79,7 +79,7 @@ def _tail(path: Path) -> bytes:
         os.close(descriptor)
 
 
-def _text_of(line: bytes) -> str:
+def _message_text(line: bytes) -> str:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):

@@ -203,7 +203,7 @@ def _parse_settings(path: Path) -> dict[str, Any]:
 
 def _of_repository(repository: Repository, name_by: str | None) -> str:
     mine = _origin(repository.folder, repository)
-    names = _names(repository, name_by)
+    names = _project_names(repository, name_by)
     owners = {name: _owner(name, mine) for name in names}
     # A name that is bound to the repository wins over an unambiguous one.
     bound = [name for name in names if owners[name] == "mine"]
@@ -237,7 +237,7 @@ def _beyond_doubt(repository: Repository, names: list[str], owners: dict[str, st
     return names[0]
 
 
-def _names(repository: Repository, name_by: str | None) -> list[str]:
+def _project_names(repository: Repository, name_by: str | None) -> list[str]:
     folder = project_slug(repository.folder_name)
     remotes = repository.remotes
     chosen = [remotes["origin"]] if "origin" in remotes else list(remotes.values())

@@ -121,7 +121,7 @@ def is_file(path: Path) -> bool:
 
 
 def _pointed_to(entry: Path) -> Path | None:
-    text = _read(entry, _MAX_PATH)
+    text = _read_git_file(entry, _MAX_PATH)
     if not text.startswith("gitdir:"):
         return None
     target = resolved(entry.parent / text.removeprefix("gitdir:").strip())
@@ -130,11 +130,11 @@ def _pointed_to(entry: Path) -> Path | None:
 
 def _repository(folder: Path, git_dir: Path) -> Repository:
     common = git_dir
-    pointer = _read(git_dir / "commondir", _MAX_PATH).strip()
+    pointer = _read_git_file(git_dir / "commondir", _MAX_PATH).strip()
     if pointer:
         common = git_dir / pointer
     common = resolved(common)
-    settings = list(_settings(_read(common / "config", _CONFIG_BYTES)))
+    settings = list(_settings(_read_git_file(common / "config", _CONFIG_BYTES)))
     is_submodule = "modules" in common.parts and bool(_worktree(settings))
     main = _main_folder(common, settings) if pointer else folder
     if folder == git_dir:
@@ -190,7 +190,7 @@ def _value(raw: str) -> str:
 
 
 # "" for what can't be read, as git ignores such a folder
-def _read(path: Path, limit: int) -> str:
+def _read_git_file(path: Path, limit: int) -> str:
     try:
         return read_foreign(path, limit=limit).decode("utf-8", "surrogateescape")
     except OSError:

@@ -86,13 +86,15 @@ def _never(value: Any) -> Any:
     return value
 
 
-def _written(days: int | None) -> int | str:
+def _written_days(days: int | None) -> int | str:
     # As the value of a setting, null would mean its default.
     return "never" if days is None else days
 
 
 # Whole days; None, written ``never``, keeps forever.
-Days = Annotated[Annotated[int, Field(ge=1, le=MAX_DAYS)] | None, BeforeValidator(_never), PlainSerializer(_written)]
+Days = Annotated[
+    Annotated[int, Field(ge=1, le=MAX_DAYS)] | None, BeforeValidator(_never), PlainSerializer(_written_days)
+]
 
 
 class RetentionRule(BaseModel):

@@ -168,11 +168,11 @@ def apart_from_here(store: StoreId) -> AbstractContextManager[Any]:
 
 def project_line(project: dict[str, Any]) -> str:
     org = f" of {project['org_id']}" if project.get("org_id") else ""
-    return flat(f"{project['project_id']}{_named(project)}{org}{_description(project)}")
+    return flat(f"{project['project_id']}{_name_suffix(project)}{org}{_description(project)}")
 
 
 def org_line(org: dict[str, Any]) -> str:
-    return flat(f"{org['org_id']}{_named(org)}{_description(org)}")
+    return flat(f"{org['org_id']}{_name_suffix(org)}{_description(org)}")
 
 
 _PLURALS = {"memory": "memories", "session": "sessions", "commit": "commits", "event": "events"}
@@ -184,7 +184,7 @@ def project_text(project: dict[str, Any]) -> str:
         return project_line(project)
     counts = _holds(project, *_PLURALS)
     lines = [
-        flat(f"project {project['project_id']}{_named(project)}"),
+        flat(f"project {project['project_id']}{_name_suffix(project)}"),
         *_fact("organisation", project["org_id"]),
         *_fact("folder", project["root_path"]),
         *_profile_lines(project),
@@ -195,7 +195,7 @@ def project_text(project: dict[str, Any]) -> str:
 
 def org_text(org: dict[str, Any]) -> str:
     lines = [
-        flat(f"organisation {org['org_id']}{_named(org)}"),
+        flat(f"organisation {org['org_id']}{_name_suffix(org)}"),
         *_fact("projects", ", ".join(org["projects"])),
         *_profile_lines(org),
         f"{_holds(org, 'memory', 'event')}; last {_day(org['last_activity'])}",
@@ -221,7 +221,7 @@ def _fact(name: str, value: str | None) -> list[str]:
     return [f"{name}: {hanging(value)}"] if value else []
 
 
-def _named(card: dict[str, Any]) -> str:
+def _name_suffix(card: dict[str, Any]) -> str:
     return f" ({card['name']})" if card.get("name") else ""
 
 

@@ -121,7 +121,7 @@ def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
 
 def team_states() -> list[TeamState]:
     """Return what waits for each project of a team's hub."""
-    states = [_state(connection) for connection in _distinct(all_connections())]
+    states = [_state_of(connection) for connection in _distinct(all_connections())]
     for connection in all_connections():
         for state in states:
             if (state.url, state.project) == (connection.url, connection.project):
@@ -131,15 +131,15 @@ def team_states() -> list[TeamState]:
 
 def read_problem(connection: TeamConnection) -> SendingProblem | None:
     """Return why events wait, or None."""
-    return _read(Path(connection.place) / PROBLEM, SendingProblem)
+    return _read_json(Path(connection.place) / PROBLEM, SendingProblem)
 
 
 def read_pack(connection: TeamConnection) -> CachedPack | None:
     """Return the context of the last session's start, or None."""
-    return _read(Path(connection.place) / PACK, CachedPack)
+    return _read_json(Path(connection.place) / PACK, CachedPack)
 
 
-def _state(connection: TeamConnection) -> TeamState:
+def _state_of(connection: TeamConnection) -> TeamState:
     problem = read_problem(connection)
     aside = connection.spool / spool.REJECTED
     rejected = aside.glob("*.jsonl")
@@ -244,7 +244,7 @@ class _Sender:
         if not isinstance(text, str) or not text:
             return
         if content.get("is_pack"):
-            _write(self._place / PACK, CachedPack(text, event.id, _now()))
+            _write_json(self._place / PACK, CachedPack(text, event.id, _now()))
         if self._handler:
             self._handler(event, text)
 
@@ -263,7 +263,7 @@ class _Sender:
         if noted and (noted.sentence, noted.token) == (sentence, token) and not token:
             os.utime(self._place / PROBLEM)  # the last failure; the content has the first
             return False
-        _write(self._place / PROBLEM, SendingProblem(sentence, _now(), token))
+        _write_json(self._place / PROBLEM, SendingProblem(sentence, _now(), token))
         return False
 
 
@@ -280,13 +280,13 @@ def _now() -> int:
     return clock.now_ns() // 1_000_000
 
 
-def _read(path: Path, shape: type[T]) -> T | None:
+def _read_json(path: Path, shape: type[T]) -> T | None:
     try:
         return shape(**json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def _write(path: Path, value: Any) -> None:
+def _write_json(path: Path, value: Any) -> None:
     with replacing(path, synced=False) as file:
         file.write(json.dumps(asdict(value), ensure_ascii=False).encode())

@@ -116,12 +116,12 @@ def _blamed(repository: Path, path: str, numbers: list[int]) -> dict[int, Line]:
     answer = run(repository, "blame", *_BLAME_OPTIONS, "-L", window, "HEAD", "--", path)
     if answer.returncode:
         raise Invalid(f"git can't blame {path}: {reason_of(answer.stderr)}")
-    return {line.number: line for line in _parsed(answer.stdout)}
+    return {line.number: line for line in _parse_blame(answer.stdout)}
 
 
 # For each line of the file a header, `sha old new [count]`, and the line after a tab; the fields of a new commit are
 # between them.
-def _parsed(output: bytes) -> Iterator[Line]:
+def _parse_blame(output: bytes) -> Iterator[Line]:
     commits: dict[str, dict[bytes, bytes]] = {}
     fields: dict[bytes, bytes] = {}
     sha, number = "", 0

@@ -52,9 +52,9 @@ def digest_session(*, session_id: str, reason: str = "") -> str:
     commits = events.of_type(COMMIT_RECORDED).payloads().values()
     commands = events.of_type(COMMAND_RUN).count()
     lines = [
-        _listed("Prompts", [one_line(prompt["content"], _PROMPT_CHARS) for prompt in prompts], _MAX_PROMPTS),
-        _listed("Commits", [_commit_line(commit) for commit in commits], _MAX_COMMITS),
-        _listed("Files edited", _edited_files(session_id), _MAX_FILES),
+        _digest_line("Prompts", [one_line(prompt["content"], _PROMPT_CHARS) for prompt in prompts], _MAX_PROMPTS),
+        _digest_line("Commits", [_commit_line(commit) for commit in commits], _MAX_COMMITS),
+        _digest_line("Files edited", _edited_files(session_id), _MAX_FILES),
     ]
     if commands:
         lines.append(f"Commands run: {commands}.")
@@ -98,7 +98,7 @@ def _in_project(path: str, tops: list[PurePath]) -> str:
     return path
 
 
-def _listed(title: str, items: list[str], most: int) -> str:
+def _digest_line(title: str, items: list[str], most: int) -> str:
     if not items:
         return ""
     omitted = ""

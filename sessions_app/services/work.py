@@ -63,7 +63,7 @@ def record_commit(*, command: CommitRead, directory: Path | None = None) -> Comm
         if existing:
             _link_existing(existing, command)
         else:
-            payload = _recorded(record).model_copy(update=_links(command))
+            payload = _recorded(record).model_copy(update=_links_of(command))
             log.append(log.prepare(COMMIT_RECORDED, payload), stream=_stream(record.sha))
         commit: Commit = Commit.objects.get(sha=record.sha)
         return commit
@@ -77,7 +77,7 @@ def _is_readable(folder: Path) -> bool:
     return bool(root) and folder.resolve().is_relative_to(Path(root).resolve())
 
 
-def _links(command: CommitRead) -> dict[str, Any]:
+def _links_of(command: CommitRead) -> dict[str, Any]:
     links: dict[str, Any] = {}
     if command.decision_ids:
         links |= {"decision_ids": list(dict.fromkeys(command.decision_ids)), "link_type": command.link_type}
@@ -92,7 +92,7 @@ def _link_existing(commit: Commit, command: CommitRead) -> None:
     command = command.model_copy(update={"decision_ids": new})
     if command.iteration_id == commit.iteration_id:
         command = command.model_copy(update={"iteration_id": None})
-    if links := _links(command):
+    if links := _links_of(command):
         payload = CommitLinked(commit_id=commit.id, sha=commit.sha, **links)
         log.append(log.prepare(COMMIT_LINKED, payload), stream=_stream(commit.sha))
 
@@ -134,20 +134,12 @@ def _from_fields(command: CommitRead) -> CommitRecord:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RecordReport:
-    """Counts of a bulk recording."""
-
-    recorded: int
-    known: int
-
-
-def record_commits(*, commits: Sequence[CommitRecord]) -> RecordReport:
-    """Record the commits that are not recorded yet, in the given order."""
+def record_commits(*, commits: Sequence[CommitRecord]) -> int:
+    """Record the commits that are not recorded yet, in the given order, and return how many they were."""
     recorded = 0
     for start in range(0, len(commits), _BATCH):
         recorded += _record_batch(commits[start : start + _BATCH])
-    return RecordReport(recorded, len(commits) - recorded)
+    return recorded
 
 
 def _record_batch(commits: Sequence[CommitRecord]) -> int:

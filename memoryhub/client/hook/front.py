@@ -57,7 +57,7 @@ class _TooLateError(BaseException):
 def main(argv: list[str]) -> NoReturn:
     """Take one event from standard input, and exit with code 0 whatever happens."""
     try:
-        _take(argv)
+        _take_event(argv)
     except _TooLateError:
         complain("the event did not arrive in time; it is not kept")
     except HomeError as error:
@@ -76,14 +76,14 @@ def complain(sentence: str) -> None:
         return
 
 
-def _take(argv: list[str]) -> None:
-    event = _parsed(argv)
+def _take_event(argv: list[str]) -> None:
+    event = _parse_arguments(argv)
     if event is None:
         complain(f"usage: {USAGE}")
         return
     on_signal(SIGALRM, _stop)
     setitimer(ITIMER_REAL, INPUT_SECONDS)
-    event.body = _read()
+    event.body = _read_input()
     setitimer(ITIMER_REAL, 0)  # from here on, every wait has its own timeout
     if enabled.switched_off_by():
         return
@@ -130,7 +130,7 @@ def _stop(_number: int, _frame: object) -> None:
     raise _TooLateError
 
 
-def _parsed(argv: list[str]) -> ClientEvent | None:
+def _parse_arguments(argv: list[str]) -> ClientEvent | None:
     project = ""
     words = [word for word in argv if not word.startswith("--project=")]
     if len(words) < len(argv):
@@ -149,7 +149,7 @@ def _is_name(word: str) -> bool:
 
 
 # Input beyond MAX_INPUT is read and dropped, so that the client's write never fails.
-def _read() -> bytes:
+def _read_input() -> bytes:
     parts: list[bytes] = []
     size = 0
     while chunk := os.read(0, _CHUNK):

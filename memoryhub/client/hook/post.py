@@ -96,7 +96,7 @@ def send(event: ClientEvent, *, connect_seconds: float) -> new_socket | None:
 def receive(connection: new_socket, deadline: float) -> HubAnswer | None:
     """Return the hub's answer and close the connection; None if none arrives before the deadline."""
     try:
-        return _parsed(_received(connection, deadline))
+        return _parse_answer(_received(connection, deadline))
     except (OSError, ValueError, IndexError):
         return None
     finally:
@@ -156,7 +156,7 @@ def _received(connection: new_socket, deadline: float) -> bytes:
     raise ValueError("the answer is too long")
 
 
-def _parsed(raw: bytes) -> HubAnswer:
+def _parse_answer(raw: bytes) -> HubAnswer:
     head, _, body = raw.partition(b"\r\n\r\n")
     status = int(head.split(b" ", 2)[1])
     declared = head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]

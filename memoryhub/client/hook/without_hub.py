@@ -59,7 +59,7 @@ def spool_event(event: ClientEvent, connection: TeamConnection | None = None) ->
             project=event.project,
             payload=clean,
             window=event.window,
-            commits=_commits(event, content, connection) if connection else [],
+            commits=_commits_of_event(event, content, connection) if connection else [],
         ),
         at=place,
     )
@@ -77,7 +77,7 @@ def _place_event(event: ClientEvent) -> None:
 
 
 # The hub of another machine cannot ask git here. Importing Django for it takes longer than all else in the hook.
-def _commits(event: ClientEvent, content: dict[str, Any], connection: TeamConnection) -> list[dict[str, Any]]:
+def _commits_of_event(event: ClientEvent, content: dict[str, Any], connection: TeamConnection) -> list[dict[str, Any]]:
     if not event.effect.is_tool or b"commit" not in event.body:
         return []
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings_store")

@@ -45,12 +45,12 @@ class ConfigDocument:
         value: Any = self.data
         for depth, name in enumerate(place):
             if isinstance(name, str) != isinstance(value, dict):
-                raise Invalid(f"{self.path}: {_named(place[:depth])} has the wrong type; fix it first")
+                raise Invalid(f"{self.path}: {_place_name(place[:depth])} has the wrong type; fix it first")
             if isinstance(name, str) and name not in value:
                 return default
             value = value[name]
         if not isinstance(value, type(default)):
-            raise Invalid(f"{self.path}: {_named(place)} must be {_kind(default)}; fix it first")
+            raise Invalid(f"{self.path}: {_place_name(place)} must be {_kind(default)}; fix it first")
         return value
 
     def put(self, place: Place, value: Any) -> ConfigDocument:
@@ -96,7 +96,9 @@ class ConfigDocument:
     def _checked(self, text: str, place: Place, expected: dict[str, Any]) -> ConfigDocument:
         changed = _parse(self.path, text)
         if _pruned(changed, place) != _pruned(expected, place):
-            raise Invalid(f"{self.path} cannot be changed at {_named(place)} without side effects; change it by hand")
+            raise Invalid(
+                f"{self.path} cannot be changed at {_place_name(place)} without side effects; change it by hand"
+            )
         if not self.text.strip() and not text.endswith("\n"):
             text += "\n"
         return replace(self, text=text, data=changed, is_there=True)
@@ -104,12 +106,12 @@ class ConfigDocument:
 
 def read_document(path: Path) -> ConfigDocument:
     """Read a file; one that does not exist is empty."""
-    return _read(path, path) or ConfigDocument(path, "", is_there=False, data={})
+    return _read_config(path, path) or ConfigDocument(path, "", is_there=False, data={})
 
 
 def read_backup(path: Path) -> ConfigDocument | None:
     """Return the file as it was before it was set up, or None if there is no backup."""
-    return _read(path, backup_of(path))
+    return _read_config(path, backup_of(path))
 
 
 def backup_of(path: Path) -> Path:
@@ -143,7 +145,7 @@ def write_backup(document: ConfigDocument) -> Path:
     return backup
 
 
-def _read(path: Path, source: Path) -> ConfigDocument | None:
+def _read_config(path: Path, source: Path) -> ConfigDocument | None:
     limit = _MAX_TOML if path.suffix == ".toml" else _MAX_BYTES
     try:
         content = read_foreign(source, limit=limit).decode()
@@ -217,5 +219,5 @@ def _kind(value: object) -> str:
     return "a text"
 
 
-def _named(place: Place) -> str:
+def _place_name(place: Place) -> str:
     return ".".join(map(str, place)) or "the file"

@@ -137,8 +137,8 @@ def _take_input(client: Client, document: ConfigDocument, original: ConfigDocume
     if at is None:
         return document
     if len(inputs) > 1:
-        return _take(document, ("inputs", at), original)
-    return _take(document, ("inputs",), original)
+        return _remove_value(document, ("inputs", at), original)
+    return _remove_value(document, ("inputs",), original)
 
 
 def _input_at(inputs: Sequence[Any], name: str) -> int | None:
@@ -212,7 +212,7 @@ def take_server(client: Client, document: ConfigDocument, original: ConfigDocume
     """Return the document without the hub's entry; parents that are in the original stay."""
     if not find_server(client, document):
         return document
-    return _take_input(client, _take(document, server_place(client, document), original), original)
+    return _take_input(client, _remove_value(document, server_place(client, document), original), original)
 
 
 def hook_groups(client: Client, hooks: Hooks) -> dict[str, Any]:
@@ -254,7 +254,7 @@ def take_hooks(client: Client, document: ConfigDocument, original: ConfigDocumen
             siblings = document.at(place[:-1], [])
             if len(siblings) == 1:
                 place = place[:3]  # noqa: PLW2901  (its group goes with it)
-            document = _take(document, place, original)
+            document = _remove_value(document, place, original)
     if client.hooks and client.hooks.version and set(document.data) == {"version"} and not original:
         document = document.take(("version",))
     return document
@@ -295,7 +295,7 @@ def is_own_plugin(document: ConfigDocument) -> bool:
     return document.path.suffix == ".js" and "`memory-hub setup" in document.text.partition("\n")[0]
 
 
-def _take(document: ConfigDocument, place: Place, original: ConfigDocument | None) -> ConfigDocument:
+def _remove_value(document: ConfigDocument, place: Place, original: ConfigDocument | None) -> ConfigDocument:
     stay = 0
     data: Any = original.data if original else None
     for name in place[:-1]:

@@ -56,7 +56,7 @@ def put(text: str, path: Path, value: Any) -> str:
         items = _items(scan, start)
         item = next((item for item in reversed(items) if item.name == name), None)
         if item is None:
-            return _add(text, start, items, name, _nested(path[depth + 1 :], value))
+            return _add_item(text, start, items, name, _nested(path[depth + 1 :], value))
         if depth == len(path) - 1:
             return text[: item.value] + _json_of(text, value, _indent(text, item.first)) + text[item.end :]
         start = item.value
@@ -98,7 +98,7 @@ def _items(scan: str, start: int) -> list[_Item]:
     return items
 
 
-def _add(text: str, start: int, items: list[_Item], name: str | int, value: Any) -> str:
+def _add_item(text: str, start: int, items: list[_Item], name: str | int, value: Any) -> str:
     indent = _indent(text, items[-1].first) if items else _indent(text, start) + (_unit(text) or "  ")
     key = f"{json.dumps(name, ensure_ascii=False)}: " if text[start] == "{" else ""
     written = key + _json_of(text, value, indent)

@@ -328,7 +328,7 @@ def read_agent(path: Path | None) -> ConfigDocument | None:
 
 def is_own_agent(document: ConfigDocument) -> bool:
     mark = _MARK.search(document.text[:200])
-    return mark is not None and mark[1] == _digest(_MARK.sub("", document.text, count=1))
+    return mark is not None and mark[1] == _agent_digest(_MARK.sub("", document.text, count=1))
 
 
 def put_agent(agent: Agent, document: ConfigDocument) -> ConfigDocument:
@@ -339,19 +339,19 @@ def put_agent(agent: Agent, document: ConfigDocument) -> ConfigDocument:
         # A text of JSON is one of TOML.
         values = {**fields, "developer_instructions": instructions()}
         text = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
-        text = _mark(text) + text
+        text = _agent_mark(text) + text
     else:
         # A text is written as it is.
         values = {name: json.dumps(value) for name, value in fields.items() if not isinstance(value, str)}
         lines = [f"{name}: {value}" for name, value in (fields | values).items()]
         text = "\n".join(["---", *lines, "---", instructions(), ""])
-        text = text.replace("---\n", f"---\n{_mark(text)}", 1)
+        text = text.replace("---\n", f"---\n{_agent_mark(text)}", 1)
     return replace(document, text=text, data={"code": text}, is_there=True)
 
 
-def _mark(text: str) -> str:
-    return f"# From `memory-hub setup`, {_digest(text)}\n"
+def _agent_mark(text: str) -> str:
+    return f"# From `memory-hub setup`, {_agent_digest(text)}\n"
 
 
-def _digest(text: str) -> str:
+def _agent_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]

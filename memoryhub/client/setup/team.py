@@ -85,10 +85,10 @@ def require_own_variable(variable: str, address: Address, token: str) -> None:
 
 def token_variable_of(address: Address) -> str:
     """Return the variable that clients' entries for a project name, "" if none was chosen yet."""
-    return _known(address, "token_variable")
+    return _field_of_address(address, "token_variable")
 
 
-def _known(address: Address, name: str) -> str:
+def _field_of_address(address: Address, name: str) -> str:
     connections = (
         connection
         for connection in all_connections()
@@ -127,7 +127,7 @@ def connect(
         folder=str(resolved(folder)),
         url=address.url,
         project=address.project,
-        ca_file=_authority(ca_file) or _known(address, "ca_file"),
+        ca_file=_authority(ca_file) or _field_of_address(address, "ca_file"),
         client="" if hooks else client,
         token_variable=variable or token_variable_of(address),
     )
@@ -139,7 +139,7 @@ def connect(
     (place / PROBLEM).unlink(missing_ok=True)  # it may be solved: what waits is tried at once
     before = all_connections()
     after = [*(other for other in before if not _concerns(other, folder, client, hooks=hooks)), connection]
-    _write(after)
+    _write_connections(after)
     _delete_unused(before, after)
     return connection
 
@@ -151,7 +151,7 @@ def disconnect(folder: Path, *, client: str = "", hooks: bool = True) -> str:
     if not mine:
         return f"{folder}: not connected with a team's hub"
     after = [connection for connection in before if connection not in mine]
-    _write(after)
+    _write_connections(after)
     _delete_unused(before, after)
     last = mine[-1]
     waiting = spool.count_waiting(at=last.spool)
@@ -181,7 +181,7 @@ def _authority(ca_file: str) -> str:
     return str(resolved(Path(ca_file)))
 
 
-def _write(connections: Sequence[TeamConnection]) -> None:
+def _write_connections(connections: Sequence[TeamConnection]) -> None:
     path = env.home() / FILE
     tables = [
         "\n[[connection]]\n"
