@@ -227,7 +227,7 @@ class TeamTests(ClockTestCase):
         digest = sending._Sender(self.connection, None)._digest
         at = int((NOW + TEN_YEARS).timestamp() * 1000)
         problem = sending.SendingProblem("the hub refused the token", at, digest)
-        sending._write(Path(self.connection.place) / sending.PROBLEM, problem)
+        sending._write_json(Path(self.connection.place) / sending.PROBLEM, problem)
         with clock.frozen(NOW):
             self.assertFalse(sending.send_waiting(self.connection))
         later = sending.read_problem(self.connection)

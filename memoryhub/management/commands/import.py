@@ -282,8 +282,9 @@ class Command(ProjectCommand):
         commits = read_commits(path, limit=options["limit"], since=options["since"], warn=self._say)
         with _progress("commits", total) as advance:
             while batch := list(islice(commits, _BATCH)):
-                report = record_commits(commits=batch)
-                recorded, repeated = recorded + report.recorded, repeated + report.known
+                recorded_now = record_commits(commits=batch)
+                recorded += recorded_now
+                repeated += len(batch) - recorded_now
                 advance(recorded + repeated)
         line = f"imported {counted(recorded, 'commit')} ({repeated} already known) into {project}"
         return line, {"created": recorded, "unchanged": repeated}
