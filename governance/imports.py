@@ -1,4 +1,7 @@
-"""Imports from other tools: their batches, what they have brought, and their undo. The trace in an event's header names its batch."""
+"""Imports from other tools: their batches, what they have brought, and their undo.
+
+The events of a batch have the batch in their header's trace.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Max, Min, QuerySet
 
 from governance.events import IMPORT_BEGAN, IMPORT_ENDED, IMPORT_UNDONE, ImportBegan, ImportEnded, ImportUndone
-from governance.rollback.downstream import find_downstream, in_groups, touched_by
-from governance.rollback.selectors import Header, Selected
+from governance.rollback.selectors import EventHeader, SelectedEvents
+from governance.rollback.tracing import find_downstream, touched_by, touched_things
 from memories.events import MEMORY_WRITTEN
 from memories.models import Memory, MemoryQuerySet, MemoryTag, Relation
 from memoryhub.core import clock, log
@@ -25,7 +28,7 @@ from memoryhub.core.errors import Conflict, NotFound, PreconditionFailed
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.projection import void_sql
 from memoryhub.core.models import RawEvent
-from memoryhub.core.origin import Origin, use_origin
+from memoryhub.core.origin import Origin, current_origin, use_origin
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS
@@ -68,71 +71,55 @@ def trace_of(batch: int) -> str:
     return f"{TRACE}{batch}"
 
 
-def begin_import(*, tool: str, place: str) -> int:
-    """Begin an import into the current store, and return its id."""
-    demand(Act.WRITE)
-    draft = log.prepare(IMPORT_BEGAN, ImportBegan(tool=tool, place=shortened(flat(place), _MAX_PLACE)))
-    with log.transaction():
-        return log.append(draft, entity="import").position
-
-
-@contextmanager
-def in_batch(tool: str, batch: int) -> Iterator[None]:
-    """Mark the events that are written inside as those of an import."""
-    with use_origin(source="import", actor=f"import:{tool}", trace_id=trace_of(batch)):
-        yield
-
-
-def end_import(batch: int, counts: dict[str, int]) -> None:
-    draft = log.prepare(IMPORT_ENDED, ImportEnded(batch=batch, counts=counts))
-    with log.transaction():
-        log.append(draft, stream=f"{TRACE}{batch}")
-
-
 @dataclass
 class ImportRun:
     """An import that becomes a batch with its first event, so that one that changes nothing leaves no trace."""
 
     tool: str
     place: str
-    store: StoreId
+    store: StoreId = field(default_factory=current_store)
+    origin: Origin = field(default_factory=current_origin)
     batch: int | None = None
     _head: object = None
     _is_written: bool = False
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Make what is written to the store inside one batch, which can be undone."""
+        token = _run.set(self)
+        try:
+            yield
+        finally:
+            _run.reset(token)
 
     def begin(self) -> int:
         """Return the batch; in an open transaction of the log."""
         head = log.open_head()
         # A transaction that was rolled back took its batch with it
         if self.batch is None or not (self._is_written or head is self._head):
+            demand(Act.WRITE)
             self._head = head
-            self.batch = begin_import(tool=self.tool, place=self.place)
-            log.before_commit(self._keep)
+            began = ImportBegan(tool=self.tool, place=shortened(flat(self.place), _MAX_PLACE))
+            with use_origin(**asdict(self.origin)):
+                self.batch = log.append(log.prepare(IMPORT_BEGAN, began), entity="import").position
+            log.before_commit(self._note_commit)
         return self.batch
 
-    def _keep(self) -> None:
+    def _note_commit(self) -> None:
         self._is_written = True
 
     def end(self, counts: dict[str, int]) -> int | None:
         """Record the counts and return the batch; None if nothing was written."""
         if self.batch is None or not self._is_written:
             return None
-        end_import(self.batch, {name: count for name, count in counts.items() if count})
+        counts = {name: count for name, count in counts.items() if count}
+        draft = log.prepare(IMPORT_ENDED, ImportEnded(batch=self.batch, counts=counts))
+        with log.transaction():
+            log.append(draft, stream=f"{TRACE}{self.batch}")
         return self.batch
 
 
 _run: ContextVar[ImportRun | None] = ContextVar("import_run", default=None)
-
-
-@contextmanager
-def recorded_import(*, tool: str, place: str) -> Iterator[ImportRun]:
-    """Make what is written to the current store inside one batch, which can be undone."""
-    run = ImportRun(tool, place, current_store())
-    token = _run.set(run)
-    try:
-        yield run
-    finally:
-        _run.reset(token)
 
 
 @log.guard
@@ -293,7 +280,7 @@ _CREATES = {SESSION_STARTED.name, TURN_BEGAN.name, COMMIT_RECORDED.name}
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptItem:
     id: int
     title: str
     # "revised since", "#412 builds on it"
@@ -301,7 +288,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Undo:
+class ImportUndo:
     """What an undo would do. ``token`` confirms it."""
 
     batch: Batch
@@ -309,7 +296,7 @@ class Undo:
     # How many items of each type disappear: ``{"memory": 12}``
     items: dict[str, int]
     void: list[int]
-    kept: list[Kept]
+    kept: list[KeptItem]
     token: str
 
     @property
@@ -318,7 +305,7 @@ class Undo:
         return ", ".join(counted(count, *_ITEMS.get(name, (name,))) for name, count in self.items.items())
 
 
-def preview_undo(batch_id: int) -> Undo:
+def preview_undo(batch_id: int) -> ImportUndo:
     """Return what an undo of an import would do; changes nothing.
 
     Raises:
@@ -333,17 +320,17 @@ def preview_undo(batch_id: int) -> Undo:
         )
     headers = _headers(batch)
     sessions = _sessions_in_use(headers)
-    kept = _kept([header for header in headers if not _session_of(header)]) | _kept_sessions(headers, sessions)
-    stay = {*kept, *_kept_relations(headers, kept)}
+    reasons = _kept([header for header in headers if not _session_of(header)]) | _kept_sessions(headers, sessions)
+    stay = {*reasons, *_kept_relations(headers, reasons)}
     void = [header for header in headers if header.entity not in stay and _session_of(header) not in sessions]
     positions = [header.position for header in void]
     created = (header for header in void if header.stream.endswith(f":{header.position}") or header.type in _CREATES)
     items = Counter(header.stream.partition(":")[0] for header in created)
     token = hashlib.sha256(json.dumps([batch.id, positions]).encode()).hexdigest()[:16]
-    return Undo(batch, len(void), dict(items), positions, list(kept.values())[:_MOST_NAMED], token)
+    return ImportUndo(batch, len(void), dict(items), positions, list(reasons.values())[:_MOST_NAMED], token)
 
 
-def undo_import(*, batch_id: int, token: str, progress: Callable[[int], None] = lambda _: None) -> Undo:
+def undo_import(*, batch_id: int, token: str, progress: Callable[[int], None] = lambda _: None) -> ImportUndo:
     """Make an import undone, as it was previewed.
 
     Raises:
@@ -357,47 +344,51 @@ def undo_import(*, batch_id: int, token: str, progress: Callable[[int], None] = 
             raise PreconditionFailed(
                 "the store has changed since the preview; look again, and confirm", token=plan.token
             )
-        kept = [item.id for item in plan.kept]
-        undone = ImportUndone(batch=batch_id, void=plan.void, kept=kept)
+        kept_ids = [item.id for item in plan.kept]
+        undone = ImportUndone(batch=batch_id, void=plan.void, kept=kept_ids)
         log.append(log.prepare(IMPORT_UNDONE, undone), stream=f"{TRACE}{batch_id}")
     log.rebuild(progress)
     return plan
 
 
-def _headers(batch: Batch) -> list[Header]:
-    found = events_of(batch).exclude(event_type=IMPORT_ENDED.name).order_by("position")
-    return [Header(*row) for row in found.values_list("position", "event_type", "stream_id", "session_id")]
+def _headers(batch: Batch) -> list[EventHeader]:
+    events = events_of(batch).exclude(event_type=IMPORT_ENDED.name).order_by("position")
+    return [EventHeader(*row) for row in events.values_list("position", "event_type", "stream_id", "session_id")]
 
 
 # The session whose story an event tells, "" if it is of a memory or a relation
-def _session_of(header: Header) -> str:
+def _session_of(header: EventHeader) -> str:
     if header.stream.startswith("turn:"):
         return header.session
     return header.stream.removeprefix("session:") if header.stream.startswith("session:") else ""
 
 
-def _sessions_in_use(headers: Sequence[Header]) -> set[str]:
+def _sessions_in_use(headers: Sequence[EventHeader]) -> set[str]:
     names = sorted({name for header in headers if (name := _session_of(header))})
-    own = [header.position for header in headers]
-    found = rows.fetch(_USED.format(void=void_sql()), [own[0], json.dumps(names), json.dumps(own)]) if names else ()
-    return {name for (name,) in found}
+    positions = [header.position for header in headers]
+    used = (
+        rows.fetch(_USED.format(void=void_sql()), [positions[0], json.dumps(names), json.dumps(positions)])
+        if names
+        else ()
+    )
+    return {name for (name,) in used}
 
 
-def _kept_sessions(headers: Sequence[Header], names: Collection[str]) -> dict[int, Kept]:
+def _kept_sessions(headers: Sequence[EventHeader], names: Collection[str]) -> dict[int, KeptItem]:
     began = [header for header in headers if header.type in _CREATES and _session_of(header) in names]
     titles = {entity.id: entity.title for entity in find_entities([header.position for header in began]).values()}
     ids = [header.position for header in began if header.stream.startswith("session:")]
-    return {number: Kept(number, titles.get(number, ""), "it went on since") for number in ids}
+    return {number: KeptItem(number, titles.get(number, ""), "it went on since") for number in ids}
 
 
 # What others have built on since, by the id of the item
-def _kept(headers: Sequence[Header]) -> dict[int, Kept]:
-    by_type: dict[str, list[Header]] = {}
+def _kept(headers: Sequence[EventHeader]) -> dict[int, KeptItem]:
+    by_type: dict[str, list[EventHeader]] = {}
     for header in headers:
         by_type.setdefault(header.type, []).append(header)
-    selected = Selected(list(headers), by_type)
+    selected = SelectedEvents(list(headers), by_type)
     direct = touched_by(selected)
-    touched = {thing.id for thing in in_groups(direct, lambda _: True)}
+    touched = {thing.id for thing in touched_things(direct)}
     downstream = find_downstream(direct, selected)
     why = dict.fromkeys(_changed_since(headers), "changed since")
     for name, text in (("built_on", "#{} builds on it"), ("relations", "relation #{} was added")):
@@ -407,19 +398,23 @@ def _kept(headers: Sequence[Header]) -> dict[int, Kept]:
             if is_later and derived.via in touched and derived.id not in touched:
                 why.setdefault(derived.via, text.format(derived.id))
     titles = {entity.id: entity.title for entity in find_entities(why).values()}
-    return {entity: Kept(entity, titles.get(entity, ""), reason) for entity, reason in sorted(why.items())}
+    return {entity: KeptItem(entity, titles.get(entity, ""), reason) for entity, reason in sorted(why.items())}
 
 
-def _changed_since(headers: Sequence[Header]) -> set[int]:
+def _changed_since(headers: Sequence[EventHeader]) -> set[int]:
     streams = {header.stream: header.entity for header in headers}
-    own = [header.position for header in headers]
+    positions = [header.position for header in headers]
     void = void_sql()
-    later = rows.fetch(_LATER.format(void=void), [own[0], json.dumps(sorted(streams)), json.dumps(own)]) if own else ()
+    later = (
+        rows.fetch(_LATER.format(void=void), [positions[0], json.dumps(sorted(streams)), json.dumps(positions)])
+        if positions
+        else ()
+    )
     return {streams[stream] for (stream,) in later}
 
 
 # Relations of the batch go with an end that goes
-def _kept_relations(headers: Sequence[Header], kept: Collection[int]) -> set[int]:
+def _kept_relations(headers: Sequence[EventHeader], ends_in_use: Collection[int]) -> set[int]:
     relations = [header.entity for header in headers if header.stream.startswith("relation:")]
     ends = Relation.objects.filter(id__in=relations).values_list("id", "source_id", "target_id")
-    return {relation for relation, source, target in ends if source in kept and target in kept}
+    return {relation for relation, source, target in ends if source in ends_in_use and target in ends_in_use}

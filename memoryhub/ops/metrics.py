@@ -42,7 +42,7 @@ class _Hub(Collector):
         counted = _by_project(sums)
         up = _gauge("store_up", "Whether a project's store can be read", ["project"])
         for project, values in facts.items():
-            up.add_metric([project], 1 if values else 0)
+            up.add_metric([project], int(values is not None))
         yield up
         readable = {project: values for project, values in facts.items() if values}
         yield from _of_stores(readable)
@@ -58,7 +58,7 @@ def _of_jobs() -> Iterator[Metric]:
     due = _gauge("job_due_timestamp_seconds", "When a job is due next", ["job"])
     for (job, store), run in sorted(last_runs().items()):
         named = [job, store.removeprefix(STORE_PREFIX) or "hub"]
-        well.add_metric(named, 1 if run.result == JobResult.OK else 0)
+        well.add_metric(named, int(run.result == JobResult.OK))
         ended.add_metric(named, run.ended_at.timestamp())
     for job, at in sorted(next_runs().items()):
         due.add_metric([job], at.timestamp())
@@ -88,10 +88,6 @@ def _turn_events() -> int:
     return count
 
 
-def _bytes() -> int:
-    return sum(stores.sizes(current_store()).values())
-
-
 def _lags() -> dict[str, int]:
     head, _ = log.head()
     cursors = ProjectionOffset.objects.values_list("projector", "position")
@@ -104,7 +100,7 @@ _QUERIES: dict[str, Callable[[], Any]] = {
     "sessions": lambda: _counts("sessions_app_session", "status"),
     "turns": _turns,
     "turn_events": _turn_events,
-    "bytes": _bytes,
+    "bytes": lambda: sum(stores.sizes(current_store()).values()),
     "lags": _lags,
 }
 
@@ -119,7 +115,8 @@ def _of_stores(facts: dict[str, Facts]) -> Iterator[Metric]:
     yield _labelled(lag, facts, "lags")
     completion = _gauge("turn_completion_ratio", "Closed turns among ended turns", ["project"])
     for project, values in facts.items():
-        closed, over = values["turns"]["closed"], values["turns"]["closed"] + values["turns"]["incomplete"]
+        closed = values["turns"]["closed"]
+        over = closed + values["turns"]["incomplete"]
         if over:
             completion.add_metric([project], closed / over)
     yield completion
@@ -142,8 +139,10 @@ def _of_counters(counted: dict[str, dict[str, float]], of_hub: dict[str, float])
     for counter in counters.defined():
         if isinstance(counter, counters.Timer):
             yield _histogram(counter, counted)
+        elif counter.of_hub:
+            yield _counter_of_hub(counter, of_hub)
         else:
-            yield _counter_of_hub(counter, of_hub) if counter.of_hub else _counter(counter, counted)
+            yield _counter(counter, counted)
 
 
 def _counter_of_hub(counter: counters.Counter, values: dict[str, float]) -> Metric:
@@ -172,7 +171,8 @@ def _histogram(timer: counters.Timer, counted: dict[str, dict[str, float]]) -> M
 
 # Cumulative buckets of one label, and the sum of its seconds
 def _buckets(sums: dict[str, float], label: str) -> tuple[list[tuple[str, float]], float]:
-    total, buckets = 0.0, []
+    total = 0.0
+    buckets = []
     for bound in [*map(str, counters.BUCKETS), "+Inf"]:
         total += sums.get(f"{label}|{bound}", 0.0)
         buckets.append((bound, total))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from governance.imports import begin_import, end_import, in_batch
+from governance.imports import ImportRun
 from memories.duplicates import Existing, ExistingMemories, current_topic
 from memories.events import MEMORY_WRITTEN, MemoryWritten
 from memories.importing import count_repeated, delete_repeated
@@ -112,8 +112,9 @@ class Importer:
             yield from ((project, group) for project, group in groups.items() if self.only in ("", project))
 
     def _target(self, record: Record) -> str:
-        name = "" if self.is_only or isinstance(record, LeftOutRecord) else record.project
-        return project_of(name, self.project)
+        if self.is_only or isinstance(record, LeftOutRecord):
+            return self.project
+        return project_of(record.project, self.project)
 
     def _plan(self, project: str) -> ProjectImport:
         if project not in self._plans and len(self._plans) >= _MAX_PROJECTS:
@@ -135,7 +136,8 @@ def _record_chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
         size += _characters(record)
         if len(chunk) == _BATCH or size > _BATCH_CHARACTERS:
             yield chunk
-            chunk, size = [], 0
+            chunk = []
+            size = 0
     if chunk:
         yield chunk
 
@@ -143,7 +145,9 @@ def _record_chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
 def _characters(record: Record) -> int:
     if isinstance(record, SessionRecord):
         return sum(len(turn.prompt) + len(turn.answer) for turn in record.turns)
-    return len(record.content) if isinstance(record, MemoryRecord) else 0
+    if isinstance(record, MemoryRecord):
+        return len(record.content)
+    return 0
 
 
 _TOPICS_AT_ONCE = 500
@@ -167,6 +171,7 @@ class ProjectImport:
         self._rule_hashes: set[str] = set()
         # (topic of the source, relation, topic of the target)
         self._relations: list[tuple[str, str, str]] = []
+        self._run: ImportRun | None = None
 
     def preview(self, records: Sequence[Record]) -> None:
         exists = self.report.project in list_projects()
@@ -182,24 +187,32 @@ class ProjectImport:
         with _opened(self.report.project):
             sessions = self._sessions(records)
             memories = self._memories(records)
-            if self.report.changes and self.report.batch is None:
-                self.report.batch = begin_import(tool=self._tool, place=place)
-            if self.report.batch is None:
+            if not self.report.changes:
                 return
-            session_of = {topic_of(self._tool, record.key): self._session(record) for record in _memories_of(records)}
-            with in_batch(self._tool, self.report.batch):
+            self._run = self._run or ImportRun(self._tool, place)
+            session_of = {
+                topic_of(self._tool, record.key): self._session_name(record.session)
+                for record in records
+                if isinstance(record, MemoryRecord) and record.session
+            }
+            with self._recording(self._run):
                 for planned in sessions:
                     self._attempt(planned, lambda of: record_past_session(planned=of))
                 self._write(memories, session_of)
 
     def finish(self) -> None:
         report = self.report
-        if report.batch is None:
+        if self._run is None:
             return
-        with _opened(report.project), in_batch(self._tool, report.batch):
+        with _opened(report.project), self._recording(self._run):
             report.relations = _relate(self._relations)
             report.replaced = delete_repeated(self._rule_hashes)
-            end_import(report.batch, report.counts)
+            report.batch = self._run.end(report.counts)
+
+    @contextmanager
+    def _recording(self, run: ImportRun) -> Iterator[None]:
+        with run.recording(), use_origin(source="import", actor=f"import:{self._tool}"):
+            yield
 
     # By session, which is in the header of an event
     def _write(self, commands: Sequence[ImportedMemory], session_of: dict[str, str]) -> None:
@@ -228,7 +241,10 @@ class ProjectImport:
                     sessions.append(self._past_session(record))
                 else:
                     self.report.leave(record.place or record.key, "the session has no text")
-        planned = [PlannedSession(past, Fate.CREATED) for past in sessions] if is_new else plan_past_sessions(sessions)
+        if is_new:
+            planned = [PlannedSession(session, Fate.CREATED) for session in sessions]
+        else:
+            planned = plan_past_sessions(sessions)
         fates = Counter(one.fate for one in planned)
         self.report.sessions += fates[Fate.CREATED]
         self.report.sessions_extended += fates[Fate.EXTENDED]
@@ -248,14 +264,15 @@ class ProjectImport:
 
     # A client's own id of a session stays, so that a session which the hub has recorded is found
     def _session_name(self, key: str) -> str:
-        return key if _UNIQUE.fullmatch(key) else topic_of(self._tool, key).removeprefix("import:")
-
-    def _session(self, record: MemoryRecord) -> str:
-        return self._session_name(record.session) if record.session else ""
+        if _UNIQUE.fullmatch(key):
+            return key
+        return topic_of(self._tool, key).removeprefix("import:")
 
     def _memories(self, records: Sequence[Record], *, is_new: bool = False) -> list[ImportedMemory]:
         commands = [command for record in records if (command := self._command(record))]
-        present = commands if is_new else without_deleted(commands)
+        present = commands
+        if not is_new:
+            present = without_deleted(commands)
         self.report.deleted += len(commands) - len(present)
         self._rule_hashes |= {content_hash(command.content) for command in present if command.kind == "guideline"}
         return self._differing(present, is_new=is_new)
@@ -286,9 +303,9 @@ class ProjectImport:
 
     def _differing(self, commands: Sequence[ImportedMemory], *, is_new: bool) -> list[ImportedMemory]:
         states = [_memory_state(command) for command in commands]
-        by_topic = ExistingMemories([] if is_new else states, "")
-        without_topic = [state.model_copy(update={"topic_key": None}) for state in states]
-        by_text = ExistingMemories([] if is_new else without_topic, "")
+        sought = [] if is_new else states
+        by_topic = ExistingMemories(sought, "")
+        by_text = ExistingMemories([state.model_copy(update={"topic_key": None}) for state in sought], "")
         ids = [existing.id for state in states if (existing := by_topic.of_topic(state))]
         imported = imported_states(ids)
         differing = []
@@ -321,16 +338,16 @@ def _opened(project: str) -> Iterator[None]:
         yield
 
 
-def _memories_of(records: Sequence[Record]) -> Iterator[MemoryRecord]:
-    yield from (record for record in records if isinstance(record, MemoryRecord))
-
-
 def _why(error: ValidationError | HubError) -> str:
-    return explain(error) if isinstance(error, ValidationError) else error.message
+    if isinstance(error, ValidationError):
+        return explain(error)
+    return error.message
 
 
 def _write_command(record: MemoryRecord, topic: str) -> ImportedMemory:
-    fields = {"type": record.type} if record.type else {}
+    fields = imported_times(record.created, record.updated)
+    if record.type:
+        fields["type"] = record.type
     command = ImportedMemory(
         title=shortened(flat(record.title) or flat(record.content), _MAX_TITLE),
         content=record.content,
@@ -340,7 +357,6 @@ def _write_command(record: MemoryRecord, topic: str) -> ImportedMemory:
         source=shortened(flat(record.place), _MAX_PLACE),
         attributes=dict(record.attributes),
         **fields,
-        **imported_times(record.created, record.updated),
     )
     if command.type:
         check_type(command.kind, command.type)
@@ -358,9 +374,10 @@ def topic_of(tool: str, key: str) -> str:
     """Return the topic under which a record is found again when it is imported again."""
     name = f"import:{tool}:{flat(key)}"
     topic = sanitize_text(name)[0]  # as the log stores it
-    digest = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    stored = topic if topic == name and len(topic) <= _MAX_KEY else f"{topic[: _MAX_KEY - 13]}~{digest}"
-    return current_topic(stored)
+    if topic != name or len(topic) > _MAX_KEY:
+        digest = sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        topic = f"{topic[: _MAX_KEY - 13]}~{digest}"
+    return current_topic(topic)
 
 
 def _memory_state(command: ImportedMemory) -> MemoryWritten:

@@ -143,8 +143,9 @@ class Replay:
         # It refers to others that do not count, and may be in the way of others that do
         if event.position in self._void:
             return "their import was undone"
-        is_local = event.known_type.is_local
-        return "they describe the other store as a whole, such as settings and context packs" if is_local else ""
+        if event.known_type.is_local:
+            return "they describe the other store as a whole, such as settings and context packs"
+        return ""
 
     # What this store has already, by another event
     def _meet(self, event: EventLine, draft: Draft[Any], existing: int) -> None:
@@ -196,14 +197,17 @@ class Replay:
         if isinstance(draft, Draft) and draft.type is IMPORT_UNDONE:
             draft = self._prepared(IMPORT_UNDONE, undoing_here(draft.payload))
             self.has_undone |= bool(draft.payload.void) and not self._is_empty
-        seq = event.stream_seq if self._is_empty else 0
-        header, is_void = self._header(event, stream, seq), event.position in self._void
+        header = self._header(event, stream, event.stream_seq if self._is_empty else 0)
+        is_void = event.position in self._void
         self._put(draft, header, erased_digest=event.erased_digest or "", is_void=is_void)
 
     # The trace of an imported event names its batch.
     def _header(self, event: EventLine, stream: str, seq: int = 0) -> CopiedHeader:
-        header, batch = event.header(stream, seq), batch_of_trace(event.trace_id)
-        return replace(header, trace_id=trace_of(self._context.require(batch))) if batch else header
+        header = event.header(stream, seq)
+        batch = batch_of_trace(event.trace_id)
+        if batch:
+            return replace(header, trace_id=trace_of(self._context.require(batch)))
+        return header
 
     def _put(self, draft: Draft[Any] | EventType[Any], header: CopiedHeader, **options: Any) -> None:
         append_copy(draft, header, **options)
@@ -222,10 +226,9 @@ class Replay:
 def _with_digests(draft: Draft[Any]) -> Draft[Any]:
     positions = sorted(draft.payload.digests)
     events = rows.fetch(f"{_PRESENT} WHERE position IN {IDS}", [json.dumps(positions)])
-    digests = {
-        position: digest if payload_json is None else payload_digest(salt, payload_json)
-        for position, digest, salt, payload_json in events
-    }
+    digests = {}
+    for position, digest, salt, payload_json in events:
+        digests[position] = digest if payload_json is None else payload_digest(salt, payload_json)
     payload = draft.payload.model_copy(update={"digests": digests})
     data = {**draft.data, "digests": {str(position): digest for position, digest in digests.items()}}
     return Draft(draft.type, payload, data, draft.redactions)
@@ -245,7 +248,9 @@ def find_existing(kind: EventType[Any], payload: Payload) -> int:
         return 0
     sql, values = find
     parameters = values(payload)
-    matches = rows.fetch(sql, parameters) if all(value is not None for value in parameters) else []
+    if None in parameters:
+        return 0
+    matches = rows.fetch(sql, parameters)
     return matches[0][0] if matches else 0
 
 
@@ -299,7 +304,9 @@ def erasing_here(erased: log.PayloadErased, *, by_job: bool) -> log.PayloadErase
 
 def undoing_here(undone: ImportUndone) -> ImportUndone:
     positions = _own_events(undone.void)
-    return undone.model_copy(update={"void": _outside(undone.void, positions)}) if positions else undone
+    if not positions:
+        return undone
+    return undone.model_copy(update={"void": _outside(undone.void, positions)})
 
 
 def _outside(positions: Sequence[int], streams: Collection[str]) -> list[int]:

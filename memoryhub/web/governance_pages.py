@@ -17,10 +17,10 @@ from pydantic import ValidationError
 
 from governance.audit import AuditExport, AuditPeriod, AuditRequest, export_audit, list_activity, list_packs_read
 from governance.blame import Blame, BlamedRange, BlameRequest, blame
-from governance.graph import Edge, Graph, Node, NodeType, graph_around
+from governance.graph import Graph, GraphEdge, GraphNode, NodeType, graph_around
 from governance.imports import (
     Batch,
-    Undo,
+    ImportUndo,
     counts_text,
     find_batch,
     gain_of,
@@ -131,7 +131,7 @@ def _undo_batch(request: HttpRequest, batch: Batch) -> HttpResponse:
     return redirect(page)
 
 
-def _undo_messages(result: Undo) -> list[tuple[int, str]]:
+def _undo_messages(result: ImportUndo) -> list[tuple[int, str]]:
     text = f"Import #{result.batch.id} is undone: {counted(result.events, 'event')} removed."
     if result.kept:
         text += f" {counted(len(result.kept), 'item')} kept, because others have built on them."
@@ -200,7 +200,7 @@ _PLURALS = {
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    node: Node
+    node: GraphNode
     x: float
     y: float
     lines: list[str]
@@ -208,7 +208,7 @@ class Box:
     # The address of the graph around it, "" for files
     graph_url: str
     # (label, is outgoing, the other node)
-    relations: list[tuple[str, bool, Node]]
+    relations: list[tuple[str, bool, GraphNode]]
     is_current: bool
 
     @property
@@ -266,14 +266,14 @@ def _box(graph: Graph, number: int, place: tuple[float, float], centre: int) -> 
     )
 
 
-def _relation(edge: Edge, number: int, graph: Graph) -> tuple[str, bool, Node]:
+def _relation(edge: GraphEdge, number: int, graph: Graph) -> tuple[str, bool, GraphNode]:
     is_out = edge.start == number
     other = edge.end if is_out else edge.start
     return edge.label, is_out, graph.nodes[other]
 
 
 # A file has no page; the search names what mentions it
-def _url(node: Node) -> str:
+def _url(node: GraphNode) -> str:
     if node.type is NodeType.FILE:
         return f"{reverse('admin:memories_searchdocument_changelist')}?{urlencode({'query': node.title})}"
     return reverse(_VIEWS[node.type], args=[node.id])

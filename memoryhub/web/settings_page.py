@@ -25,8 +25,8 @@ from memoryhub.config.folder import read_folder
 from memoryhub.config.identity import bound_folders
 from memoryhub.config.project_settings import (
     GROUP_HELP,
-    Group,
     ProjectSettings,
+    Topic,
     check_settings,
     setting_info,
     setting_label,
@@ -39,7 +39,7 @@ from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 
 # Topics that also have a page of their own, and whether their settings are changed there only
-_PAGES = {Group.RETENTION: ("governance_retentionrun_changelist", False), Group.SECRETS: ("secrets", True)}
+_PAGES = {Topic.RETENTION: ("governance_retentionrun_changelist", False), Topic.SECRETS: ("secrets", True)}
 # Names of the fields of a setting's form
 _ONE = "value"
 _NAME, _VALUE = "name", "value"
@@ -288,7 +288,7 @@ class ShownSetting:
         return setting_form(self.name, self.value, posted)
 
     @property
-    def group(self) -> Group:
+    def group(self) -> Topic:
         return setting_info(self.name).group
 
     @property
@@ -353,7 +353,7 @@ class SettingsForm:
     def groups(self) -> list[dict[str, Any]]:
         """Return each topic with its settings, its text, and its own page if it has one."""
         groups = []
-        for group in Group:
+        for group in Topic:
             settings = [setting for setting in self.settings if setting.group is group]
             page, _ = _PAGES.get(group, ("", False))
             changed = sum(setting.project_value is not None for setting in settings)

@@ -24,10 +24,10 @@ from django.test import tag
 from decisions.models import ArtifactLink, Decision, DecisionEdge
 from decisions.schemas import DecisionEvidence, DecisionRecord
 from decisions.services import add_evidence, record_decision
-from governance.imports import begin_import, end_import, in_batch, list_batches, preview_undo, undo_import
+from governance.imports import ImportRun, list_batches, preview_undo, undo_import
 from governance.inbox import InboxItemType, count_entries
 from governance.retention.schemas import HoldLift, HoldPlace
-from governance.retention.selectors import lift_hold, place_hold
+from governance.retention.service import lift_hold, place_hold
 from memories.models import Conflict as MemoryConflict
 from memories.models import Memory, Relation
 from memories.schemas import MemoryDelete, MemoryUpdate, MemoryWrite
@@ -369,11 +369,10 @@ class MergingTests(TwoHubsTestCase):
 
     def load(self, name: str) -> int:
         with self.store("alpha"):
-            batch = begin_import(tool="tool", place="/data/tool.db")
-            with in_batch("tool", batch):
+            run = ImportRun("tool", "/data/tool.db")
+            with run.recording():
                 write_memory(command=MemoryWrite(title=f"From the tool: {name}", content=name))
-                end_import(batch, {"created": 1})
-        return batch
+            return run.end({"created": 1}) or 0
 
     def undo(self, batch: int) -> None:
         with self.store("alpha"):

@@ -13,7 +13,7 @@ from unittest import mock
 
 from django.test import tag
 
-from governance.imports import begin_import, end_import, find_batch, in_batch, list_batches, preview_undo, undo_import
+from governance.imports import ImportRun, find_batch, list_batches, preview_undo, undo_import
 from memories.importing import import_markdown
 from memories.models import Memory, Relation, SearchDocument
 from memories.pack import compose_pack
@@ -322,15 +322,14 @@ class BatchTests(BatchTestCase):
         self.before = table_digests()
 
     def load(self, *texts: str) -> tuple[int, list[int]]:
-        batch = begin_import(tool="tool", place="/data/tool.db")
-        with in_batch("tool", batch):
+        run = ImportRun("tool", "/data/tool.db")
+        with run.recording():
             commands = [
                 MemoryWrite(title=f"From the tool: {key}", content=text, topic_key=f"import:tool:{key}", tags=["tool"])
                 for key, text in zip("abcdef", texts, strict=False)
             ]
             results = write_memories(commands=commands)
-            end_import(batch, {"created": len(results)})
-        return batch, [result.id for result in results]
+        return run.end({"created": len(results)}) or 0, [result.id for result in results]
 
     def ids(self) -> set[int]:
         return set(Memory.objects.values_list("id", flat=True))
@@ -340,10 +339,10 @@ class BatchTests(BatchTestCase):
         record = find_batch(batch)
         self.assertEqual((record.tool, record.place, record.counts), ("tool", "/data/tool.db", {"created": 3}))
         self.assertEqual((record.actor, record.is_undone), ("claude", False))
-        second = begin_import(tool="tool", place="")
-        with in_batch("tool", second):
+        second = ImportRun("tool", "")
+        with second.recording():
             self.write("How we retry", "Five times.", topic_key="import:tool:retry")
-        self.undo(second)
+        self.undo(second.end({"revised": 1}))
         plan = self.undo(batch)
         self.assertEqual((plan.events, plan.items, plan.kept), (3, {"memory": 3}, []))
         self.assertEqual(table_digests(), self.before)

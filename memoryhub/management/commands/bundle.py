@@ -56,15 +56,20 @@ class Command(StoreCommand):
             self._create(options)
             return
         bundle = open_bundle(options["file"].expanduser().absolute(), lambda: _passphrase(options["passphrase_file"]))
-        store = project_store(options["project"]) if options["project"] else bundle.manifest.store_id
+        store = bundle.manifest.store_id
+        if options["project"]:
+            store = project_store(options["project"])
         is_done = options["action"] == "apply" and not options["preview"]
+        apply = apply_bundle if is_done else preview_bundle
         with use_origin(source="cli", actor=getpass.getuser()):
-            applied = apply_bundle(bundle, store) if is_done else preview_bundle(bundle, store)
+            applied = apply(bundle, store)
         self._report(bundle, applied, is_done=is_done)
 
     def _create(self, options: dict[str, Any]) -> None:
         path: Path = options["file"].expanduser().absolute()
-        passphrase = _passphrase(options["passphrase_file"], twice=True) if options["encrypt"] else ""
+        passphrase = ""
+        if options["encrypt"]:
+            passphrase = _passphrase(options["passphrase_file"], twice=True)
         with self.store(options):
             manifest = create_bundle(path, passphrase=passphrase, force=options["force"])
         kind = ", encrypted" if passphrase else ""
@@ -89,7 +94,8 @@ class Command(StoreCommand):
 
 
 def _applied_lines(bundle: Bundle, applied: Applied, *, is_done: bool) -> Iterator[str]:
-    manifest, into = bundle.manifest, f"{applied.store.scope} {applied.store.name}"
+    manifest = bundle.manifest
+    into = f"{applied.store.scope} {applied.store.name}"
     count = counted(manifest.events, "event")
     yield f"{manifest.scope} {manifest.store}, {count}, made {manifest.made_at}; its chain holds: {manifest.head[:12]}"
     yield f"{into}: {_SENTENCES[applied.outcome][is_done].format(_numbers(applied))}"
@@ -100,7 +106,8 @@ def _applied_lines(bundle: Bundle, applied: Applied, *, is_done: bool) -> Iterat
             f"{counted(applied.secrets, 'place')} would have been masked by this hub's secret rules; "
             "`memory-hub redact --rules` shows them"
         )
-    yield from _merge_lines(applied.merge) if applied.merge else ()
+    if applied.merge:
+        yield from _merge_lines(applied.merge)
 
 
 # Planned, and done
@@ -113,8 +120,10 @@ _SENTENCES = {
 
 
 def _numbers(applied: Applied) -> str:
-    fork = f"#{applied.contents.fork}, with " if applied.outcome is not BundleOutcome.ADOPTED else ""
-    return f"{fork}{counted(applied.added, 'new event')}"
+    events = counted(applied.added, "new event")
+    if applied.outcome is BundleOutcome.ADOPTED:
+        return events
+    return f"#{applied.contents.fork}, with {events}"
 
 
 def _merge_lines(merge: MergeReport) -> Iterator[str]:
@@ -131,8 +140,10 @@ def _merge_lines(merge: MergeReport) -> Iterator[str]:
 
 
 def _named_positions(positions: Sequence[int]) -> str:
-    more = f" and {len(positions) - _MOST_NAMED} more" if len(positions) > _MOST_NAMED else ""
-    return ", ".join(f"#{position}" for position in positions[:_MOST_NAMED]) + more
+    named = ", ".join(f"#{position}" for position in positions[:_MOST_NAMED])
+    if len(positions) > _MOST_NAMED:
+        return f"{named} and {len(positions) - _MOST_NAMED} more"
+    return named
 
 
 def _passphrase(file: Path | None, *, twice: bool = False) -> str:

@@ -52,9 +52,11 @@ class Command(HubCommand):
 
     def _show(self, report: DoctorReport) -> None:
         lines = [_finding_line(finding) for finding in report.findings]
-        compared = [f"{title}: {what}" for title, what in report.compared.items()]
-        checked = [f"the database {report.server}: its server was checked"] if report.server else []
-        self.answer(report.findings, [*lines, *compared, *checked, _sum(report.stores, len(report.findings))])
+        lines += [f"{title}: {what}" for title, what in report.compared.items()]
+        if report.server:
+            lines.append(f"the database {report.server}: its server was checked")
+        verdict = counted(len(report.findings), "finding") if report.findings else "all is well"
+        self.answer(report.findings, [*lines, f"{counted(report.stores, 'store')} examined: {verdict}"])
         if report.findings:
             sys.exit(EXIT_FOUND)
 
@@ -70,7 +72,3 @@ class Command(HubCommand):
 
 def _finding_line(finding: Finding) -> str:
     return hanging(f"{finding.where}: {finding.what}.\nrepair: {finding.repair}")
-
-
-def _sum(stores: int, findings: int) -> str:
-    return f"{counted(stores, 'store')} examined: {counted(findings, 'finding') if findings else 'all is well'}"

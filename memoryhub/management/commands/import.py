@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from decisions.importing import AdrReport, import_adrs, record_names
 from decisions.importing.adrs import read_records
-from governance.imports import list_batches, preview_only, preview_undo, recorded_import, undo_import
+from governance.imports import ImportRun, list_batches, preview_only, preview_undo, undo_import
 from memories.importing import MAX_HEADINGS, find_files, import_markdown, preview_new
 from memoryhub.config.identity import bind_project, identify_project, renamed_hint
 from memoryhub.config.repository import find_repository, working_folder
@@ -131,7 +131,8 @@ class Command(ProjectCommand):
             if options["kind"] == "jsonl":  # with the batches of the store that was exported
                 line, batch = importer(path, project, total, options)[0], None
             else:
-                with recorded_import(tool=options["kind"], place=str(path)) as run:
+                run = ImportRun(options["kind"], str(path))
+                with run.recording():
                     line, counts = importer(path, project, total, options)
                 batch = run.end(counts)
         self.stdout.write(f"{line} in {time.perf_counter() - start:.1f} s")

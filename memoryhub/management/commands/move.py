@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import getpass
 import shlex
-from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -86,27 +85,23 @@ class Command(HubCommand):
         self._report(store, moving, "had moved already to" if moving.already else "is moved to")
 
     def _end(self, store: StoreId, way: Way, options: dict[str, Any]) -> None:
-        act: Callable[..., Moving] = confirm if options["confirm"] else undo
-        moving = act(store, way.source, way.target)
         if options["confirm"]:
+            moving = confirm(store, way.source, way.target)
             self._report(store, moving, "is confirmed in", "its old place is removed")
         else:
-            self._report(store, moving, "is back in")
+            self._report(store, undo(store, way.source, way.target), "is back in")
 
     def _all(self, target: DatabasePlace | None, options: dict[str, Any]) -> None:
         if target is None:
             raise Invalid("name the new place too: --to sqlite, --to postgresql or --to SERVER")
-        hub_place = own_place(GLOBAL_STORE)
-        source = hub_place if hub_place.url != target.url else place_named(env.FILES)
+        source = own_place(GLOBAL_STORE)
+        if source.url == target.url:
+            source = place_named(env.FILES)
         if source.url == target.url:
             raise Invalid("all stores are in that place; run this where they are")
         if options["confirm"] or options["undo"]:
-            for way in (Way(source, target), Way(target, source)):
-                departed = stores_in(way.source, departed=True)
-                for store in departed:
-                    self._end(store, way, options)
-                if departed and options["undo"]:
-                    _record_report(way.source)
+            self._end_in(Way(source, target), options)
+            self._end_in(Way(target, source), options)
             return
         rows = copy_hub_tables(source.url, target.url)
         self.stdout.write(f"copied {counted(rows, 'row')} of the hub's own tables")
@@ -120,19 +115,38 @@ class Command(HubCommand):
         _record_report(target)
         self.stdout.write(_what_next(options, target))
 
+    def _end_in(self, way: Way, options: dict[str, Any]) -> None:
+        stores = stores_in(way.source, departed=True)
+        for store in stores:
+            self._end(store, way, options)
+        if stores and options["undo"]:
+            _record_report(way.source)
+
     def _report(self, store: StoreId, moving: Moving, what: str, then: str = "") -> None:
-        held = f"; writers waited {moving.held:.2f} s" if moving.held else ""
-        next_step = f"; {then}" if then else ""
-        count = counted(moving.events, "event")
-        self.stdout.write(f"{store.scope} {store.name} {what} {moving.address}, {count}{held}{next_step}")
+        parts = [f"{store.scope} {store.name} {what} {moving.address}, {counted(moving.events, 'event')}"]
+        if moving.held:
+            parts.append(f"writers waited {moving.held:.2f} s")
+        if then:
+            parts.append(then)
+        self.stdout.write("; ".join(parts))
 
 
 def _what_next(options: dict[str, Any], target: DatabasePlace) -> str:
-    store = "--all" if options["all"] else "--global" if options["over_global"] else options["project"]
-    what = f"--org {options['org']}" if options["org"] else store
     to = shlex.quote(target.name or masked(target.url))
+    places = "the old place"
+    them = "it"
+    if options["org"]:
+        what = f"--org {options['org']}"
+    elif options["all"]:
+        what = "--all"
+    elif options["over_global"]:
+        what = "--global"
+    else:
+        what = options["project"]
+    if options["all"]:
+        places = "the old places"
+        them = "them"
     command = f"memory-hub move {what}"
-    places, them = ("the old places", "them") if options["all"] else ("the old place", "it")
     lines = [f"`{command} --confirm --to {to}` removes {places}, `{command} --undo --to {to}` returns to {them}"]
     # Servers of the settings are found by name
     if target.url != env.database_url() and target.name not in env.servers():
@@ -158,4 +172,6 @@ def _record_report(place: DatabasePlace) -> None:
 def _store(options: dict[str, Any]) -> StoreId:
     if options["org"]:
         return org_store(options["org"])
-    return GLOBAL_STORE if options["over_global"] else project_store(options["project"])
+    if options["over_global"]:
+        return GLOBAL_STORE
+    return project_store(options["project"])

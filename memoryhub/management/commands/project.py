@@ -46,23 +46,31 @@ class Command(HubCommand):
 
     def _list(self, _: dict[str, Any]) -> None:
         rows = project_lookup.project_rows()
-        lines = _table(rows) if rows else ["no projects yet; the first write in a folder creates one"]
-        self.answer({"results": rows}, lines)
+        if rows:
+            self.answer({"results": rows}, _table(rows))
+        else:
+            self.answer({"results": rows}, ["no projects yet; the first write in a folder creates one"])
 
     def _show(self, options: dict[str, Any]) -> None:
         if options["id"]:
-            project, because = check_project_id(options["id"], "ID"), ""
+            project = check_project_id(options["id"], "ID")
+            because = ""
             project_lookup.require_project(project)
         else:
             location = project_lookup.locate(working_folder())
-            project, because = location.project, location.because
-        head = [project, *([flat(f"  because   {because}")] if because else [])]
+            project = location.project
+            because = location.because
+        head = [project]
+        if because:
+            head.append(flat(f"  because   {because}"))
         row = project_lookup.row_of(project)
         if row is None:
             hint = renamed_hint(working_folder(), project)
             data = {"project_id": project, "because": because, "exists": False, "hint": hint}
-            status = ["  status    does not exist yet; the first write creates it"]
-            self.answer(data, [*head, *status, *([flat(f"  hint      {hint}")] if hint else [])])
+            head.append("  status    does not exist yet; the first write creates it")
+            if hint:
+                head.append(flat(f"  hint      {hint}"))
+            self.answer(data, head)
             return
         with use_store(project_store(project)):
             details, decided = project_lookup.project_in_full()

@@ -69,10 +69,11 @@ def _event_counts(store: StoreId) -> int | None:
 
 
 def _table_line(table: log.TableReport) -> str:
-    digests = table.after[:_DIGITS] if table.identical else f"{table.before[:_DIGITS]} → {table.after[:_DIGITS]}"
-    verdict = "identical" if table.identical else "DIFFERENT"
+    verdict = f"{table.after[:_DIGITS]}  identical"
+    if not table.identical:
+        verdict = f"{table.before[:_DIGITS]} → {table.after[:_DIGITS]}  DIFFERENT"
     note = "" if table.replaced else ", compared only"
-    return f"{table.table:<28} {table.rows:>9} rows  {digests}  {verdict}{note}"
+    return f"{table.table:<28} {table.rows:>9} rows  {verdict}{note}"
 
 
 # ``ru_maxrss`` is in KiB, on macOS in bytes

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from governance.present import hold_line, plan_lines, run_lines
 from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest, RunView
-from governance.retention.selectors import lift_hold, list_holds, list_runs, place_hold, plan_retention
-from governance.retention.service import run_retention
+from governance.retention.selectors import list_holds, list_runs, plan_retention
+from governance.retention.service import lift_hold, place_hold, run_retention
 from memoryhub.core import clock
 from memoryhub.core.errors import PreconditionFailed
 from memoryhub.core.text import counted, flat
@@ -61,7 +61,8 @@ class Command(StoreCommand):
         request = command_from(RetentionRunRequest, {**options, "digest": options["digest"] or plan.digest})
         with _progress(plan.things) as progress:
             run = run_retention(command=request, progress=progress)
-        self.stdout.write("\n".join(run_lines(run)) if run else "nothing to delete any more")
+        lines = run_lines(run) if run else ["nothing to delete any more"]
+        self.stdout.write("\n".join(lines))
 
     def _confirm(self, project: str, plan: Plan) -> None:
         self.stdout.write("\n".join(plan_lines(plan)))
@@ -79,11 +80,11 @@ class Command(StoreCommand):
 
     def _holds(self, _project: str, _options: dict[str, Any]) -> None:
         holds = list_holds()
-        self.answer(holds, map(hold_line, holds.results) if holds.results else ["no holds in force"])
+        self.answer(holds, [*map(hold_line, holds.results)] or ["no holds in force"])
 
     def _runs(self, _project: str, _options: dict[str, Any]) -> None:
         runs = list_runs()
-        self.answer(runs, map(_run_line, runs.results) if runs.results else ["no runs yet"])
+        self.answer(runs, [*map(_run_line, runs.results)] or ["no runs yet"])
 
 
 def _run_line(run: RunView) -> str:

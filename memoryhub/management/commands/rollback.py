@@ -69,7 +69,8 @@ def _preview_lines(plan: Preview) -> Iterator[str]:
             yield f"{title}: {group.count} × {group.title.lower()}"
             yield from _things(group)
     for item in plan.left:
-        yield flat(f"unchanged: {f'#{item.id} ' if item.id else ''}{item.title}{' ' * bool(item.title)}({item.why})")
+        number = f"#{item.id}" if item.id else ""
+        yield flat(" ".join(filter(None, ("unchanged:", number, item.title, f"({item.why})"))))
     if plan.left_count > len(plan.left):
         yield f"unchanged: {plan.left_count - len(plan.left)} more"
     counts = ", ".join(f"{do} {count}" for do, count in plan.counts.items())
@@ -78,21 +79,24 @@ def _preview_lines(plan: Preview) -> Iterator[str]:
 
 def _things(group: Group) -> Iterator[str]:
     for thing in group.shown[:_SHOWN]:
-        via = f" ({thing.how} #{thing.via})" if thing.via else ""
-        note = f" ({thing.changed_since or thing.quarantined})" if thing.changed_since or thing.quarantined else ""
-        line = flat(f"#{thing.id} {thing.type} {thing.title}{via}{note}")
+        line = f"#{thing.id} {thing.type} {thing.title}"
+        if thing.via:
+            line += f" ({thing.how} #{thing.via})"
+        note = thing.changed_since or thing.quarantined
+        if note:
+            line += f" ({note})"
+        line = flat(line)
         yield f"  {'  ' * max(0, thing.depth - 1)}{line}"
     if group.count > _SHOWN:
         yield f"  … and {group.count - _SHOWN} more"
 
 
 def _made_lines(view: RollbackView) -> Iterator[str]:
-    unchanged = view.undone_left if view.undone_at else view.left
     counts = ", ".join(f"{do} {count}" for do, count in view.counts.items())
-    state = "undone" if view.undone_at else "made"
-    yield f"roll-back #{view.id} {state}: {counts}; {len(unchanged)} unchanged"
-    if view.undone_at:
-        for item in unchanged:
-            yield flat(f"unchanged: #{item.id} {item.title} ({item.why})")
-    else:
+    if not view.undone_at:
+        yield f"roll-back #{view.id} made: {counts}; {len(view.left)} unchanged"
         yield f"to undo it: memory-hub rollback --undo {view.id}"
+        return
+    yield f"roll-back #{view.id} undone: {counts}; {len(view.undone_left)} unchanged"
+    for item in view.undone_left:
+        yield flat(f"unchanged: #{item.id} {item.title} ({item.why})")

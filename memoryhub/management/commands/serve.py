@@ -60,6 +60,7 @@ class Command(HubCommand):
         on_demand = options["on_demand"]
         # A hub that a client starts is for this machine alone, whatever the client's environment has.
         network = Network() if on_demand else Network.from_options(options)
+        started = process.started_by(on_demand=on_demand, service=options["service"])
         limits = Limits.from_text(os.environ.get(LIMITS, ""))
         if on_demand:
             if process.find_running():
@@ -67,8 +68,8 @@ class Command(HubCommand):
             log_to_file()
         for name in SECRET_FILES:
             read_or_create_secret(name)
-        started = process.ON_DEMAND if on_demand else process.SERVICE if options["service"] else process.BY_HAND
-        host, port = options["host"], options["port"]
+        host = options["host"]
+        port = options["port"]
         if not (on_demand or network.listen or port == 0):
             self._require_free(host, port)
         with ExitStack() as stack:
@@ -77,12 +78,16 @@ class Command(HubCommand):
             if public:
                 stack.enter_context(public)
             # Clients of this machine find the port in the lock's file, so a public address may have taken the default.
-            anywhere = on_demand or (public and port == PORT)
-            listener = stack.enter_context(web.listen_anywhere(port) if anywhere else web.listen(host, port))
+            if on_demand or (public and port == PORT):
+                listener = stack.enter_context(web.listen_anywhere(port))
+            else:
+                listener = stack.enter_context(web.listen(host, port))
             address = address_of(listener)
             publish(address, network.public_url)
             self._prepare()
-            children = [] if options["no_worker"] else [Child(module) for module in self._modules()]
+            children = []
+            if not options["no_worker"]:
+                children = [Child(module) for module in self._modules()]
             ending = web.Ending()
             try:
                 self._announce(address, network.public_url, signs_in=not on_demand, open_it=options["open"])
@@ -125,11 +130,15 @@ class Command(HubCommand):
         jobs.install_schedules()
 
     def _announce(self, address: str, public_url: str, *, signs_in: bool, open_it: bool) -> None:
-        from memoryhub.core.backends.selected import machines, server
+        from memoryhub.core.backends.selected import machines
 
-        at = f"{public_url}/, and on this machine at {address}/" if public_url else f"{address}/"
-        with_database = f" with {server.address()}" if machines.SHARED else ""
-        self.stdout.write(f"Memory Hub serves {env.home()}{with_database} at {at}")
+        what = str(env.home())
+        if machines.SHARED:
+            what += f" with {machines.server_address()}"
+        at = f"{address}/"
+        if public_url:
+            at = f"{public_url}/, and on this machine at {at}"
+        self.stdout.write(f"Memory Hub serves {what} at {at}")
         if not signs_in:
             return
         from memoryhub.web import signin

@@ -41,7 +41,10 @@ class Command(HubCommand):
             self.stdout.write(f"{service.manager} runs the hub now and after each sign-in: `memory-hub status`")
 
     def _show(self, service: services.Service) -> None:
-        installed, running = service.is_installed, service.is_running()
-        line = f"installed in {service.path}; {'running' if running else 'not running'}"
+        installed = service.is_installed
+        running = service.is_running()
+        line = "not installed; `memory-hub service install` does it"
+        if installed:
+            line = f"installed in {service.path}; {'running' if running else 'not running'}"
         facts = {"manager": service.manager, "path": service.path, "installed": installed, "running": running}
-        self.answer(facts, [line if installed else "not installed; `memory-hub service install` does it"])
+        self.answer(facts, [line])

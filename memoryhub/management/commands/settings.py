@@ -52,12 +52,12 @@ class Command(ProjectCommand):
 
         if name is not None:
             check_settings({name: None})
-        values, by = project_settings().model_dump(mode="json"), settings_decided_by()
-        current = {
-            setting: {"value": value, "decided_by": by.get(setting, _DEFAULT)}
-            for setting, value in values.items()
-            if name in (None, setting)
-        }
+        values = project_settings().model_dump(mode="json")
+        by = settings_decided_by()
+        current = {}
+        for setting, value in values.items():
+            if name in (None, setting):
+                current[setting] = {"value": value, "decided_by": by.get(setting, _DEFAULT)}
         rows = [(setting, _value_text(entry["value"]), entry["decided_by"]) for setting, entry in current.items()]
         self.answer(current, [flat(_ROW.format(*row)) for row in [("SETTING", "VALUE", "DECIDED BY"), *rows]])
 
@@ -71,4 +71,8 @@ def _read_value(text: str) -> Any:
 
 
 def _value_text(value: Any) -> str:
-    return value if isinstance(value, str) else "never" if value is None else json.dumps(value, ensure_ascii=False)
+    if value is None:
+        return "never"
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from memoryhub.core import clock
-from memoryhub.core.clients import Client
+from memoryhub.core.clients import ConnectedClient
 from memoryhub.core.text import counted
 from memoryhub.management.base import CommandGroup, HubCommand
 from memoryhub.ops.serving.state import HubState, hub_state
@@ -42,10 +42,15 @@ def _state_lines(state: HubState) -> list[str]:
 
 
 def _team(team: TeamState) -> str:
-    refused = f", {team.refused} were refused" if team.refused else ""
-    problem = f"; since {team.since}: {team.problem}" if team.problem else ""
-    return f"{team.project} at {team.url}: {counted(team.waiting, 'hook event')} waiting{refused}{problem}"
+    line = f"{team.project} at {team.url}: {counted(team.waiting, 'hook event')} waiting"
+    if team.refused:
+        line += f", {team.refused} were refused"
+    if team.problem:
+        line += f"; since {team.since}: {team.problem}"
+    return line
 
 
-def _client(client: Client) -> str:
-    return f"{client.name}, project {client.project}" if client.name else f"process {client.pid}, no call yet"
+def _client(client: ConnectedClient) -> str:
+    if client.name:
+        return f"{client.name}, project {client.project}"
+    return f"process {client.pid}, no call yet"

@@ -204,11 +204,14 @@ def _overwrite(store: StoreId, draft: Path, previous: Path, *, replace: bool) ->
 def _count_undone(store: StoreId, draft: Path) -> tuple[int, _Head]:
     with closing(files.open_database(path_of(store), mode="rw")) as live, closing(files.open_database(draft)) as copy:
         last = _last_position(live)
-        common, beyond = 0, min(last, _last_position(copy)) + 1
+        common = 0
+        beyond = min(last, _last_position(copy)) + 1
         while beyond - common > 1:
             middle = (common + beyond) // 2
-            same = _chain_digest_at(live, middle) == _chain_digest_at(copy, middle)
-            common, beyond = (middle, beyond) if same else (common, middle)
+            if _chain_digest_at(live, middle) == _chain_digest_at(copy, middle):
+                common = middle
+            else:
+                beyond = middle
         return last, _Head(common, _chain_digest_at(live, common) or GENESIS)
 
 

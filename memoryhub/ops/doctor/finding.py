@@ -62,16 +62,20 @@ def blamed_on_disk(where: str, problem: str) -> Finding | None:
 
 
 def listed_paths(paths: list[Path]) -> str:
-    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    return ", ".join(str(path.relative_to(env.home())) for path in paths[:_SHOWN]) + more
+    listed = ", ".join(str(path.relative_to(env.home())) for path in paths[:_SHOWN])
+    if len(paths) > _SHOWN:
+        return f"{listed} and {len(paths) - _SHOWN} more"
+    return listed
 
 
 def restore_command(store: StoreId, options: str = "") -> tuple[str, str]:
     if machines.SHARED:
         return "the server's own backup of the database, or `memory-hub bundle apply` of a bundle in backups/,", ""
     backup = newest_sound_backup(store)
-    none = "" if backup else "; the home has no sound backup of it, so FILE must be one that you keep elsewhere"
-    return f"`memory-hub restore {quote(str(backup)) if backup else 'FILE'} {option(store)}{options}`", none
+    if backup:
+        return f"`memory-hub restore {quote(str(backup))} {option(store)}{options}`", ""
+    none = "; the home has no sound backup of it, so FILE must be one that you keep elsewhere"
+    return f"`memory-hub restore FILE {option(store)}{options}`", none
 
 
 def option(store: StoreId) -> str:
@@ -105,10 +109,13 @@ def examine_hub_backups(*, deep: bool = False) -> Iterator[Finding]:
 def _broken_backups(
     backups: list[Path], find_problem: Callable[[Path], str], *, whole: bool, deep: bool
 ) -> Iterator[_Pair]:
-    for path in backups if deep else backups[-1:]:
+    if not deep:
+        backups = backups[-1:]
+    for path in backups:
         if problem := find_problem(path):
-            again = f"`rm {quote(str(path))}`, then `memory-hub backup` makes a new one"
-            repair = again if whole else "repair the store first; the next backup replaces this one"
+            repair = "repair the store first; the next backup replaces this one"
+            if whole:
+                repair = f"`rm {quote(str(path))}`, then `memory-hub backup` makes a new one"
             yield f"the backup {path.name} cannot be restored: {problem}", repair
 
 
@@ -132,15 +139,15 @@ def _linked_paths(paths: list[Path]) -> Iterator[Finding]:
     for path in paths:
         if not path.is_symlink() or path.is_dir():
             continue
-        target, name = path.readlink(), path.relative_to(env.home())
-        store = _store_at(path) if path.name == "events.db" and not machines.SHARED else None
+        store = _store_at(path)
         if not path.exists():
             repair = f"`rm {quote(str(path))}`"
-        elif store:
+        elif store and path.name == "events.db" and not machines.SHARED:
             repair = f"`memory-hub restore {quote(str(path.resolve()))} {option(store)} --replace` copies it here"
         else:
             repair = f"stop `memory-hub serve`; `mv {quote(str(path.resolve()))} {quote(str(path))}`"
-        yield Finding("the home folder", f"{name} is a symbolic link to {target}, where it is not protected", repair)
+        link = f"{path.relative_to(env.home())} is a symbolic link to {path.readlink()}"
+        yield Finding("the home folder", f"{link}, where it is not protected", repair)
 
 
 # Drafts can contain text that was erased since
@@ -201,20 +208,26 @@ def _anchored() -> Iterator[StoreId]:
 def _backed_up() -> Iterator[StoreId]:
     for folder in sorted((env.home() / "backups").glob("*")):
         kind, _, name = folder.name.partition("-")
-        if SLUG.fullmatch(name) and kind in ("project", "org"):
-            store = project_store(name) if kind == "project" else org_store(name)
-        elif folder.name == "global-global":
+        if folder.name == "global-global":
             store = GLOBAL_STORE
+        elif SLUG.fullmatch(name) and kind == "project":
+            store = project_store(name)
+        elif SLUG.fullmatch(name) and kind == "org":
+            store = org_store(name)
         else:
             continue
-        if bundles_of(store) if machines.SHARED else backups_of(store):
+        copies = bundles_of(store) if machines.SHARED else backups_of(store)
+        if copies:
             yield store
 
 
 def _store_at(path: Path) -> StoreId | None:
     folder = path.parent
+    if path.name not in ("events.db", _ANCHOR_FILE):
+        return None
     if folder == env.home() / "global":
-        return GLOBAL_STORE if path.name in ("events.db", _ANCHOR_FILE) else None
-    make = _FOLDERS.get(folder.parent.name) if folder.parent.parent == env.home() else None
-    fits = make and path.name in ("events.db", _ANCHOR_FILE) and SLUG.fullmatch(folder.name)
-    return make(folder.name) if make and fits else None
+        return GLOBAL_STORE
+    make = _FOLDERS.get(folder.parent.name)
+    if make and folder.parent.parent == env.home() and SLUG.fullmatch(folder.name):
+        return make(folder.name)
+    return None

@@ -19,7 +19,7 @@ from memoryhub.config.current_settings import CONFIG_FILE, config_problem, unkno
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import clock, spool
 from memoryhub.core.autostart import is_allowed
-from memoryhub.core.backends.selected import faults, machines, server, stores
+from memoryhub.core.backends.selected import faults, machines, stores
 from memoryhub.core.backends.sqlite.structure import template_file, template_problem
 from memoryhub.core.errors import NotFound
 from memoryhub.core.secret_files import REDACTION_KEY, SECRET_FILES, secret_problem
@@ -46,25 +46,25 @@ def examine_databases() -> Iterator[Finding]:
 
 
 def examine_server() -> list[Finding]:
-    return [Finding(*problem) for problem in server.problems()]
+    return [Finding(*problem) for problem in machines.server_problems()]
 
 
 def _hub() -> Iterator[Finding]:
     path = env.home() / "hub.db"
-    problem = _missing(path, used=bool(backups_of(None))) or (hub_problem(path) if path.exists() else "")
+    problem = _database_problem(path, used=bool(backups_of(None)))
     if not problem or (problem == "the file is empty" and not backups_of(None)):
         return  # commands that only read it leave an empty file; the finding on jobs has the repair
+    repair = f"{_remove_files(path)}, then `memory-hub jobs` creates it; people and tokens must be added again"
     backup = newest_sound_hub_backup()
-    again = f"{_remove_files(path)}, then `memory-hub jobs` creates it; people and tokens must be added again"
-    restore = f"`memory-hub restore {quote(str(backup))} --hub` puts the newest sound backup in its place"
-    blamed = blamed_on_disk("hub.db", problem)
-    yield blamed or Finding("hub.db", problem, f"{_STOP}; {restore if backup else again}")
+    if backup:
+        repair = f"`memory-hub restore {quote(str(backup))} --hub` puts the newest sound backup in its place"
+    yield blamed_on_disk("hub.db", problem) or Finding("hub.db", problem, f"{_STOP}; {repair}")
 
 
 def _jobs_database() -> Iterator[Finding]:
     path = env.home() / "jobs.db"
     used = (env.home() / "hub.db").exists() and not hub_problem(env.home() / "hub.db")
-    problem = _missing(path, used=used) or (hub_problem(path, "jobs.db") if path.exists() else "")
+    problem = _database_problem(path, used=used)
     if problem:
         again = "`memory-hub jobs` creates it with all schedules at their defaults"
         removed = f"{_remove_files(path)}, then " if os.path.lexists(path) else ""
@@ -72,8 +72,10 @@ def _jobs_database() -> Iterator[Finding]:
         yield blamed or Finding("jobs.db", problem, f"{_STOP}; {removed}{again}")
 
 
-def _missing(path: Path, *, used: bool) -> str:
-    return "the file is missing" if used and not path.exists() else ""
+def _database_problem(path: Path, *, used: bool) -> str:
+    if path.exists():
+        return hub_problem(path, path.name)
+    return "the file is missing" if used else ""
 
 
 # An old WAL must not meet the next database of that name
@@ -98,7 +100,7 @@ _OVERDUE = timedelta(days=3)
 
 def examine_hub(*, deep: bool = False) -> list[Finding]:
     databases = list(examine_databases())
-    return [
+    findings = [
         *_examine_settings(),
         *_private(),
         *_examine_secrets(),
@@ -109,8 +111,10 @@ def examine_hub(*, deep: bool = False) -> list[Finding]:
         *_serving(),
         *_spool(),
         *_teams(),
-        *([] if databases else _jobs()),
     ]
+    if not databases:
+        findings += _jobs()
+    return findings
 
 
 def _examine_settings() -> Iterator[Finding]:
@@ -120,8 +124,10 @@ def _examine_settings() -> Iterator[Finding]:
         yield Finding("the settings", what, repair)
     for name in unknown_in_config():
         what = f"{CONFIG_FILE} names {name[:64]!r}, which is not a setting"
-        near = difflib.get_close_matches(name, ProjectSettings.model_fields, n=1)
-        yield Finding("the settings", what, f"remove it{f', or write {near[0]}' if near else ''}")
+        repair = "remove it"
+        for similar in difflib.get_close_matches(name, ProjectSettings.model_fields, n=1):
+            repair = f"remove it, or write {similar}"
+        yield Finding("the settings", what, repair)
 
 
 def _private() -> Iterator[Finding]:
@@ -151,7 +157,9 @@ def _mode(path: Path) -> int:
         status = path.lstat()
     except FileNotFoundError:
         return 0
-    return 0 if stat.S_ISLNK(status.st_mode) else status.st_mode
+    if stat.S_ISLNK(status.st_mode):
+        return 0
+    return status.st_mode
 
 
 def _disk() -> Iterator[Finding]:
@@ -234,9 +242,9 @@ def _overdue(statuses: list[JobStatus]) -> Iterator[Finding]:
     limit = clock.now() - _OVERDUE
     names = [one.job.slug for one in statuses if one.last is None and one.next_run and one.next_run < limit]
     if names and not worker_is_running():
-        days, which = f"{_OVERDUE.days} days", ", ".join(names)
+        what = f"no hub has run for {_OVERDUE.days} days, so these have never run: {', '.join(names)}"
         repair = "let `memory-hub serve` run, or `memory-hub service install` starts it with each sign-in"
-        yield Finding("the jobs", f"no hub has run for {days}, so these have never run: {which}", repair)
+        yield Finding("the jobs", what, repair)
 
 
 def _job(status: JobStatus) -> Iterator[Finding]:
@@ -288,18 +296,25 @@ def examine(store: StoreId | None = None, *, deep: bool = False) -> DoctorReport
         store: default: all stores and the hub.
         deep: compare all read models with the log; otherwise a long log is sampled.
     """
-    examining = [store] if store else all_stores()
-    # First, because opening a store makes the home folder private and replaces a damaged template
-    in_hub = [] if store else examine_hub(deep=deep)
-    examined = [examine_store(store_id, deep=deep) for store_id in examining]
-    findings = [finding for examination in examined for finding in examination.findings] + in_hub
-    compared = {
-        JobTarget(store_id).title: examination.compared
-        for store_id, examination in zip(examining, examined, strict=True)
-        if examination.compared
-    }
-    checked = server.address() if machines.SHARED and not examine_server() else ""
-    return DoctorReport(findings, len(examining), compared, checked)
+    stores: list[StoreId] = []
+    in_hub: list[Finding] = []
+    if store:
+        stores.append(store)
+    else:
+        # First, because opening a store makes the home folder private and replaces a damaged template
+        in_hub = examine_hub(deep=deep)
+        stores = all_stores()
+    findings: list[Finding] = []
+    compared: dict[str, str] = {}
+    for store_id in stores:
+        examination = examine_store(store_id, deep=deep)
+        findings += examination.findings
+        if examination.compared:
+            compared[JobTarget(store_id).title] = examination.compared
+    checked = ""
+    if machines.SHARED and not examine_server():
+        checked = machines.server_address()
+    return DoctorReport(findings + in_hub, len(stores), compared, checked)
 
 
 def _answers() -> bool:

@@ -50,30 +50,38 @@ class Examination:
 
 # ``deep`` compares all read models with the log; otherwise a long log is sampled (decision 32)
 def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
-    where, compared = JobTarget(store).title, ""
+    compared = ""
     try:
         with use_store(store):
-            problem = integrity.damage() or integrity.header_problem(store)
-            changed = "" if problem else integrity.schema_problem()
-            verified = None if problem else log.verify()
-            problems = [*_identity(store), *_schema(store, changed), *_chain(store, verified)] if verified else []
-            # Only then: tables may be missing, or the log can't be trusted
-            if verified and (verified.ok or verified.ahead) and not changed:
-                compared, different = _examine_read_models(store, deep=deep)
-                problems += [*_behind(store), *different]
+            problems, compared = _examine_open_store(store, deep=deep)
     except Locked as error:
-        problems, problem = [_locked_problem(error)], ""
+        problems = [_locked_problem(error)]
     except Damaged as error:
-        problems, problem = [(error.message, _restore(store) + _accept(store))], ""
+        problems = [(error.message, _restore(store) + _accept(store))]
     except HubError as error:
-        problem = error.message if faults.is_damage(error.__cause__) else ""
-        problems = [] if problem else [_unopened(store, error)]
-    if problem:
-        problems = [_damaged(store, problem)]
+        if faults.is_damage(error.__cause__):
+            problems = [_damaged(store, error.message)]
+        else:
+            problems = [_unopened(store, error)]
     backups = examine_backups(store, whole=not problems, deep=deep)
+    where = JobTarget(store).title
     return Examination(
         [Finding(where, what, repair) for what, repair in [*problems, *backups, *_beside(store)]], compared
     )
+
+
+def _examine_open_store(store: StoreId, *, deep: bool) -> tuple[list[_Pair], str]:
+    damage = integrity.damage() or integrity.header_problem(store)
+    if damage:
+        return [_damaged(store, damage)], ""
+    changed = integrity.schema_problem()
+    verification = log.verify()
+    problems = [*_identity(store), *_schema(store, changed), *_chain(store, verification)]
+    # Tables may be missing, or the log can't be trusted
+    if changed or not (verification.ok or verification.ahead):
+        return problems, ""
+    compared, different = _examine_read_models(store, deep=deep)
+    return [*problems, *_behind(store), *different], compared
 
 
 _Pair = tuple[str, str]
@@ -85,14 +93,18 @@ def _unopened(store: StoreId, error: HubError) -> _Pair:
     if "migrations" in error.data:
         return error.message, "`pip install --upgrade django-memory-hub`"
     blamed = blamed_on_disk("", error.message)
-    return (blamed.what, blamed.repair) if blamed else (error.message, _restore(store))
+    if blamed:
+        return blamed.what, blamed.repair
+    return error.message, _restore(store)
 
 
 def _identity(store: StoreId) -> Iterator[_Pair]:
     foreign = foreign_log(store)
     if foreign:
-        is_restorable = machines.SHARED or newest_sound_backup(store)
-        yield foreign, _restore(store) if is_restorable else set_aside(folder_of(store))
+        if machines.SHARED or newest_sound_backup(store):
+            yield foreign, _restore(store)
+        else:
+            yield foreign, set_aside(folder_of(store))
 
 
 def _locked_problem(error: Locked) -> _Pair:
@@ -108,9 +120,9 @@ def _damaged(store: StoreId, problem: str) -> _Pair:
     if verification.ok:
         rebuild = f"`memory-hub rebuild {option(store)}` rebuilds the file from it and keeps the damaged one"
         return f"{problem}; {verification.describe()}", f"{rebuild}; nothing is lost"
-    readable = (
-        f"the log can be read up to #{verification.events}" if verification.events else "none of the log can be read"
-    )
+    readable = "none of the log can be read"
+    if verification.events:
+        readable = f"the log can be read up to #{verification.events}"
     return f"{problem}; {verification.describe()}; {readable}", _restore(store)
 
 
@@ -125,17 +137,22 @@ def _schema(store: StoreId, changed: str) -> Iterator[_Pair]:
 def _chain(store: StoreId, verification: log.Verification) -> Iterator[_Pair]:
     if verification.ahead:
         older = compared_with_backup(store)
-        rebuild = f"{_again(store, 'rebuild')} makes the read models again from what is left of the log"
-        yield (f"{verification.describe()}; {older}", _restore(store)) if older else (verification.describe(), rebuild)
+        if older:
+            yield f"{verification.describe()}; {older}", _restore(store)
+        else:
+            rebuild = f"{_again(store, 'rebuild')} makes the read models again from what is left of the log"
+            yield verification.describe(), rebuild
         return
     if not verification.ok:
-        yield verification.describe(), _restore(store) + (_accept(store) if log.anchor_problem() else "")
-    elif verification.events and _has_no_anchor():
+        accept = _accept(store) if log.anchor_problem() else ""
+        yield verification.describe(), _restore(store) + accept
+        return
+    if verification.events and _has_no_anchor():
         yield (
             f"the {_ANCHOR}, which shows a cut tail, is missing",
             f"`memory-hub doctor --accept-loss {option(store)}` creates it again and records that it was missing",
         )
-    older = compared_with_backup(store) if verification.ok else ""
+    older = compared_with_backup(store)
     if older:
         yield older, _restore(store)
 
@@ -184,10 +201,14 @@ def _beside(store: StoreId) -> Iterator[_Pair]:
     if machines.SHARED:
         return  # the database is backed up by its server's means
     backups = backups_of(store)
-    newest = made_at(backups[-1]) if backups else None
-    is_due = _is_older_than_a_backup(store) if newest is None else newest < clock.now() - _BACKUP_AGE
-    if is_due or (newest and clock.is_misdated(newest)):
-        what = f"the last backup is from {newest:%Y-%m-%d}" if newest else "there is no backup"
+    what = ""
+    if backups:
+        newest = made_at(backups[-1])
+        if newest < clock.now() - _BACKUP_AGE or clock.is_misdated(newest):
+            what = f"the last backup is from {newest:%Y-%m-%d}"
+    elif _is_older_than_a_backup(store):
+        what = "there is no backup"
+    if what:
         yield what, "let `memory-hub serve` run, or run `memory-hub backup`"
     for path in kept_before_restores(store):
         if made_at(path) < clock.now() - _KEPT_LONG:

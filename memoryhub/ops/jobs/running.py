@@ -57,8 +57,12 @@ HUB = JobTarget()
 def targets_of(job: Job) -> list[JobTarget]:
     if job.over is Over.HUB:
         return [HUB]
-    stores = [*map(project_store, list_projects()), *([] if job.over is Over.PROJECTS else list_shared())]
-    return [*map(JobTarget, stores), *([HUB] if job.over is Over.ALL else [])]
+    targets = [JobTarget(project_store(project)) for project in list_projects()]
+    if job.over is not Over.PROJECTS:
+        targets += map(JobTarget, list_shared())
+    if job.over is Over.ALL:
+        targets.append(HUB)
+    return targets
 
 
 def all_stores() -> list[StoreId]:
@@ -76,15 +80,19 @@ Watch = Callable[[JobTarget, int, int], None]
 
 class JobPass:
     def __init__(self, job: Job, *, asked_by: str, capped: bool, watch: Watch = lambda *_: None) -> None:
-        self._job, self._asked_by, self._capped, self._watch = job, asked_by, capped, watch
-        self.left: list[JobTarget] = []
+        self._job = job
+        self._asked_by = asked_by
+        self._capped = capped
+        self._watch = watch
+        # Stores left for another pass
+        self.remaining: list[JobTarget] = []
 
     def over(self, targets: Sequence[JobTarget]) -> list[RunOutcome]:
         ends = time.monotonic() + PASS_SECONDS
         outcomes: list[RunOutcome] = []
         for number, target in enumerate(targets):
             if self._capped and time.monotonic() > ends:
-                self.left = list(targets[number:])
+                self.remaining = list(targets[number:])
                 break
             outcomes.append(self._run(target))
         record_idle_runs(self._job, [outcome for outcome in outcomes if outcome.idle])
@@ -142,7 +150,7 @@ class JobPass:
 
 
 def run_job(
-    *, job: Job, targets: Sequence[JobTarget] | None = None, asked_by: str, watch: Watch | None = None
+    *, job: Job, targets: Sequence[JobTarget] | None = None, asked_by: str, watch: Watch = lambda *_: None
 ) -> list[RunOutcome]:
     """Run a job now, in this process, without a time limit; return the outcomes.
 
@@ -152,8 +160,9 @@ def run_job(
         asked_by: shown with the runs.
         watch: called with the target and its progress.
     """
-    job_pass = JobPass(job, asked_by=asked_by, capped=False, watch=watch or (lambda *_: None))
-    return job_pass.over(targets_of(job) if targets is None else targets)
+    if targets is None:
+        targets = targets_of(job)
+    return JobPass(job, asked_by=asked_by, capped=False, watch=watch).over(targets)
 
 
 def run_due(
@@ -163,14 +172,14 @@ def run_due(
 
     Skips stores over which it ran since ``due``, so missed or repeated requests cause one run.
     """
-    due_targets = targets_of(job) if targets is None else list(targets)
+    due_targets = list(targets_of(job) if targets is None else targets)
     if due is not None:
         for target in due_targets:
             running_since(job, target)  # records died runs as interrupted before they are counted
         finished = done_since(job, due)
         due_targets = [target for target in due_targets if target.alias not in finished]
     job_pass = JobPass(job, asked_by=asked_by, capped=True)
-    return job_pass.over(due_targets), job_pass.left
+    return job_pass.over(due_targets), job_pass.remaining
 
 
 _WORKER = "worker"
@@ -195,7 +204,7 @@ class HeldLease:
         self._lease = lease
         self.begun = begun
         # The run before, where it died
-        self.left_by: Begun | None = _parse_begun(lease.left)
+        self.left_by: Begun | None = _parse_begun(lease.abandoned)
 
     def report(self, count: int, total: int) -> None:
         self.begun = replace(self.begun, done=count, total=total)
@@ -206,15 +215,19 @@ class HeldLease:
 def hold_lease(job: Job, target: JobTarget, *, asked_by: str) -> Iterator[HeldLease]:
     with machines.holding(lease_name(job, target)) as lease:
         if lease is None:
+            sentence = f"job {job.name!r} for {target.title} is already running"
             with inspect_lease(job, target) as (other, _):
-                since = f" since {other.started[:19].replace('T', ' ')} UTC (pid {other.pid})" if other else ""
-            raise Locked(f"job {job.name!r} for {target.title} is already running{since}")
+                if other:
+                    sentence += f" since {other.started[:19].replace('T', ' ')} UTC (pid {other.pid})"
+            raise Locked(sentence)
         yield HeldLease(lease, begun_now(asked_by))
 
 
 def begun_now(asked_by: str) -> Begun:
-    machine = f" on {machines.machine()}" if machines.machine() else ""
-    return Begun(os.getpid(), clock.to_text(clock.now()), f"{asked_by[:100]}{machine}")
+    asked_by = asked_by[:100]
+    if machines.machine():
+        asked_by += f" on {machines.machine()}"
+    return Begun(os.getpid(), clock.to_text(clock.now()), asked_by)
 
 
 @contextmanager
@@ -225,8 +238,10 @@ def inspect_lease(job: Job, target: JobTarget) -> Iterator[tuple[Begun | None, B
 
 
 def lease_name(job: Job, target: JobTarget) -> str:
-    suffix = f"@{machines.machine()}{env.home()}" if job.of_machine and machines.SHARED else ""
-    return f"{job.slug}.{target.key}{suffix}"
+    name = f"{job.slug}.{target.key}"
+    if job.of_machine and machines.SHARED:
+        return f"{name}@{machines.machine()}{env.home()}"
+    return name
 
 
 def announce_worker() -> Presence:

@@ -50,7 +50,9 @@ def install_schedules() -> None:
         Schedule.objects.filter(func=FUNCTION).exclude(name__in=jobs).delete()
         older = [schedule for schedule in existing.values() if schedule.func != FUNCTION]
         for schedule in older:
-            schedule.func, schedule.args, schedule.intended_date_kwarg = FUNCTION, repr(schedule.name), "due"
+            schedule.func = FUNCTION
+            schedule.args = repr(schedule.name)
+            schedule.intended_date_kwarg = "due"
         Schedule.objects.bulk_update(older, ["func", "args", "intended_date_kwarg"])
         _queue_renamed_again()
 
@@ -112,9 +114,13 @@ def queued() -> dict[str, set[str] | None]:
         task: dict[str, Any] = row.task
         if task.get("func") != FUNCTION:
             continue
-        name, aliases = task["args"][0], task["kwargs"].get("aliases")
-        stores = waiting.get(name, set())
-        waiting[name] = None if aliases is None or stores is None else stores | set(aliases)
+        name = task["args"][0]
+        aliases = task["kwargs"].get("aliases")
+        stores = waiting.setdefault(name, set())
+        if aliases is None:
+            waiting[name] = None
+        elif stores is not None:
+            stores.update(aliases)
     return waiting
 
 
@@ -205,7 +211,8 @@ class SchedulePlan:
 
     @property
     def described(self) -> str:
-        return _WORDS.get(self.every, f"every {self.every}") + (f" at {self.at} UTC" if self.at else "")
+        interval = _WORDS.get(self.every, f"every {self.every}")
+        return f"{interval} at {self.at} UTC" if self.at else interval
 
 
 _WORDS = {"": "as set by hand", "off": "switched off", "15-minutes": "every 15 minutes", "6-hours": "every 6 hours"}
@@ -237,7 +244,10 @@ def change_plan(*, command: JobPlan) -> SchedulePlan:
         _change_schedule(row, job, command)
         row.save()
         plan = _plan(row)
-        note_change(Subject.JOB, job.slug, plan.described if plan.every == "off" else f"set to run {plan.described}")
+        change = plan.described
+        if plan.every != "off":
+            change = f"set to run {change}"
+        note_change(Subject.JOB, job.slug, change)
     return plan
 
 
@@ -250,7 +260,8 @@ def _change_schedule(row: Schedule, job: Job, command: JobPlan) -> None:
         row.repeats = _NEVER
         return
     every = command.every or _every(row)
-    every = default_of(job) if every == "default" else every
+    if every == "default":
+        every = default_of(job)
     if every not in AT_A_TIME and (command.at or not every):
         raise Invalid(
             f"job {job.slug!r} runs {_plan(row).described}, which has no time of day; "
@@ -258,25 +269,28 @@ def _change_schedule(row: Schedule, job: Job, command: JobPlan) -> None:
         )
     row.schedule_type, row.minutes, step = _ROWS[every]
     row.repeats = _FOR_EVER
-    row.next_run = _next(command.at) if command.at else min(row.next_run, clock.now() + step)
-
-
-def _next(at: str) -> datetime:
-    hour, minute = map(int, at.split(":"))
     now = clock.now()
-    today = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
-    return today if today > now else today + timedelta(days=1)
+    row.next_run = min(row.next_run, now + step)
+    if command.at:
+        hour, minute = map(int, command.at.split(":"))
+        row.next_run = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
+        if row.next_run <= now:
+            row.next_run += timedelta(days=1)
 
 
 def _plan(row: Schedule) -> SchedulePlan:
-    every = "off" if row.repeats == _NEVER else _every(row)
+    if row.repeats == _NEVER:
+        return SchedulePlan("off")
+    every = _every(row)
     at = f"{row.next_run:%H:%M}" if every in AT_A_TIME else ""
-    return SchedulePlan(every, at, None if every == "off" else row.next_run)
+    return SchedulePlan(every, at, row.next_run)
 
 
 def _every(row: Schedule) -> str:
-    kind = (row.schedule_type, row.minutes if row.schedule_type == Schedule.MINUTES else None)
-    return next((every for every, row_of in _ROWS.items() if row_of[:2] == kind), "")
+    for every, (schedule_type, minutes, _) in _ROWS.items():
+        if row.schedule_type == schedule_type and minutes in (None, row.minutes):
+            return every
+    return ""
 
 
 def queue_due() -> None:

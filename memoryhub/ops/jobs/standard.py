@@ -77,10 +77,13 @@ def _report(run: Run, count: int, events: int) -> None:
 def _rebuilt_text(rebuilt: Rebuilt) -> str:
     replaced = [table for table in rebuilt.report.tables if table.replaced]
     different = [table.table for table in replaced if not table.identical]
-    verdict = f"{', '.join(different)} differed and {'was' if len(different) == 1 else 'were'} replaced"
-    applied = f"{counted(rebuilt.report.events, 'event')} applied, {counted(len(replaced), 'table')}"
-    repaired = f"; {rebuilt.problem}: rebuilt as a new file, previous file: {rebuilt.kept}" if rebuilt.problem else ""
-    return f"{applied}: {verdict if different else 'all identical'}{repaired}"
+    verdict = "all identical"
+    if different:
+        verdict = f"{', '.join(different)} differed and {'was' if len(different) == 1 else 'were'} replaced"
+    text = f"{counted(rebuilt.report.events, 'event')} applied, {counted(len(replaced), 'table')}: {verdict}"
+    if rebuilt.problem:
+        text += f"; {rebuilt.problem}: rebuilt as a new file, previous file: {rebuilt.kept}"
+    return text
 
 
 def verify_target(run: Run) -> str:

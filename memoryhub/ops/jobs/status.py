@@ -26,11 +26,16 @@ from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, current_store, use_store
 from memoryhub.models import JobResult, JobRun, StoreCheck
-from memoryhub.ops.jobs import running as locks
-from memoryhub.ops.jobs import running as runs
-from memoryhub.ops.jobs import schedules
-from memoryhub.ops.jobs.running import Begun, JobTarget, targets_of, worker_is_running
-from memoryhub.ops.jobs.schedules import NO_PLAN, SchedulePlan, plans, queue_now
+from memoryhub.ops.jobs.running import (
+    Begun,
+    JobTarget,
+    last_runs,
+    lease_name,
+    running_since,
+    targets_of,
+    worker_is_running,
+)
+from memoryhub.ops.jobs.schedules import NO_PLAN, SchedulePlan, plans, queue_now, queued, state_of_queue
 from memoryhub.ops.serving.live import LiveSource, stamp_of_files
 from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED
 from sessions_app.events.sessions import ITERATION_STARTED, TURN_BEGAN
@@ -66,7 +71,9 @@ def _lag(model: type[models.Model]) -> int:
         [*names, last, *names, last],
     )[0]
     lag: int = missing
-    return lag if is_current or not last else max(lag, 1)
+    if last and not is_current:
+        return max(lag, 1)
+    return lag
 
 
 _WORST = (JobResult.FAILED, JobResult.INTERRUPTED, JobResult.OK)
@@ -131,17 +138,20 @@ class JobStatus:
 def job_statuses() -> list[JobStatus]:
     jobs = [(job, targets_of(job)) for job in defined_jobs()]
     running = _running(jobs)
-    last, waiting, due = runs.last_runs(), schedules.queued(), plans()
-    return [
-        JobStatus(job, due.get(job.name, NO_PLAN), [_over(job, target, running, last, waiting) for target in targets])
-        for job, targets in jobs
-    ]
+    last = last_runs()
+    waiting = queued()
+    due = plans()
+    statuses = []
+    for job, targets in jobs:
+        stores = [_over(job, target, running, last, waiting) for target in targets]
+        statuses.append(JobStatus(job, due.get(job.name, NO_PLAN), stores))
+    return statuses
 
 
 def state_of_jobs() -> object:
     """Return what differs after every run of a job, its progress, and every change of the queue and the schedules."""
     last = JobRun.objects.aggregate(last=models.Max("pk"))["last"]
-    return last, schedules.state_of_queue(), sorted(machines.texts().items())
+    return last, state_of_queue(), sorted(machines.texts().items())
 
 
 def status_of_job(job: Job) -> JobStatus:
@@ -154,7 +164,7 @@ def _running(jobs: list[tuple[Job, list[JobTarget]]]) -> dict[tuple[str, str], B
     begun = {}
     for job, targets in jobs:
         for target in targets:
-            if locks.lease_name(job, target) in leases and (now := runs.running_since(job, target)):
+            if lease_name(job, target) in leases and (now := running_since(job, target)):
                 begun[job.name, target.alias] = now
     return begun
 
@@ -186,8 +196,10 @@ def ask_worker(*, job: Job, alias: str | None, asked_by: str) -> str:
     """
     status = status_of_job(job)
     chosen = [store for store in status.stores if alias is None or store.target.alias == alias]
+    if not chosen and alias:
+        raise Invalid(f"job {job.name!r} does not run over that store")
     if not chosen:
-        raise Invalid(f"job {job.name!r} does not run over that store" if alias else "there is no store yet")
+        raise Invalid("there is no store yet")
     if not worker_is_running():
         raise Unavailable(
             f"no worker is running, so nothing was queued; run `memory-hub jobs {job.slug}` in a terminal, or start a "
@@ -202,7 +214,9 @@ def ask_worker(*, job: Job, alias: str | None, asked_by: str) -> str:
 
 def _job_title(job: Job, targets: list[JobTarget]) -> str:
     name = f"{job.name[:1].upper()}{job.name[1:]}"
-    return f"{name} of {targets[0].title}" if len(targets) == 1 and targets[0].store else name
+    if len(targets) == 1 and targets[0].store:
+        return f"{name} of {targets[0].title}"
+    return name
 
 
 # How often a database that other machines use too is queried
@@ -244,7 +258,8 @@ class ChainState:
 
     @property
     def unchecked(self) -> int:
-        return max(0, self.position - (self.check.events if self.check else 0))
+        checked = self.check.events if self.check else 0
+        return max(0, self.position - checked)
 
 
 def chain_state() -> ChainState:

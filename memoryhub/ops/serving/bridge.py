@@ -120,8 +120,9 @@ class _Exchange:
                 self.person = chunks.person  # type: ignore[attr-defined]
                 self.may_follow = chunks.may_follow  # type: ignore[attr-defined]
                 return
-            is_whole = isinstance(chunks, list | tuple) or getattr(chunks, "streaming", True) is False
-            for chunk in [b"".join(chunks)] if is_whole else chunks:
+            if isinstance(chunks, list | tuple) or getattr(chunks, "streaming", True) is False:
+                chunks = [b"".join(chunks)]
+            for chunk in chunks:
                 self.outbox.put(chunk)
         except Closed:
             pass  # the client is gone
@@ -176,7 +177,8 @@ def _receive_body(content: bytes, *, more: bool) -> Message:
 
 def environ_of(scope: Scope, body: bytes, max_body: int) -> dict[str, Any]:
     """Return the WSGI environment of an ASGI request (PEP 3333)."""
-    server, client = scope.get("server") or ("127.0.0.1", 80), scope.get("client") or ("", 0)
+    server = scope.get("server") or ("127.0.0.1", 80)
+    client = scope.get("client") or ("", 0)
     path = unquote_to_bytes(scope["raw_path"]) if scope.get("raw_path") else scope["path"].encode()
     environ: dict[str, Any] = {
         "REQUEST_METHOD": scope["method"],
@@ -207,13 +209,17 @@ def environ_of(scope: Scope, body: bytes, max_body: int) -> dict[str, Any]:
 def _headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     variables: dict[str, str] = {}
     for raw_name, raw_value in headers:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        name = raw_name.decode("latin-1")
+        value = raw_value.decode("latin-1")
         if "_" in name:
             continue  # X_Session_Id would pass for X-Session-Id
         key = name.upper().replace("-", "_")
-        key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
-        separator = "; " if key == "HTTP_COOKIE" else ","
-        variables[key] = f"{variables[key]}{separator}{value}" if key in variables else value
+        if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+            key = f"HTTP_{key}"
+        if key in variables:
+            separator = "; " if key == "HTTP_COOKIE" else ","
+            value = f"{variables[key]}{separator}{value}"
+        variables[key] = value
     return variables
 
 

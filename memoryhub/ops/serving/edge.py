@@ -237,22 +237,24 @@ class Buckets:
     """Token buckets by key: each holds at most ``burst`` and gets ``per_second`` back."""
 
     def __init__(self, per_second: float, burst: float, *, now: Callable[[], float] = time.monotonic) -> None:
-        self._per_second, self._burst, self._now = per_second, burst, now
-        # Key to what is left, and when
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._per_second = per_second
+        self._burst = burst
+        self._now = now
+        # Key to the tokens that it has, and since when
+        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait_for(self, key: str) -> float:
         """Return the seconds until one is left; 0 if one is."""
         return max(0.0, (1.0 - self._of(key)) / self._per_second)
 
     def take(self, key: str) -> None:
-        self._left[key] = (max(0.0, self._of(key) - 1.0), self._now())
-        self._left.move_to_end(key)
-        while len(self._left) > _MOST_KEYS:
-            self._left.popitem(last=False)
+        self._tokens[key] = (max(0.0, self._of(key) - 1.0), self._now())
+        self._tokens.move_to_end(key)
+        while len(self._tokens) > _MOST_KEYS:
+            self._tokens.popitem(last=False)
 
     def _of(self, key: str) -> float:
-        tokens, at = self._left.get(key, (self._burst, self._now()))
+        tokens, at = self._tokens.get(key, (self._burst, self._now()))
         return min(self._burst, tokens + (self._now() - at) * self._per_second)
 
 
@@ -271,14 +273,18 @@ class _Caller:
     verdict: Mapping[str, bool]
 
     def has_failed(self, status: int) -> bool:
-        return status == 410 if self.kind == "link" else not self.verdict.get(ACCEPTED, status != 401)
+        if self.kind == "link":
+            return status == 410
+        return not self.verdict.get(ACCEPTED, status != 401)
 
 
 class Limiter:
     def __init__(self, application: Application, limits: Limits, *, now: Callable[[], float] = time.monotonic) -> None:
-        self._application, self._limits, self._now = application, limits, now
+        self._application = application
+        self._limits = limits
+        self._now = now
         self._requests = Buckets(limits.requests_per_second, limits.requests_burst, now=now)
-        self._tokens = Buckets(limits.token_requests_per_second, limits.token_requests_burst, now=now)
+        self._by_token = Buckets(limits.token_requests_per_second, limits.token_requests_burst, now=now)
         per_second = limits.failures_per_minute / 60
         self._failures = Buckets(per_second, limits.failures_burst, now=now)
         # Of an address, whatever it tried: many tokens' prefixes would otherwise be as many buckets
@@ -304,7 +310,7 @@ class Limiter:
     def _check(self, caller: _Caller) -> None:
         limits = [(self._requests, caller.address, "address")]
         if caller.digest:
-            limits.append((self._tokens, caller.digest, "token"))
+            limits.append((self._by_token, caller.digest, "token"))
         for buckets, key, limit in limits:
             self._refuse_if(buckets.wait_for(key), limit)
         if caller.kind and caller.digest not in self._accepted:
@@ -321,8 +327,11 @@ class Limiter:
 
     @contextmanager
     def _counted(self, caller: _Caller) -> Iterator[None]:
-        kind = "streams" if caller.is_stream else "requests"
-        most = self._limits.streams if caller.is_stream else self._limits.requests_at_once
+        kind = "requests"
+        most = self._limits.requests_at_once
+        if caller.is_stream:
+            kind = "streams"
+            most = self._limits.streams
         key = f"{kind} {caller.address}"
         if self._open[key] >= most:
             REFUSED.count(kind, now=False)
@@ -341,7 +350,8 @@ class Limiter:
 
     @contextmanager
     def _weighed(self, caller: _Caller, receive: Receive) -> Iterator[Receive]:
-        key, total = caller.address, 0
+        key = caller.address
+        total = 0
 
         async def weighed() -> Message:
             nonlocal total
@@ -408,14 +418,21 @@ def _caller_of(scope: Scope) -> _Caller:
     is_link = scope["path"].startswith(_SIGNIN)
     scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     # The page of a link reads no token, so a token must not make it something else.
-    text = token.strip() if scheme.lower() == "bearer" and not is_link else ""
-    kind = "link" if is_link else "token" if text else ""
-    prefix = _TOKEN.match(text)
+    kind = digest = ""
+    key = f"{address} "
+    if is_link:
+        kind = "link"
+        key = f"{address} link"
+    elif scheme.lower() == "bearer" and token.strip():
+        kind = "token"
+        prefix = _TOKEN.match(token.strip())
+        key = f"{address} {prefix[1] if prefix else kind}"
+        digest = hashlib.sha256(token.strip().encode("utf-8", "replace")).hexdigest()
     return _Caller(
         address=network_of(address),
         kind=kind,
-        key=f"{address} {prefix[1] if prefix else kind}",
-        digest=hashlib.sha256(text.encode("utf-8", "replace")).hexdigest() if text else "",
+        key=key,
+        digest=digest,
         is_stream=_is_stream(scope, headers),
         is_local=scope[IS_LOCAL],
         verdict=scope.setdefault(VERDICT, {}),

@@ -36,23 +36,28 @@ def bind(address: str, port: int, *, option: str) -> Listener:
     try:
         listener.bind((address, port))
         listener.listen(128)
-    except (OSError, OverflowError) as error:
+    except OverflowError as error:
         listener.close()
-        reason = error.strerror if isinstance(error, OSError) else "it must be 0 to 65535"
-        in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        hint = _of_every_hub(address, option) if in_use and port == PORT and option == "--listen" else option
-        raise Unavailable(f"can't listen on {address} port {port} ({reason}); choose another with {hint}") from error
+        where = f"{address} port {port} (it must be 0 to 65535)"
+        raise Unavailable(f"can't listen on {where}; choose another with {option}") from error
+    except OSError as error:
+        listener.close()
+        hint = option
+        if error.errno == errno.EADDRINUSE and port == PORT and option == "--listen":
+            other = f"{option} {_in_url(address)}:{PORT - 1}"
+            hint = f"{other}: {PORT} is the default port of every hub on this machine"
+        where = f"{address} port {port} ({error.strerror})"
+        raise Unavailable(f"can't listen on {where}; choose another with {hint}") from error
     return listener
 
 
-def _of_every_hub(address: str, option: str) -> str:
-    host = f"[{address}]" if ":" in address else address
-    return f"{option} {host}:{PORT - 1}: {PORT} is the default port of every hub on this machine"
+def _in_url(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
 
 
 def address_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http://{_in_url(host)}:{port}"
 
 
 logger = logging.getLogger(__name__)
@@ -70,12 +75,16 @@ def raise_file_limit() -> int:
     """Allow this process as many open files as it may have, and return how many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
-    limit = _MOST_FILES if hard == unlimited else min(hard, _MOST_FILES)
-    if soft != unlimited and soft < limit:
+    if soft == unlimited:
+        return _MOST_FILES
+    limit = _MOST_FILES
+    if hard != unlimited:
+        limit = min(hard, _MOST_FILES)
+    if soft < limit:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
             soft = limit
-    return _MOST_FILES if soft == unlimited else soft
+    return soft
 
 
 def most_connections(desired: float, files: int) -> int:

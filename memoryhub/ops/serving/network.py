@@ -66,7 +66,9 @@ class Network:
     @property
     def hosts(self) -> list[str]:
         """Names in ``Host`` that are answered, as in ``ALLOWED_HOSTS``."""
-        names = {*LOCAL_HOSTS, *([_in_host(urlsplit(self.public_url).hostname or "")] if self.public_url else [])}
+        names = set(LOCAL_HOSTS)
+        if self.public_url:
+            names.add(_in_host(urlsplit(self.public_url).hostname or ""))
         if self.listen and not _parsed_address(self.listen[0]).is_unspecified:
             names.add(_in_host(self.listen[0]))
         return sorted(names)
@@ -180,22 +182,26 @@ def _listen_address(text: str) -> tuple[str, int]:
 def _url(text: str) -> str:
     try:
         parts = urlsplit(text)
-        host, port = parts.hostname or "", parts.port
+        port = parts.port
     except ValueError:
-        parts, host, port = urlsplit(""), "", None
+        parts = urlsplit("")
+        port = None
+    host = parts.hostname or ""
     extras = (parts.path.strip("/"), parts.query, parts.fragment, parts.username)
     if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host) or any(extras):
         raise Invalid(f"--public-url is {text[:80]!r}; write scheme and host alone, such as https://hub.example.org")
     if parts.scheme == "http" and not _is_loopback_url(text):
         raise Invalid(f"--public-url {text[:80]} would send tokens and sign-in links unencrypted; use https://")
-    is_port_named = port and port != {"http": 80, "https": 443}[parts.scheme]
-    return f"{parts.scheme}://{_in_host(host)}{f':{port}' if is_port_named else ''}"
+    url = f"{parts.scheme}://{_in_host(host)}"
+    if port and port != {"http": 80, "https": 443}[parts.scheme]:
+        return f"{url}:{port}"
+    return url
 
 
 def _is_loopback_url(url: str) -> bool:
     host = urlsplit(url).hostname or ""
-    address = parsed_peer("127.0.0.1" if host == "localhost" else host)
-    return bool(address and address.is_loopback)
+    address = parsed_peer(host)
+    return host == "localhost" or bool(address and address.is_loopback)
 
 
 def _proxies(texts: Iterable[str]) -> Iterable[AddressRange]:

@@ -63,6 +63,13 @@ def _lock_path() -> Path:
     return env.home() / FILE_NAME
 
 
+def started_by(*, on_demand: bool, service: bool) -> str:
+    """Return how a hub was started, as its lock names it."""
+    if on_demand:
+        return ON_DEMAND
+    return SERVICE if service else BY_HAND
+
+
 @contextmanager
 def hold_home(*, started: str) -> Iterator[Callable[..., None]]:
     descriptor = os.open(_lock_path(), os.O_RDWR | os.O_CREAT, 0o600)
@@ -104,7 +111,9 @@ def find_running() -> Running | None:
     except FileNotFoundError:
         return None
     try:
-        return None if try_lock(descriptor) else _parse_running(os.pread(descriptor, 4096, 0))
+        if try_lock(descriptor):
+            return None
+        return _parse_running(os.pread(descriptor, 4096, 0))
     finally:
         os.close(descriptor)
 

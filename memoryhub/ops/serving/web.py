@@ -122,8 +122,10 @@ class _Site:
         self.mount = mount
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        served_by_mount = self.mount and scope["type"] == "http" and self.mount.serves(scope["path"])
-        await (self.mount if self.mount and served_by_mount else self.bridge)(scope, receive, send)
+        if self.mount and scope["type"] == "http" and self.mount.serves(scope["path"]):
+            await self.mount(scope, receive, send)
+        else:
+            await self.bridge(scope, receive, send)
 
 
 class _UvicornServer(uvicorn.Server):
@@ -181,7 +183,8 @@ def serve(
 ) -> None:
     """Serve on a loopback socket, and on a public one, until a signal ends it."""
     bound_allocator(arenas=_ARENAS)
-    network, limits = network or Network(), limits or Limits()
+    network = network or Network()
+    limits = limits or Limits()
     network.configure(settings)
     _limit_connections(listener, public, limits, network)
     import_module(settings.ROOT_URLCONF)  # half a second that the first request, perhaps a hook, can't wait for
@@ -213,8 +216,9 @@ def _limit_connections(listener: Listener, public: Listener | None, limits: Limi
             most,
             most_of_an_address=limits.address_connections,
             address_of=lambda peer: "" if network.is_proxy(peer) else network_of(peer),
-            **({"refusal": b""} if network.certificate else {}),
         )
+        if network.certificate:
+            public.connections.refusal = b""
 
 
 def _config(site: _Site, limits: Limits, network: Network) -> uvicorn.Config:
@@ -235,8 +239,9 @@ def _start_keepers(idle: Idle | None) -> threading.Event:
         (drain.keep, "spool-drain"),
         (windows.keep, "window-notes"),
         (sending.keep, "team-sender"),
-        *([(idle.watch, "idle-watch")] if idle else []),
     ]
+    if idle:
+        keepers.append((idle.watch, "idle-watch"))
     for keep, name in keepers:
         threading.Thread(target=keep, args=[stop], name=name, daemon=True).start()
     return stop

@@ -105,7 +105,8 @@ def decrypt(file: BinaryIO, key: FileKey) -> Iterator[bytes]:
 
 
 def _sized(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    buffer, count = bytearray(), 0
+    buffer = bytearray()
+    count = 0
     for chunk in chunks:
         buffer += chunk
         while len(buffer) > _CHUNK:

@@ -113,7 +113,9 @@ def apply_bundle(bundle: Bundle, store: StoreId, progress: Progress = lambda _: 
             _merge(bundle, plan, redacted, progress)
         else:
             _continue(bundle, plan, progress)
-            plan.secrets = look_through().finds if _needs_look(bundle, plan) else 0
+            plan.secrets = 0
+            if _needs_look(bundle, plan):
+                plan.secrets = look_through().finds
         if is_unwiped():
             wipe_free_space()
     return plan
@@ -135,7 +137,8 @@ def _planned(bundle: Bundle, store: StoreId) -> Applied:
 
 
 def _planned_outcome(bundle: Bundle, plan: Applied) -> BundleOutcome:
-    last, fork = plan.head[0], plan.contents.fork
+    last = plan.head[0]
+    fork = plan.contents.fork
     if fork == bundle.manifest.events or plan.merged_before:
         return BundleOutcome.CONTAINED
     if fork < last or bundle.manifest.store_id != plan.store:
@@ -199,8 +202,10 @@ def _append_events(event: BundleEvent, contents: BundleContents) -> None:
 # Text that was erased does not come back, even if a file still has it.
 def _without_erased(bundle: Bundle, contents: BundleContents) -> Iterator[BundleEvent]:
     for event in bundle.events():
-        gone = event.payload_json is not None and event.position in contents.erased
-        yield event.model_copy(update={"payload_json": None, "salt": None}) if gone else event
+        if event.payload_json is not None and event.position in contents.erased:
+            yield event.model_copy(update={"payload_json": None, "salt": None})
+        else:
+            yield event
 
 
 _KEPT = "this store's version, kept when another log was merged"
@@ -234,7 +239,8 @@ def merge(
     ``redacted``: positions of ``redactions_to_repeat``, which are redacted before.
     """
     with log.transaction():
-        merging, removed = _Merge(contents), {*redacted, *redacted_digests()}
+        merging = _Merge(contents)
+        removed = {*redacted, *redacted_digests()}
         merging.take_all(bundle.events(), progress)
         merging.open_conflicts()
         report = merging.report
@@ -268,7 +274,9 @@ def redactions_to_repeat(bundle: Bundle, contents: BundleContents) -> dict[int, 
     """
     payloads: dict[int, Any] = {}
     positions = {position for position in contents.redacted if position <= contents.fork} - set(redacted_digests())
-    for event in bundle.events() if positions and contents.last_removal > contents.fork else ():
+    if not positions or contents.last_removal <= contents.fork:
+        return payloads
+    for event in bundle.events():
         if event.position in positions and event.payload_json is not None:
             present = rows.fetch(_PAYLOAD, [event.position])
             if present and present[0][0] != event.payload_json:
@@ -321,10 +329,14 @@ class _Merge(Replay):
         if stream in self._gone:
             return LEFT_OUT
         number = stream.rpartition(":")[2]
-        return int(number) if event.stream_id == f"memory:{event.position}" and number.isdigit() else position
+        if event.stream_id == f"memory:{event.position}" and number.isdigit():
+            return int(number)
+        return position
 
     def _unwanted(self, event: EventLine) -> str:
-        return super()._unwanted(event) or (_ERASED_HERE if event.stream_id in self._gone else "")
+        if event.stream_id in self._gone:
+            return super()._unwanted(event) or _ERASED_HERE
+        return super()._unwanted(event)
 
     def _prepared(self, kind: EventType[Any], payload: Payload, shape: Shape | None = None) -> Draft[Any]:
         if isinstance(payload, MemoryState) and self._is_topic_taken(payload):
@@ -379,13 +391,17 @@ class _Merge(Replay):
             self.report.known += 1
             return
         numbers = self._versions.setdefault(memory_id, {})
-        number, base = max(numbers.values(), default=existing.version) + 1, existing.version
+        number = max(numbers.values(), default=existing.version) + 1
+        base = existing.version
+        version = 1
         reason = ""
         if isinstance(state, MemoryRevised):
-            base, reason = numbers.get(state.base_version, min(state.base_version, existing.version)), state.reason
+            base = numbers.get(state.base_version, min(state.base_version, existing.version))
+            version = state.version
+            reason = state.reason
         fields = state.columns() | {"attributes": state.attributes}
         revised = MemoryRevised(**fields, memory_id=memory_id, version=number, base_version=base, reason=reason)
-        numbers[state.version if isinstance(state, MemoryRevised) else 1] = number
+        numbers[version] = number
         self._own[memory_id] = existing
         header = replace(self._header(event, f"memory:{memory_id}"), version=MEMORY_REVISED.version)
         self._put(self._prepared(MEMORY_REVISED, revised), header)

@@ -95,7 +95,8 @@ class Bundle:
         Raises:
             Invalid: the events are not those that the manifest describes.
         """
-        previous, number = GENESIS, 0
+        previous = GENESIS
+        number = 0
         for number, line in enumerate(self._lines(), 1):
             event = read_event(line, number, _EVENT, _parse_line)
             previous = self._chained(event, previous)
@@ -123,13 +124,15 @@ class Bundle:
             raise Invalid("the bundle ends within an event")
 
     def _inflated(self) -> Iterator[bytes]:
-        inflater, limit = zlib.decompressobj(), _FREE_BYTES + _MAX_RATIO * (self.end - self.start)
+        inflater = zlib.decompressobj()
+        limit = _FREE_BYTES + _MAX_RATIO * (self.end - self.start)
         try:
             for chunk in self._squeezed():
                 compressed = chunk
                 while compressed:
                     part = inflater.decompress(compressed, _CHUNK)
-                    compressed, limit = inflater.unconsumed_tail, limit - len(part)
+                    compressed = inflater.unconsumed_tail
+                    limit -= len(part)
                     if limit < 0:
                         raise Invalid(f"the bundle unpacks to more than {_MAX_RATIO} times its size")
                     yield part
@@ -180,14 +183,17 @@ def open_bundle(path: Path, passphrase: Callable[[], str]) -> Bundle:
     if not path.is_file():
         raise Invalid(f"{flat(str(path))} is not a file")
     key = _unlock_key(path, passphrase)
-    digest, start, tail, size = hashlib.sha256(), b"", b"", 0
+    digest = hashlib.sha256()
+    start = tail = b""
+    size = 0
     for chunk in _decrypted(path, key):
         if len(start) < _MAX_HEADER:
             start = (start + chunk)[:_MAX_HEADER]
             _require_bundle(start)
         held = tail + chunk
         digest.update(held[:-_SEAL])
-        tail, size = held[-_SEAL:], size + len(chunk)
+        tail = held[-_SEAL:]
+        size += len(chunk)
     if tail != digest.hexdigest().encode() + b"\n":
         raise Invalid("the bundle is damaged, cut or changed: its checksum does not hold; create it again")
     manifest, begin = _manifest(start)
@@ -216,11 +222,12 @@ def _require_bundle(start: bytes) -> None:
 
 def _manifest(start: bytes) -> tuple[Manifest, int]:
     lines = start.split(b"\n", 2)
+    if len(lines) == 1:
+        raise Invalid("the bundle's manifest is not valid: it is missing")
     try:
         return Manifest.model_validate_json(lines[1]), len(lines[0]) + len(lines[1]) + 2
-    except (IndexError, ValidationError) as error:
-        why = explain(error) if isinstance(error, ValidationError) else "it is missing"
-        raise Invalid(f"the bundle's manifest is not valid: {why}") from error
+    except ValidationError as error:
+        raise Invalid(f"the bundle's manifest is not valid: {explain(error)}") from error
 
 
 @dataclass(slots=True)
@@ -248,14 +255,17 @@ def check(bundle: Bundle, digests: Iterable[str] = ()) -> BundleContents:
     Raises:
         Invalid: an event is not the one that was written, or can't be read.
     """
-    contents, store_digests, is_common = BundleContents(), iter(digests), True
+    contents = BundleContents()
+    store_digests = iter(digests)
+    is_common = True
     # Payloads with another digest than the chain has, and those without a payload
     changed: dict[int, str] = {}
     missing: set[int] = set()
     for event in bundle.events():
         is_common = is_common and next(store_digests, None) == event.chain_digest
         if is_common:
-            contents.fork, contents.fork_digest = event.position, event.chain_digest
+            contents.fork = event.position
+            contents.fork_digest = event.chain_digest
         if event.payload_json is None:
             missing.add(event.position)
             continue

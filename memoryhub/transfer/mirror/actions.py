@@ -38,7 +38,11 @@ class Actions:
     def __init__(
         self, folder: Path, form: FolderForm, state: MirrorState, listing: MirrorListing, paths: Paths
     ) -> None:
-        self.folder, self.form, self.state, self.listing, self.paths = folder, form, state, listing, paths
+        self.folder = folder
+        self.form = form
+        self.state = state
+        self.listing = listing
+        self.paths = paths
         self.uids = {memory_id: uid for uid, memory_id in listing.memory_ids.items()}
         # Memories to write, in the order of their ids; the next ones are loaded together
         self.queue: list[int] = []
@@ -56,13 +60,16 @@ class Actions:
         stored = self._next(memory_id)
         if stored is None:
             return
-        old = (file.document or files.read(self.folder / file.path, file.stamp)) if file else None
-        path, stamp = (file.path, file.stamp) if file else (self.paths.by_id[memory_id], None)
-        self._put(stored, path, stored.text(old), stamp)
+        if file is None:
+            self._put(stored, self.paths.by_id[memory_id], stored.text(None), None)
+            return
+        document = file.document or files.read(self.folder / file.path, file.stamp)
+        self._put(stored, file.path, stored.text(document), file.stamp)
 
     def edit(self, step: MirrorStep, uid: str, memory_id: int, file: MirrorFile) -> None:
         """Write an edited file as a new version of its memory."""
-        document, stored = _document(file), self._fresh(memory_id)
+        document = _document(file)
+        stored = self._fresh(memory_id)
         if stored is None:
             return
         entry = self.state.memories.get(uid)
@@ -77,7 +84,9 @@ class Actions:
             self._put(stored, file.path, stored.text(document), file.stamp)
         else:
             path = self.paths.by_id.get(memory_id, file.path)  # a restored one has no path yet
-            conflict = self._keep_other(step, stored, path) if base != stored.version else {}
+            conflict = {}
+            if base != stored.version:
+                conflict = self._keep_other(step, stored, path)
             self._update(memory_id, base, changes, file.path)
             self.adopt(step, uid, memory_id, file)
             if uid in self.state.memories:
@@ -88,16 +97,21 @@ class Actions:
         if entry and document.revision == entry.revision:
             return min(entry.version, stored.version)
         named = stores.find_version(stored.id, document.revision)
+        if named is None and entry:
+            return min(entry.version, stored.version)
         if named is None:
-            return min(entry.version, stored.version) if entry else stored.version
-        # An old version that was brought back, such as by git, is an edit of the current one
-        is_old = not stores.changes_of(document, state_at(stored.id, named))
-        return stored.version if entry and is_old and entry.version == stored.version else named
+            return stored.version
+        if entry and entry.version == stored.version and not stores.changes_of(document, state_at(stored.id, named)):
+            # An old version that was brought back, such as by git, is an edit of the current one
+            return stored.version
+        return named
 
     def _changes(
         self, entry: MirrorEntry | None, document: MirrorDocument, stored: Stored, base: int
     ) -> dict[str, Any]:
-        state = stored.state if base == stored.version else state_at(stored.id, base)
+        state = stored.state
+        if base != stored.version:
+            state = state_at(stored.id, base)
         changes = stores.changes_of(document, state)
         if entry and base == entry.version and stores.revision(state) != entry.known:
             return stores.without_redacted(changes, state)
@@ -118,8 +132,8 @@ class Actions:
 
     def keep_beside(self, path: str, text: str) -> str:
         """Write a text to a conflict file beside a file, unless one has it already; return its path."""
-        stem, number = path[:-3], 1
-        while os.path.lexists(self.folder / (name := f"{stem}.conflict-{number}.md")):
+        number = 1
+        while os.path.lexists(self.folder / (name := f"{path[:-3]}.conflict-{number}.md")):
             if holds(self.folder / name, text):
                 return name
             number += 1
@@ -130,12 +144,14 @@ class Actions:
         """Write a file as a new memory, and its id into the file."""
         document = _document(file)
         memory_id = write_new(uid, document, file.path)
-        self.listing.memory_ids[uid], self.uids[memory_id] = memory_id, uid
+        self.listing.memory_ids[uid] = memory_id
+        self.uids[memory_id] = uid
         self.adopt(step, uid, memory_id, file)
 
     def adopt(self, step: MirrorStep, uid: str, memory_id: int, file: MirrorFile) -> None:
         """Write the id of its memory into a file, unless it has it, and record that it was read."""
-        document, stamp = _document(file), file.stamp
+        document = _document(file)
+        stamp = file.stamp
         if document.memory != uid:
             text = files.with_id(document, uid)
             stamp = self._write(file.path, text, stamp)
@@ -184,7 +200,8 @@ class Actions:
         conflict = self.keep_beside(file.path, _document(file).text)
         self.state.orphans[conflict] = entries[uid].id
         self.remove(step, entries, uid, file)
-        step.did, step.why = Did.CONFLICT, f"{why}; the edit is in {conflict}"
+        step.did = Did.CONFLICT
+        step.why = f"{why}; the edit is in {conflict}"
 
     def write_decision(self, step: MirrorStep, uid: str, decision_id: int, text: str, file: MirrorFile | None) -> None:
         path = self.paths.by_id[decision_id]
@@ -192,7 +209,10 @@ class Actions:
             conflict = self.keep_beside(path, file.document.text)
             step.did = Did.CONFLICT
             step.why = f"decisions are superseded, not edited; the edit is in {conflict}"
-        stamp = self._replace(file.path, path, text, file.stamp) if file else self._write(path, text, None)
+        if file:
+            stamp = self._replace(file.path, path, text, file.stamp)
+        else:
+            stamp = self._write(path, text, None)
         digest = files.digest(text.encode())
         self.state.decisions[uid] = MirrorEntry(
             path, decision_id, stored=digest, file=digest, stamp=files.settled(stamp)
@@ -209,8 +229,12 @@ class Actions:
             self._enter(stored, path, document, stamp)
 
     def _put(self, stored: Stored, path: str, text: str, expected: Stamp | None) -> None:
-        old, path = path, self.paths.by_id.get(stored.id, path)
-        stamp = self._replace(old, path, text, expected) if expected else self._write(path, text, None)
+        old_path = path
+        path = self.paths.by_id.get(stored.id, path)
+        if expected:
+            stamp = self._replace(old_path, path, text, expected)
+        else:
+            stamp = self._write(path, text, None)
         self._enter(stored, path, files.parse(text.encode()), stamp)
 
     # A file whose name may have redacted words moves. The new one is first: a missing file is a deleted memory
@@ -279,11 +303,11 @@ def write_new(uid: str, document: MirrorDocument, path: str) -> int:
     """
     matter = document.matter
     topic = matter.get("topic_key")
-    holder = Memory.objects.live().filter(topic_key=topic).values_list("id", flat=True).first() if topic else None
-    if holder:
-        raise Conflict(
-            f"#{holder} has the topic {topic!r}; change that one, or remove topic_key from the file", id=holder
-        )
+    if topic:
+        holder = Memory.objects.live().filter(topic_key=topic).values_list("id", flat=True).first()
+        if holder:
+            what = f"#{holder} has the topic {topic!r}"
+            raise Conflict(f"{what}; change that one, or remove topic_key from the file", id=holder)
     title = shortened(document.title or PurePosixPath(path).stem, _MAX_TITLE)
     fields = {name: matter[name] for name in _OPTIONAL if matter.get(name)}
     fields |= {"tags": stores.tags_of(document) or [], "kind": matter.get("kind") or "observation"}

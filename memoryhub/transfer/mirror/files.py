@@ -63,6 +63,9 @@ class MirrorDocument:
     def uid(self) -> str:
         return self.memory or self.decision
 
+    def names(self, uid: str) -> bool:
+        return uid in (self.memory, self.decision)
+
 
 def find(folder: Path) -> Iterator[tuple[str, Stamp]]:
     """Yield the relative path and the stamp of each Markdown file. Links and hidden files are left out."""
@@ -131,8 +134,11 @@ def parse(raw: bytes) -> MirrorDocument:
         matter, body = split_front_matter(lines)
     except Invalid as error:
         raise Skipped(error.message) from error
+    title = ""
     heading = _HEADING.match(body)
-    title = heading[1].strip() if heading else ""
+    if heading and heading[1].strip():
+        title = heading[1].strip()
+        body = body[heading.end() :]
     return MirrorDocument(
         text=text,
         digest=digest(raw),
@@ -140,7 +146,7 @@ def parse(raw: bytes) -> MirrorDocument:
         decision=_identity(matter, DECISION),
         revision=str(matter.get(REVISION, "")),
         title=title or flat(str(matter.get("title") or "")).strip(),
-        content=(body[heading.end() :] if heading and title else body).strip("\n"),
+        content=body.strip("\n"),
         matter=matter,
         own_lines="".join(lines for key, lines in front_matter_lines(lines).items() if key not in _OWN),
     )
@@ -148,8 +154,10 @@ def parse(raw: bytes) -> MirrorDocument:
 
 def _identity(matter: Mapping[str, Any], name: str) -> str:
     value = matter.get(name)
+    if not value or not isinstance(value, str):
+        return ""
     try:
-        return str(UUID(value)) if isinstance(value, str) and value else ""
+        return str(UUID(value))
     except ValueError:
         raise Skipped(f"its front matter has a {name!r} that is not an id of a hub") from None
 
@@ -200,7 +208,9 @@ def write(path: Path, text: str, expected: Stamp | None, temporary: Path) -> Sta
             return None
         temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         written = stamp_of(temporary)
-        return written if _swap(temporary, path, expected, written) else None
+        if _swap(temporary, path, expected, written):
+            return written
+        return None
     except FileExistsError:
         return None
     finally:

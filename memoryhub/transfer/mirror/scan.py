@@ -29,15 +29,15 @@ class Scan:
     """What a folder has, by the ids of memories and decisions."""
 
     def __init__(self, folder: Path, state: MirrorState) -> None:
-        self.folder, self.state = folder, state
-        self.left: list[MirrorStep] = []
+        self.folder = folder
+        self.state = state
+        self.skipped: list[MirrorStep] = []
         self.memories: dict[str, MirrorFile] = {}
         self.decisions: dict[str, MirrorFile] = {}
         # Files without an id, and copies of a file with one
         self.new: list[MirrorFile] = []
-        self.taken: set[str] = set()
-        # Conflict files
-        self.kept: set[str] = set()
+        self.paths: set[str] = set()
+        self.conflicts: set[str] = set()
         self.is_changed = self.is_touched = False
 
     def find(self) -> None:
@@ -46,11 +46,11 @@ class Scan:
         claims: dict[tuple[bool, str], list[MirrorFile]] = {}
         for path, stamp in sorted(files.find(self.folder)):
             if path != path.encode("utf-8", "replace").decode():
-                self.left.append(left_step(ascii(path), "its name is not UTF-8"))
+                self.skipped.append(left_step(ascii(path), "its name is not UTF-8"))
                 continue
-            self.taken.add(path)
+            self.paths.add(path)
             if files.is_conflict(path):
-                self.kept.add(path)
+                self.conflicts.add(path)
                 continue
             is_decision, uid, entry = owners.get(path, (False, "", None))
             file = MirrorFile(path, stamp)
@@ -58,7 +58,8 @@ class Scan:
                 self.read(file, entry)
                 document = file.document
                 if document and (document.uid or not entry):
-                    is_decision, uid = bool(document.decision), document.uid
+                    is_decision = bool(document.decision)
+                    uid = document.uid
             if uid:
                 claims.setdefault((is_decision, uid), []).append(file)
             elif file.document:
@@ -72,33 +73,35 @@ class Scan:
         try:
             document = files.read(self.folder / file.path, file.stamp)
         except Skipped as why:
-            self.left.append(left_step(file.path, str(why)))
-            file.is_skipped = self.is_changed = True
+            self.skipped.append(left_step(file.path, str(why)))
+            file.is_skipped = True
+            self.is_changed = True
             return
         if entry and document.digest == entry.file:
-            entry.stamp, self.is_touched = files.settled(file.stamp), True
+            entry.stamp = files.settled(file.stamp)
+            self.is_touched = True
         else:
-            file.document, self.is_changed = document, True
+            file.document = document
+            self.is_changed = True
 
     # Of several files with one id, the one at the known place has it; the others are copies
     def claim(self, uid: str, rivals: list[MirrorFile], *, is_decision: bool) -> None:
-        entries, claimed = (
-            (self.state.decisions, self.decisions) if is_decision else (self.state.memories, self.memories)
-        )
-        last_path = entries[uid].path if uid in entries else ""
-        named = [
-            rival for rival in rivals if not rival.document or uid in (rival.document.memory, rival.document.decision)
-        ]
-        claimed[uid] = min(named or rivals, key=lambda rival: (rival.path != last_path, rival.path))
-        moved = claimed[uid].document
-        if moved and uid in entries and moved.digest == entries[uid].file:
-            claimed[uid].document, entries[uid].stamp = None, files.settled(claimed[uid].stamp)
-        copies = [rival for rival in rivals if rival is not claimed[uid]]
+        entry = self.state.memories.get(uid)
         if is_decision:
-            self.left += [
-                left_step(copy.path, f"a copy of {claimed[uid].path}, which is a decision") for copy in copies
-            ]
+            entry = self.state.decisions.get(uid)
+        last_path = entry.path if entry else ""
+        named = [rival for rival in rivals if not rival.document or rival.document.names(uid)]
+        claimed = min(named or rivals, key=lambda rival: (rival.path != last_path, rival.path))
+        if claimed.document and entry and claimed.document.digest == entry.file:
+            claimed.document = None
+            entry.stamp = files.settled(claimed.stamp)
+        copies = [rival for rival in rivals if rival is not claimed]
+        if is_decision:
+            self.decisions[uid] = claimed
+            why = f"a copy of {claimed.path}, which is a decision"
+            self.skipped += [left_step(copy.path, why) for copy in copies]
         else:
+            self.memories[uid] = claimed
             self.new += [copy for copy in copies if copy.document]
 
 
@@ -200,7 +203,8 @@ def save(state: MirrorState) -> None:
     path = _state_path(Path(state.folder))
     path.parent.mkdir(mode=0o700, exist_ok=True)
     data = {"format": _FORMAT} | {name: getattr(state, name) for name in _STATE}
-    data |= {kind: {uid: _data(entry) for uid, entry in getattr(state, kind).items()} for kind in _ENTRIES}
+    for kind in _ENTRIES:
+        data[kind] = {uid: _data(entry) for uid, entry in getattr(state, kind).items()}
     with replacing(path) as file:
         file.write(json.dumps(data, ensure_ascii=False).encode())
 
@@ -236,9 +240,10 @@ class Paths:
     """The path of each memory and decision, by id; other files link to them."""
 
     def __init__(self, folder: Path, names: Iterable[str], redacted: Collection[int]) -> None:
-        self.folder, self.redacted = folder, redacted
+        self.folder = folder
+        self.redacted = redacted
         # In lower case: some disks do not tell cases apart
-        self.taken = {path.lower() for path in names}
+        self.used = {path.lower() for path in names}
         self.by_id: dict[int, str] = {}
 
     def assign(
@@ -259,21 +264,23 @@ class Paths:
             place = files.get(uid) or entries.get(uid)
             if place and entity_id in titles:
                 title = titles[entity_id]
-                is_old = entity_id in self.redacted and file_name(title) not in place.path
-                parent = str(PurePosixPath(place.path).parent)
-                self.by_id[entity_id] = self.free(parent, title) if is_old else place.path
+                path = place.path
+                if entity_id in self.redacted and file_name(title) not in path:
+                    path = self.free(str(PurePosixPath(path).parent), title)
+                self.by_id[entity_id] = path
         for entity_id, title in titles.items():
             if entity_id not in self.by_id:
                 self.by_id[entity_id] = self.free(folder, title)
 
     def free(self, folder: str, title: str) -> str:
         """Return a path for a new file that no other file has."""
-        name, number = file_name(title), 1
+        name = file_name(title)
+        number = 1
         path = f"{folder}/{name}.md"
-        while path.lower() in self.taken or os.path.lexists(self.folder / path):
+        while path.lower() in self.used or os.path.lexists(self.folder / path):
             number += 1
             path = f"{folder}/{name}-{number}.md"
-        self.taken.add(path.lower())
+        self.used.add(path.lower())
         return path
 
 

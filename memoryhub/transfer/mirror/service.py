@@ -47,14 +47,17 @@ class MirrorPass:
     def __init__(
         self, folder: Path, form: FolderForm, state: MirrorState, *, adopt: bool, allow_deletions: bool
     ) -> None:
-        self.folder, self.form, self.state = folder, form, state
-        self.adopt, self.allow_deletions = adopt, allow_deletions
+        self.folder = folder
+        self.form = form
+        self.state = state
+        self.adopt = adopt
+        self.allow_deletions = allow_deletions
         self.scan = Scan(folder, state)
 
     def run(self, *, preview: bool) -> MirrorReport:
         reached = mirror_store.reached()
         self.scan.find()
-        report = MirrorReport(str(self.folder), self.scan.left)
+        report = MirrorReport(str(self.folder), self.scan.skipped)
         if reached == self.state.reached and not self.scan.is_changed:
             if self.scan.is_touched and not preview:
                 mirror_state.save(self.state)
@@ -76,7 +79,8 @@ class MirrorPass:
         (self.folder / TEMPORARY).unlink(missing_ok=True)
         try:
             if self.apply(planned, report):  # what could not be done is tried again
-                self.state.reached, self.state.erasure = reached, self.erasure
+                self.state.reached = reached
+                self.state.erasure = self.erasure
             else:
                 self.state.decided = ""
         finally:
@@ -84,12 +88,11 @@ class MirrorPass:
         return report
 
     def paths(self) -> Paths:
-        listing, state = self.listing, self.state
-        paths = Paths(
-            self.folder,
-            [*self.scan.taken, *(entry.path for entry in (*state.memories.values(), *state.decisions.values()))],
-            mirror_store.redacted_since(state.erasure),
-        )
+        listing = self.listing
+        state = self.state
+        entries = (*state.memories.values(), *state.decisions.values())
+        used = [*self.scan.paths, *(entry.path for entry in entries)]
+        paths = Paths(self.folder, used, mirror_store.redacted_since(state.erasure))
         titles = {memory_id: row[mirror_store.TITLE] for memory_id, row in listing.memories.items()}
         paths.assign("memories", titles, listing.memory_ids, state.memories, self.scan.memories)
         paths.assign("decisions", listing.decisions, listing.decision_ids, state.decisions, self.scan.decisions)
@@ -97,7 +100,8 @@ class MirrorPass:
 
     # A file of another hub with the topic of a memory is that memory: both hubs have imported the same text
     def bind_topics(self) -> None:
-        ids, state = self.listing.memory_ids, self.state
+        ids = self.listing.memory_ids
+        state = self.state
         for uid, alias in state.aliases.items():
             if alias in ids:
                 ids[uid] = ids.pop(alias)
@@ -105,16 +109,21 @@ class MirrorPass:
         topics = {str(document.matter.get("topic_key") or ""): uid for uid, document in unknown.items()}
         owners = {memory_id: uid for uid, memory_id in ids.items()}
         for memory_id, topic in mirror_store.with_topics(topics):
-            alias, uid = owners[memory_id], topics[topic]
+            alias = owners[memory_id]
+            uid = topics[topic]
             if alias not in self.scan.memories and alias not in state.memories:
-                state.aliases[uid], ids[uid] = alias, ids.pop(alias)
+                state.aliases[uid] = alias
+                ids[uid] = ids.pop(alias)
 
     def apply(self, planned: list[MirrorStep], report: MirrorReport) -> bool:
-        is_done, saved = True, time.monotonic()
+        is_done = True
+        saved = time.monotonic()
         for step in planned:
             why = try_step(step)
             if why:
-                is_done, step.did, step.why = False, Did.LEFT, why
+                is_done = False
+                step.did = Did.LEFT
+                step.why = why
             report.steps.append(step)
             if time.monotonic() - saved > _SAVE_SECONDS:
                 mirror_state.save(self.state)
@@ -146,30 +155,28 @@ class MirrorPass:
                 for path in entry.conflicts:
                     yield MirrorStep(Did.REMOVED, path, partial(self.actions.remove_kept, entry=entry))
         orphans = self.state.orphans
-        existing = (
-            set(Memory.objects.filter(id__in=orphans.values()).values_list("id", flat=True)) if orphans else set()
-        )
+        existing = set(Memory.objects.filter(id__in=orphans.values()).values_list("id", flat=True))
         for path, memory_id in orphans.items():
             if memory_id not in existing:
                 yield MirrorStep(Did.REMOVED, path, self.actions.remove_orphan)
         if erasure > self.state.erasure:
             known_files = {path for entry in conflicts.values() for path in entry.conflicts}
-            for path in self.scan.kept - known_files:
+            for path in self.scan.conflicts - known_files:
                 yield left_step(path, "text was redacted or erased since; check whether this file has it")
         self.erasure = erasure
 
     def plan_gone(self) -> Iterator[MirrorStep]:
         entries = self.state.memories
         ids = [entry.id for entry in entries.values() if entry.id not in self.listing.memories]
-        hidden = set(Memory.objects.filter(id__in=ids).values_list("id", flat=True)) if ids else set()
+        hidden = set(Memory.objects.filter(id__in=ids).values_list("id", flat=True))
         for uid, entry in entries.items():
-            file, is_known = self.scan.memories.get(uid), uid in self.listing.memory_ids
+            file = self.scan.memories.get(uid)
             if entry.id in self.listing.memories:
                 if file is None and self.listing.version(entry.id) == entry.version:
                     yield MirrorStep(Did.DELETED, entry.path, partial(self.actions.delete, uid=uid, memory_id=entry.id))
             elif file is None:
                 yield MirrorStep(Did.REMOVED, entry.path, partial(self.actions.forget, entries=entries, uid=uid))
-            elif is_known and not file.is_skipped:
+            elif uid in self.listing.memory_ids and not file.is_skipped:
                 yield self.gone(entries, uid, file, is_erased=entry.id not in hidden)
 
     def gone(self, entries: dict[str, MirrorEntry], uid: str, file: MirrorFile, *, is_erased: bool) -> MirrorStep:
@@ -182,7 +189,8 @@ class MirrorPass:
     def plan_memories(self) -> Iterator[MirrorStep]:
         for memory_id in list(self.listing.memories):
             uid = self.actions.uids[memory_id]
-            entry, file = self.state.memories.get(uid), self.scan.memories.get(uid)
+            entry = self.state.memories.get(uid)
+            file = self.scan.memories.get(uid)
             is_moved = file is not None and file.path != self.actions.paths.by_id[memory_id]
             is_changed = is_moved or entry is None or entry.stored != self.actions.digest(memory_id)
             if file and file.document:

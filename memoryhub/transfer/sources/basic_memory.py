@@ -20,7 +20,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.kinds import OBSERVATION
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, Record
-from memoryhub.transfer.sources.reading import files_below, read_settings
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, read_settings, text_of
 from memoryhub.transfer.sources.texts import (
     TextFile,
     hash_tags,
@@ -45,13 +45,15 @@ _RELATION = re.compile(
 def _projects() -> dict[str, Path]:
     configured = os.environ.get("BASIC_MEMORY_CONFIG_DIR")
     shared = os.environ.get("XDG_CONFIG_HOME")
-    folder = (
-        Path(configured) if configured else Path(shared) / "basic-memory" if shared else Path.home() / ".basic-memory"
-    )
-    listed = read_settings(folder / "config.json").get("projects")
-    defaults = {"main": os.environ.get("BASIC_MEMORY_HOME") or str(Path.home() / "basic-memory")}
+    folder = Path.home() / ".basic-memory"
+    if configured:
+        folder = Path(configured)
+    elif shared:
+        folder = Path(shared) / "basic-memory"
+    listed: dict[str, Any] = {"main": os.environ.get("BASIC_MEMORY_HOME") or str(Path.home() / "basic-memory")}
+    listed |= dict_or_empty(read_settings(folder / "config.json").get("projects"))
     projects = {}
-    for name, project in (defaults | listed if isinstance(listed, dict) else defaults).items():
+    for name, project in listed.items():
         # Older versions list the path only
         path = project.get("path") if isinstance(project, dict) else project
         if isinstance(path, str) and is_folder(Path(path)):
@@ -68,10 +70,10 @@ def _read_projects(path: Path) -> Iterator[Record]:
     if not is_folder(folder):
         raise Invalid(f"{flat(str(path))} is not a folder; name a project of Basic Memory")
     projects = {top: name for name, top in _projects().items()}
-    top = next((above for above in (folder, *folder.parents) if above in projects), None)
-    project = _Project(top or folder, projects[top] if top else folder.name, other_folders=projects.keys() - {folder})
+    top = next((above for above in (folder, *folder.parents) if above in projects), folder)
+    project = _Project(top, projects.get(top, top.name), other_folders=projects.keys() - {folder})
     records = project.read(folder)
-    if not top and not project.has_permalinks:
+    if top not in projects and not project.has_permalinks:
         raise Invalid(f"{flat(str(path))} has no notes of Basic Memory; see `import obsidian` and `import markdown`")
     yield from records
 
@@ -106,10 +108,13 @@ class _Project:
             return is_visible(path) and folder / path not in self._others
 
         for file in files_below(folder, includes=is_visible, enters=is_entered):
-            if not isinstance(file, LeftOutRecord) and file.suffix.lower() != ".md":
+            if isinstance(file, LeftOutRecord):
+                left_out.append(file)
+                continue
+            if file.suffix.lower() != ".md":
                 other_files += 1
                 continue
-            note = file if isinstance(file, LeftOutRecord) else self._note(file)
+            note = self._note(file)
             if isinstance(note, LeftOutRecord):
                 left_out.append(note)
             elif note.key in notes:
@@ -130,8 +135,7 @@ class _Project:
             return LeftOutRecord(str(path), error.message)
         if not body.strip():
             return LeftOutRecord(str(path), "it has no text")
-        link = matter.get("permalink")
-        permalink = link if isinstance(link, str) else ""
+        permalink = text_of(matter.get("permalink"))
         self.has_permalinks |= bool(permalink)
         permalink = permalink or self._below(path)
         return _BasicMemoryNote(path, permalink, f"{self._name}:{permalink}", _title_of(path, matter))
@@ -161,7 +165,9 @@ class _Project:
         try:
             text = read_markdown(note.path)
             matter, body = split_front_matter(text)
-            parts = [("", note.title, body.strip())] if len(body) <= MAX_CONTENT else _sections(note, text)
+            parts = [("", note.title, body.strip())]
+            if len(body) > MAX_CONTENT:
+                parts = _sections(note, text)
         except Invalid as error:
             yield LeftOutRecord(str(note.path), error.message)
             return
@@ -175,14 +181,17 @@ class _Project:
 
     def _file(self, note: _BasicMemoryNote, title: str, matter: dict[str, Any]) -> TextFile:
         type_name = str(matter.get("type") or "").strip().lower()
-        is_known = type_name in OBSERVATION.types
+        tags = texts(matter.get("tags"))
+        if type_name not in OBSERVATION.types:
+            tags = [*tags, type_name]
+            type_name = OBSERVATION.default_type
         return TextFile(
             path=note.path,
             name=note.key,
             title=title,
             kind=OBSERVATION.name,
-            type=type_name if is_known else OBSERVATION.default_type,
-            tags=tuple(texts(matter.get("tags"))) + (() if is_known else (type_name,)),
+            type=type_name,
+            tags=tuple(tags),
             project=self._name,
         )
 
@@ -205,8 +214,8 @@ def _without_markup(target: str) -> str:
 
 
 def _title_of(path: Path, matter: dict[str, Any]) -> str:
-    title = matter.get("title")
-    return flat(title) if isinstance(title, str) and title.strip() else path.stem
+    title = text_of(matter.get("title"))
+    return flat(title) if title.strip() else path.stem
 
 
 def _sections(note: _BasicMemoryNote, text: str) -> list[tuple[str, str, str]]:

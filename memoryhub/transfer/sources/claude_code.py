@@ -17,7 +17,7 @@ from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord, TurnRecord
-from memoryhub.transfer.sources.reading import files_below, json_objects
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, json_objects, list_or_empty, text_of
 from memoryhub.transfer.sources.rules import enters_repository, file_within, repository_files
 from memoryhub.transfer.sources.texts import (
     Base,
@@ -73,7 +73,8 @@ def _is_config(folder: Path) -> bool:
 
 
 def _read_config(folder: Path, only: str) -> Iterator[Record]:
-    memory, top = None, "~/.claude" if folder.name == ".claude" else folder.name
+    memory: _Memory | None = None
+    top = "~/.claude" if folder.name == ".claude" else folder.name
     instructions = _Instructions(Base(folder, top))
     for file in files_below(folder, includes=lambda path: _wants(path, only), enters=lambda path: _enters(path, only)):
         if isinstance(file, LeftOutRecord):
@@ -85,7 +86,8 @@ def _read_config(folder: Path, only: str) -> Iterator[Record]:
             yield from session_records(file)
         elif parts[0] == "projects":
             project = folder / parts[0] / parts[1]
-            memory = memory if memory and memory.folder == project else _Memory(project)
+            if memory is None or memory.folder != project:
+                memory = _Memory(project)
             yield from memory.records(file, "/".join(parts[1:]))
         else:
             yield from instructions.records(TextFile(file, name, name, changed=modified_at(file)))
@@ -120,7 +122,10 @@ def _read_repository(folder: Path) -> Iterator[Record]:
     )
     instructions = _Instructions(base_of(folder))
     for file in files:
-        yield from [file] if isinstance(file, LeftOutRecord) else instructions.records(file)
+        if isinstance(file, LeftOutRecord):
+            yield file
+        else:
+            yield from instructions.records(file)
 
 
 def _is_in_rules(path: PurePosixPath) -> bool:
@@ -138,9 +143,12 @@ class _Instructions:
         if file.path in self._done:
             return
         self._done.add(file.path)
-        is_rule = not depth and file.path.name not in (*_INSTRUCTIONS, "AGENTS.md")
+        if depth or file.path.name in (*_INSTRUCTIONS, "AGENTS.md"):
+            records = section_records(file)
+        else:
+            records = rule_records(file, globs="paths")
         imports: dict[str, None] = {}
-        for record in rule_records(file, globs="paths") if is_rule else section_records(file):
+        for record in records:
             if isinstance(record, MemoryRecord):
                 imports |= dict.fromkeys(_IMPORT.findall(without_code(record.content)))
                 if not _IMPORT.sub("", record.content).strip():
@@ -151,7 +159,9 @@ class _Instructions:
     def _imported(self, file: TextFile, imports: Iterable[str], depth: int) -> Iterator[Record]:
         outside = []
         for name in imports:
-            place = Path(name[1:]).expanduser() if name.startswith("@~/") else file.path.parent / name[1:]
+            place = file.path.parent / name[1:]
+            if name.startswith("@~/"):
+                place = Path(name[1:]).expanduser()
             target = file_within(self.base.folder, place)
             if target is None or depth == _MAX_IMPORTS:
                 outside.append(name)
@@ -222,8 +232,10 @@ class _Memory:
 
 # At the top of the front matter, as older versions have it, or below ``metadata``
 def _detail(matter: dict[str, Any], name: str) -> str:
+    if value := matter.get(name.lower()):
+        return str(value)
     match = re.search(rf"(?:^|\s){name}:\s*([\w-]+)", str(matter.get("metadata", "")))
-    return str(matter.get(name.lower()) or (match[1] if match else ""))
+    return match[1] if match else ""
 
 
 CLAUDE_CODE = ImportSource(
@@ -253,7 +265,8 @@ _HEAD = 100
 
 def session_records(path: Path) -> Iterator[Record]:
     """Yield the session of a transcript, and what is left out of it."""
-    reader, broken = _TranscriptReader(), []
+    reader = _TranscriptReader()
+    broken = []
     try:
         for number, line in json_objects(path):
             if line is None:
@@ -278,7 +291,7 @@ def folder_of(path: Path) -> str:
     """Return the folder that a session was in, or "" if the first lines don't say."""
     try:
         for number, line in json_objects(path):
-            if line and (folder := _content_text(line.get("cwd"))):
+            if line and (folder := text_of(line.get("cwd"))):
                 return folder
             if number >= _HEAD:
                 return ""
@@ -310,7 +323,7 @@ class _TranscriptReader:
         self.beyond = 0
 
     def read(self, line: dict[str, Any]) -> None:
-        self._summary = self._summaries.get(_content_text(line.get("uuid")), self._summary)
+        self._summary = self._summaries.get(text_of(line.get("uuid")), self._summary)
         match line:
             case {"type": "user", "message": {"content": content}}:
                 self._read_times(line)
@@ -326,10 +339,10 @@ class _TranscriptReader:
 
     def session(self, path: Path) -> SessionRecord:
         turns = [turn for turn in self._turns if turn.answers or not turn.is_command]
-        first = first_line(turns[0].prompt) if turns else ""
+        prompts = [first_line(turn.prompt) for turn in turns[:1]]
         return SessionRecord(
             key=path.stem,
-            purpose=self._titles.get("custom-title") or self._titles.get("ai-title") or first,
+            purpose=self._titles.get("custom-title") or self._titles.get("ai-title") or "".join(prompts),
             turns=tuple(TurnRecord(turn.prompt, "\n\n".join(turn.answers), turn.at, turn.ended) for turn in turns),
             summary=self._summary,
             agent="claude-code",
@@ -340,15 +353,16 @@ class _TranscriptReader:
         )
 
     def _read_times(self, line: dict[str, Any]) -> None:
-        self._folder = self._folder or _content_text(line.get("cwd"))
+        self._folder = self._folder or text_of(line.get("cwd"))
         at = _time(line.get("timestamp"))
-        self._started, self._ended = self._started or at, at or self._ended
+        self._started = self._started or at
+        self._ended = at or self._ended
 
     def _read_user(self, line: dict[str, Any], content: Any) -> None:
         text = _joined_turns(content)
         if line.get("isCompactSummary"):
-            match = _SUMMARY.fullmatch(text)
-            self._summary = match[1].strip() if match else text
+            if match := _SUMMARY.fullmatch(text):
+                self._summary = match[1].strip()
         elif not line.get("isMeta") and not text.startswith(_INTERRUPTED):
             text = _INJECTED.sub("", text).strip()
             is_wrapped = text.startswith(("<command-", "<bash-input>"))
@@ -381,18 +395,14 @@ def _typed(command: dict[str, str]) -> str:
 def _joined_turns(content: Any) -> str:
     if isinstance(content, str):
         return content.strip()
-    parts = content if isinstance(content, list) else []
-    parts = [part for part in parts if isinstance(part, dict) and part.get("type") == "text"]
-    return "\n".join(filter(None, (_content_text(part.get("text")).strip() for part in parts)))
-
-
-def _content_text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    parts = map(dict_or_empty, list_or_empty(content))
+    texts = [text_of(part.get("text")).strip() for part in parts if part.get("type") == "text"]
+    return "\n".join(filter(None, texts))
 
 
 def _time(value: Any) -> datetime | None:
     try:
-        at = datetime.fromisoformat(_content_text(value))
+        at = datetime.fromisoformat(text_of(value))
     except ValueError:
         return None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    return at.replace(tzinfo=at.tzinfo or UTC)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from memoryhub.core.text import first_line
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord, TurnRecord
-from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database, text_of
-from memoryhub.transfer.sources.reading import ToolExport, file_in, is_json
+from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database
+from memoryhub.transfer.sources.reading import ToolExport, file_in, is_json, list_or_empty, text_of
 from memoryhub.transfer.sources.texts import clean_tags
 
 _TOOL = "claude-mem"
@@ -41,8 +41,8 @@ _KINDS = {"decision": ("knowledge", "decision"), "discovery": ("knowledge", "fac
 
 
 def _find_claude_mem() -> list[Path]:
-    folder = Path(os.environ.get("CLAUDE_MEM_DATA_DIR") or Path.home() / ".claude-mem")
-    return [path] if (path := folder / _FILE).is_file() else []
+    path = Path(os.environ.get("CLAUDE_MEM_DATA_DIR") or Path.home() / ".claude-mem") / _FILE
+    return [path] if path.is_file() else []
 
 
 def _read_claude_mem(path: Path) -> Iterator[Record]:
@@ -127,6 +127,9 @@ def _observation(row: Row, clients: Mapping[str, str], path: Path) -> Record:
         return LeftOutRecord(place, "it has no text that can be read")
     type_ = text_of(row["type"]).strip().lower()
     kind, type_name = _KINDS.get(type_, ("observation", "note"))
+    tags = lists["concepts"]
+    if type_ not in _KINDS:
+        tags = [*tags, type_]
     return MemoryRecord(
         # Each database counts its ids from 1, and a person may import those of several machines
         key=f"{text_of(row['memory_session_id'])}:{row['id']}",
@@ -134,7 +137,7 @@ def _observation(row: Row, clients: Mapping[str, str], path: Path) -> Record:
         content=content,
         kind=kind,
         type=type_name,
-        tags=clean_tags([*lists["concepts"], *([] if type_ in _KINDS else [type_])]),
+        tags=clean_tags(tags),
         project=text_of(row["project"]),
         session=clients.get(text_of(row["memory_session_id"]), ""),
         created=moment_of(row["created_at_epoch"]),
@@ -147,10 +150,10 @@ _FILES = {"files_read": "Files read", "files_modified": "Files changed"}
 
 def _list(value: object) -> list[str]:
     try:
-        items = json.loads(text_of(value) or "[]")
+        items = list_or_empty(json.loads(text_of(value) or "[]"))
     except (ValueError, RecursionError):
         return []
-    return [_without_tags(item) for item in items if isinstance(item, str)] if isinstance(items, list) else []
+    return [_without_tags(item) for item in items if isinstance(item, str)]
 
 
 def _without_tags(value: object) -> str:

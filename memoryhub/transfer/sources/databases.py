@@ -17,6 +17,7 @@ from typing import Any
 from memoryhub.core.errors import Invalid
 from memoryhub.core.foreign_files import open_foreign
 from memoryhub.core.text import flat
+from memoryhub.transfer.sources.reading import text_of
 
 # Of a database that has a write-ahead log and is copied therefore
 MAX_COPY = 2**30
@@ -54,9 +55,8 @@ class Database:
         selected = ", ".join(_VALUE.format(name) if name in columns else "NULL" for name in names)
         try:
             # Sorted without their values, and read one at a time: a few values fill the memory
-            numbers = [
-                number for (number,) in self._connection.execute(f'SELECT rowid FROM "{table}" ORDER BY {order}')
-            ]
+            ordered = self._connection.execute(f'SELECT rowid FROM "{table}" ORDER BY {order}')
+            numbers = [number for (number,) in ordered]
             for number in numbers:
                 row = self._connection.execute(f'SELECT {selected} FROM "{table}" WHERE rowid = ?', [number]).fetchone()
                 yield dict(zip(names, row, strict=True))
@@ -138,8 +138,9 @@ _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA}
 
 
 def _only_reads(action: int, _: str | None, function: str | None, *__: str | None) -> int:
-    is_allowed = action in _READING or (action == sqlite3.SQLITE_FUNCTION and function in ("length", "octet_length"))
-    return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
+    if action in _READING or (action == sqlite3.SQLITE_FUNCTION and function in ("length", "octet_length")):
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
 
 
 def _require_sqlite(path: Path, tool: str) -> None:
@@ -216,17 +217,12 @@ def joined(rows: Iterable[Row], other_rows: Iterable[Row], key: str, other_key: 
 _END: tuple[str | None, Iterator[Row]] = (None, iter(()))
 
 
-def text_of(value: object) -> str:
-    """Return a value as text, "" if it is none: SQLite puts any type into any column."""
-    return value if isinstance(value, str) else ""
-
-
 def moment_of(value: object) -> datetime | None:
     """Return a time that is given in seconds, milliseconds or ISO 8601, None if it is none since 2000."""
     try:
         if isinstance(value, str):
             moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            moment = moment.replace(tzinfo=moment.tzinfo or UTC)
         elif isinstance(value, int | float) and not isinstance(value, bool):
             moment = datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS else value, UTC)
         else:

@@ -11,8 +11,8 @@ from pathlib import Path
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line, flat
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord, TurnRecord
-from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database, text_of
-from memoryhub.transfer.sources.reading import ToolExport, file_in, is_sqlite
+from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database
+from memoryhub.transfer.sources.reading import ToolExport, file_in, is_sqlite, text_of
 from memoryhub.transfer.sources.texts import current_repository
 
 _TOOL = "engram"
@@ -99,13 +99,11 @@ def _shared(export: ToolExport, path: Path) -> Iterator[Record]:
     for table, names in _IDENTITIES.items():
         export.keep_newest(table, names, by=("updated_at", "ended_at"))
     for record in _lists(export, path):
-        yield _of_any_machine(record) if isinstance(record, MemoryRecord) else record
-
-
-# Each machine counts its rows from 1
-def _of_any_machine(record: MemoryRecord) -> MemoryRecord:
-    is_number = record.key.isdecimal() and record.created
-    return replace(record, key=f"{record.key}@{record.created:%Y-%m-%dT%H:%M:%S}") if is_number else record
+        if isinstance(record, MemoryRecord) and record.key.isdecimal() and record.created:
+            # Each machine counts its rows from 1
+            yield replace(record, key=f"{record.key}@{record.created:%Y-%m-%dT%H:%M:%S}")
+        else:
+            yield record
 
 
 def _database(path: Path) -> Iterator[Record]:
@@ -143,9 +141,10 @@ def _records(
 def _session_record(row: Row, turns: list[TurnRecord], path: Path) -> Record:
     key = text_of(row["id"])
     summary = _without_private(row["summary"])
+    texts = [*(turn.prompt for turn in turns), summary]
     return SessionRecord(
         key=key,
-        purpose=first_line(turns[0].prompt if turns else summary, 200),
+        purpose=first_line(texts[0], 200),
         turns=tuple(turns),
         summary=summary,
         agent=_TOOL,
@@ -162,8 +161,9 @@ def _turn_record(row: Row) -> TurnRecord:
 
 
 def _observation(row: Row, path: Path) -> Record:
-    key, content = text_of(row["sync_id"]) or str(row["id"]), _without_private(row["content"])
-    place, type_ = f"{path}: observation {row['id']}", text_of(row["type"]).strip().lower()
+    content = _without_private(row["content"])
+    place = f"{path}: observation {row['id']}"
+    type_ = text_of(row["type"]).strip().lower()
     if row["deleted_at"]:
         return LeftOutRecord(place, "it was deleted there")
     if type_ in _NOISE:
@@ -171,14 +171,18 @@ def _observation(row: Row, path: Path) -> Record:
     if not content:
         return LeftOutRecord(place, "it has no text that can be read")
     kind, type_name = _KINDS.get(type_, ("observation", "note"))
-    is_personal = text_of(row["scope"]) == "personal"
+    tags = []
+    if type_ and type_ not in _KINDS:
+        tags.append(type_)
+    if text_of(row["scope"]) == "personal":
+        tags.append("personal")
     return MemoryRecord(
-        key=key,
+        key=text_of(row["sync_id"]) or str(row["id"]),
         title=_without_private(row["title"]) or first_line(content, 120),
         content=content,
         kind=kind,
         type=type_name,
-        tags=tuple(filter(None, (type_ if type_ not in _KINDS else "", "personal" if is_personal else ""))),
+        tags=tuple(tags),
         project=text_of(row["project"]),
         session=text_of(row["session_id"]),
         created=moment_of(row["created_at"]),

@@ -12,8 +12,8 @@ from typing import Any
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line, flat
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record
-from memoryhub.transfer.sources.databases import Database, moment_of, open_database, text_of
-from memoryhub.transfer.sources.reading import ToolExport, file_in, is_json
+from memoryhub.transfer.sources.databases import Database, moment_of, open_database
+from memoryhub.transfer.sources.reading import ToolExport, dict_or_empty, file_in, is_json, text_of
 from memoryhub.transfer.sources.texts import clean_tags, own_relation
 
 _TOOL = "mcp-memory-service"
@@ -37,7 +37,9 @@ def _find_service() -> list[Path]:
     home = Path.home()
     configured = os.environ.get("MCP_MEMORY_SQLITE_PATH") or os.environ.get("MCP_MEMORY_SQLITEVEC_PATH")
     folders = (home / ".local/share/mcp-memory", home / "Library/Application Support/mcp-memory")
-    places = [Path(configured)] if configured else [folder / _FILE for folder in folders]
+    places = [folder / _FILE for folder in folders]
+    if configured:
+        places = [Path(configured)]
     return [place for place in places if place.is_file()]
 
 
@@ -65,10 +67,16 @@ def _export(path: Path) -> Iterator[Record]:
 
 # As the database has it
 def _memory_row(row: dict[str, Any]) -> dict[str, Any]:
-    tags, content = row["tags"] or row["tags_str"], text_of(row["content"])
-    tags = ",".join(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else tags
-    key = text_of(row["content_hash"]) or (sha256(content.encode("utf-8", "replace")).hexdigest() if content else "")
-    metadata = json.dumps(row["metadata"]) if isinstance(row["metadata"], dict) else row["metadata"]
+    tags = row["tags"] or row["tags_str"]
+    if isinstance(tags, list):
+        tags = ",".join(tag for tag in tags if isinstance(tag, str))
+    content = text_of(row["content"])
+    key = text_of(row["content_hash"])
+    if content and not key:
+        key = sha256(content.encode("utf-8", "replace")).hexdigest()
+    metadata = row["metadata"]
+    if isinstance(metadata, dict):
+        metadata = json.dumps(metadata)
     kind = row["memory_type"] or row["type"]
     return {**row, "content_hash": key, "tags": tags, "metadata": metadata, "memory_type": kind}
 
@@ -77,15 +85,14 @@ def _relations(database: Database) -> dict[str, list[tuple[str, str]]]:
     relations: dict[str, list[tuple[str, str]]] = {}
     if "memory_graph" in database.columns:
         for row in database.rows("memory_graph", _GRAPH):
-            source, target = text_of(row["source_hash"]), text_of(row["target_hash"])
-            relations.setdefault(source, []).append(
-                (own_relation(text_of(row["relationship_type"]) or "related"), target)
-            )
+            relation = own_relation(text_of(row["relationship_type"]) or "related")
+            relations.setdefault(text_of(row["source_hash"]), []).append((relation, text_of(row["target_hash"])))
     return relations
 
 
 def _memory_record(row: Mapping[str, Any], relations: Mapping[str, list[tuple[str, str]]], path: Path) -> Record:
-    key, content = text_of(row["content_hash"]), text_of(row["content"])
+    key = text_of(row["content_hash"])
+    content = text_of(row["content"])
     place = f"{path}:{key[:12]}"
     if row["deleted_at"] is not None:
         return LeftOutRecord(place, "it was deleted there")
@@ -96,13 +103,15 @@ def _memory_record(row: Mapping[str, Any], relations: Mapping[str, list[tuple[st
     type_name = text_of(row["memory_type"]).strip().lower()
     kind, type_ = _KINDS.get(type_name, ("observation", "note"))
     tags = [tag for tag in text_of(row["tags"]).split(",") if tag.strip() != "untagged"]
+    if type_name not in _KINDS:
+        tags.append(type_name)
     return MemoryRecord(
         key=key,
         title=first_line(content, _TITLE),
         content=content,
         kind=kind,
         type=type_,
-        tags=clean_tags(tags if type_name in _KINDS or not type_name else [*tags, type_name]),
+        tags=clean_tags(tags),
         project=_project(row["metadata"]),
         created=moment_of(row["created_at"]),
         updated=moment_of(row["updated_at"]),
@@ -114,11 +123,10 @@ def _memory_record(row: Mapping[str, Any], relations: Mapping[str, list[tuple[st
 # Clients may name one; the tool itself has none
 def _project(metadata: object) -> str:
     try:
-        fields = json.loads(text_of(metadata) or "{}")
+        fields = dict_or_empty(json.loads(text_of(metadata) or "{}"))
     except (ValueError, RecursionError):
         return ""
-    project = fields.get("project") if isinstance(fields, dict) else ""
-    return project if isinstance(project, str) else ""
+    return text_of(fields.get("project"))
 
 
 MCP_MEMORY_SERVICE = ImportSource(

@@ -11,8 +11,8 @@ from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record
-from memoryhub.transfer.sources.databases import Database, moment_of, open_database, text_of
-from memoryhub.transfer.sources.reading import described, is_sqlite, read_json
+from memoryhub.transfer.sources.databases import Database, moment_of, open_database
+from memoryhub.transfer.sources.reading import described, dict_or_empty, is_sqlite, read_json, text_of
 from memoryhub.transfer.sources.texts import clean_tags, texts
 
 _TOOL = "Mem0"
@@ -26,8 +26,8 @@ _REQUIRED = ("memory_id", "new_memory", "event")
 
 
 def _find_mem0() -> list[Path]:
-    folder = Path(os.environ.get("MEM0_DIR") or Path.home() / ".mem0")
-    return [path] if (path := folder / _HISTORY).is_file() else []
+    path = Path(os.environ.get("MEM0_DIR") or Path.home() / ".mem0") / _HISTORY
+    return [path] if path.is_file() else []
 
 
 def _read_mem0(path: Path) -> Iterator[Record]:
@@ -56,22 +56,23 @@ def _read_folder(folder: Path) -> Iterator[Record]:
 
 
 def _history(database: Database, path: Path) -> Iterator[Record]:
-    newest = {
-        row["memory_id"]: number
-        for number, row in enumerate(database.rows("history", ["memory_id", "event"]))
-        if row["event"] in _EVENTS
-    }
+    newest: dict[Any, int] = {}
+    for number, row in enumerate(database.rows("history", ["memory_id", "event"])):
+        if row["event"] in _EVENTS:
+            newest[row["memory_id"]] = number
     columns = (*_REQUIRED, *_TIMES, "is_deleted")
     for number, row in enumerate(database.rows("history", columns)):
         if newest.get(row["memory_id"]) == number:
             yield _history_record(row, f"{path}:{text_of(row['memory_id'])}")
-    messages = sum(1 for _ in database.rows("messages", ["id"])) if "messages" in database.columns else 0
-    if messages:
-        yield LeftOutRecord(str(path), f"messages that memories were taken from: {messages}")
+    if "messages" in database.columns:
+        messages = sum(1 for _ in database.rows("messages", ["id"]))
+        if messages:
+            yield LeftOutRecord(str(path), f"messages that memories were taken from: {messages}")
 
 
 def _history_record(row: Mapping[str, Any], place: str) -> Record:
-    key, text = text_of(row["memory_id"]), text_of(row["new_memory"])
+    key = text_of(row["memory_id"])
+    text = text_of(row["new_memory"])
     if row["event"] == "DELETE" or row["is_deleted"]:
         return LeftOutRecord(place, "it was deleted there")
     if not key or not text.strip():
@@ -101,7 +102,7 @@ def _export(path: Path) -> Iterator[Record]:
 def _item_record(item: Any, path: Path) -> MemoryRecord | None:
     match item:
         case {"id": str(key), "memory": str(text)} if key and text.strip():
-            metadata = metadata_value if isinstance(metadata_value := item.get("metadata"), dict) else {}
+            metadata = dict_or_empty(item.get("metadata"))
             tags = [item.get("user_id"), item.get("agent_id"), *_categories(item), *_categories(metadata)]
             return MemoryRecord(
                 key=key,

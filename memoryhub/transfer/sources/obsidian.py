@@ -19,7 +19,7 @@ from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record
-from memoryhub.transfer.sources.reading import files_below, read_settings
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, read_settings, text_of
 from memoryhub.transfer.sources.texts import (
     TextFile,
     WikiLink,
@@ -57,8 +57,7 @@ def _find_vaults() -> list[Path]:
 
 
 def _configured_vaults(settings: dict[str, Any]) -> Iterator[Path]:
-    vaults = settings.get("vaults")
-    for vault in vaults.values() if isinstance(vaults, dict) else ():
+    for vault in dict_or_empty(settings.get("vaults")).values():
         match vault:
             case {"path": str(path)}:
                 yield Path(path)
@@ -86,11 +85,11 @@ def _read_vault(path: Path) -> Iterator[Record]:
 class _Vault:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._templates = [
-            PurePosixPath(name)
-            for file, setting in _TEMPLATES
-            if isinstance(name := read_settings(folder / _CONFIG / file).get(setting), str) and name.strip("/ ")
-        ]
+        self._templates: list[PurePosixPath] = []
+        for file, setting in _TEMPLATES:
+            name = text_of(read_settings(folder / _CONFIG / file).get(setting))
+            if name.strip("/ "):
+                self._templates.append(PurePosixPath(name))
         # By the last part of their names
         self._notes: dict[str, list[_ObsidianNote]] = {}
         self._missing = 0
@@ -126,25 +125,27 @@ class _Vault:
         try:
             text = read_markdown(note.path)
             why = self._refused(note, text)
-            document = None if why else parsed(text)
+            if why:
+                return why
+            document = parsed(text)
         except Invalid as error:
             return error.message
-        if document is None:
-            return why
         for section in document.sections:
             key = self._key(note, section.key)
             for heading in ("", *reversed(section.headings)):
                 note.sections.setdefault(_plain_text(heading), key)
-        if note.sections:
-            self._notes.setdefault(note.name.rsplit("/", 1)[-1].casefold(), []).append(note)
-        return "" if note.sections else "it has no text"
+        if not note.sections:
+            return "it has no text"
+        self._notes.setdefault(note.name.rsplit("/", 1)[-1].casefold(), []).append(note)
+        return ""
 
     def _refused(self, note: _ObsidianNote, text: str) -> str:
-        if any(folder in PurePosixPath(note.name).parents for folder in self._templates) or _PLACEHOLDER.search(
-            without_code(text)
-        ):
+        parents = PurePosixPath(note.name).parents
+        if any(folder in parents for folder in self._templates) or _PLACEHOLDER.search(without_code(text)):
             return "it is a template"
-        return "it is a drawing" if "excalidraw-plugin" in split_front_matter(text)[0] else ""
+        if "excalidraw-plugin" in split_front_matter(text)[0]:
+            return "it is a drawing"
+        return ""
 
     def _key(self, note: _ObsidianNote, section: str) -> str:
         return "#".join(filter(None, (f"{self._folder.name}/{note.name}.md", section)))
@@ -171,7 +172,9 @@ class _Vault:
     def _relations(self, note: _ObsidianNote, key: str, links: list[WikiLink]) -> tuple[tuple[str, str], ...]:
         keys: dict[str, None] = {}
         for link in links:
-            target = self._target(note, link.note) if link.note else note
+            target: _ObsidianNote | None = note
+            if link.note:
+                target = self._target(note, link.note)
             if target is None:
                 self._missing += not _ATTACHMENT.search(link.note)
             else:
@@ -183,14 +186,12 @@ class _Vault:
         name = link.removesuffix(".md").strip("/").casefold()
         alike = self._notes.get(name.rsplit("/", 1)[-1], [])
         beside = normpath(f"{PurePosixPath(note.name).parent.as_posix()}/{name}").casefold()
-        matching = [
-            other
-            for other in alike
-            if other.name.casefold() in (name, beside) or other.name.casefold().endswith(f"/{name}")
-        ]
-        return min(
-            matching, key=lambda other: (other.name.casefold() != name, other.name.count("/"), other.name), default=None
-        )
+        matching = []
+        for other in alike:
+            other_name = other.name.casefold()
+            if other_name in (name, beside) or other_name.endswith(f"/{name}"):
+                matching.append((other_name != name, other.name.count("/"), other.name, other))
+        return min(matching, default=(None,))[-1]
 
 
 def _file(note: _ObsidianNote, key: str, matter: dict[str, Any], tags: list[str]) -> TextFile:
@@ -207,12 +208,11 @@ def _file(note: _ObsidianNote, key: str, matter: dict[str, Any], tags: list[str]
 
 
 def _note_links(text: str) -> list[WikiLink]:
-    markdown = [
-        WikiLink(unquote(note), unquote(heading).lstrip("#"))
-        for note, heading in _MARKDOWN_LINK.findall(without_code(text))
-        if "://" not in note
-    ]
-    return [*wiki_links(text), *markdown]
+    links = wiki_links(text)
+    for note, heading in _MARKDOWN_LINK.findall(without_code(text)):
+        if "://" not in note:
+            links.append(WikiLink(unquote(note), unquote(heading).lstrip("#")))
+    return links
 
 
 def _plain_text(heading: str) -> str:

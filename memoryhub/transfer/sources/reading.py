@@ -47,17 +47,21 @@ def json_values(path: Path) -> Iterator[tuple[int, Any]]:
     """
     with _open_lines(path, follows_links=True) as file:
         for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
-            is_long = len(line) == MAX_LINE and not line.endswith(b"\n")
-            if is_long:
+            if len(line) == MAX_LINE and not line.endswith(b"\n"):
                 _skip_line(file)
-            values = [None] if is_long else list(_decoded_values(line))
+                values: list[Any] = [None]
+            else:
+                values = list(_decoded_values(line))
             if number == 1 and values == [None] and (whole := _whole_file(file)) is not None:
                 values = [whole]
-            yield from ((number, value) for value in values)
+            for value in values:
+                yield number, value
 
 
 def _decoded_values(line: bytes) -> Iterator[Any]:
-    decoder, text, at = json.JSONDecoder(), line.decode("utf-8-sig", "replace").strip(), 0
+    decoder = json.JSONDecoder()
+    text = line.decode("utf-8-sig", "replace").strip()
+    at = 0
     while at < len(text):
         try:
             value, at = decoder.raw_decode(text, at)
@@ -127,7 +131,8 @@ def read_json(path: Path) -> Any:
         raw = read_foreign(path, limit=MAX_FILE, follows_links=False)
     except OSError as error:
         raise _unreadable(path, error) from error
-    raw = _unpacked(raw, path) if path.suffix == ".gz" else raw
+    if path.suffix == ".gz":
+        raw = _unpacked(raw, path)
     if _count_values(raw) > MAX_VALUES:
         raise Invalid(f"{flat(str(path))} has more than {MAX_VALUES:,} values; export less at once")
     try:
@@ -165,7 +170,7 @@ class ToolExport:
         # Entries that are no rows
         self.left_out = 0
         data = read_json(path)
-        named = data if isinstance(data, dict) else {}
+        named = dict_or_empty(data)
         lists = {table: rows for table, key in tables.items() if isinstance(rows := named.get(key), list)}
         if not any(lists.values()) or any(named.get(key) for table, key in tables.items() if table not in lists):
             raise Invalid(f"{flat(str(path))} is no export of {tool}: it {described(data)}")
@@ -175,9 +180,11 @@ class ToolExport:
 
     def rows(self, table: str, names: Sequence[str], *, order: str = "") -> Iterator[dict[str, Any]]:
         """Yield the rows of a table with the given columns; those that they lack are None."""
-        columns = order.split(", ") if order else []
-        rows = sorted(self._lists.get(table, []), key=lambda row: [_sortable(row.get(name)) for name in columns])
-        yield from ({name: row.get(name) for name in names} for row in rows)
+        rows = self._lists.get(table, [])
+        if order:
+            rows = sorted(rows, key=lambda row: [_sortable(row.get(name)) for name in order.split(", ")])
+        for row in rows:
+            yield {name: row.get(name) for name in names}
 
     def joined(self, exports: Iterable[ToolExport]) -> ToolExport:
         """Add the rows of other exports to this one, and return it."""
@@ -206,7 +213,24 @@ class ToolExport:
 
 
 def _sortable(value: object) -> tuple[float, str]:
-    return (value, "") if isinstance(value, int | float) else (0, value if isinstance(value, str) else "")
+    if isinstance(value, int | float):
+        return value, ""
+    return 0, text_of(value)
+
+
+def text_of(value: object) -> str:
+    """Return a value as text, "" if it is none: JSON has any value, and SQLite puts any type into any column."""
+    return value if isinstance(value, str) else ""
+
+
+def dict_or_empty(value: object) -> dict[str, Any]:
+    """Return a value of another tool's JSON if it is an object."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_or_empty(value: object) -> list[Any]:
+    """Return a value of another tool's JSON if it is a list."""
+    return value if isinstance(value, list) else []
 
 
 # Lists by which exports of other tools are known
@@ -221,11 +245,15 @@ _SHAPES = (
 
 def described(data: Any) -> str:
     """Return what the JSON of another tool is, after "it": ``has the keys results, total``."""
+    if isinstance(data, list):
+        return f"is a list of {len(data)} entries"
     if not isinstance(data, dict):
-        return f"is a list of {len(data)} entries" if isinstance(data, list) else "is a single value"
-    tool = next((tool for keys, tool in _SHAPES if keys <= data.keys()), "")
-    keys = ", ".join(flat(key)[:40] for key in list(data)[:5])
-    return f"looks like one of {tool}" if tool else f"has the keys {keys}" if keys else "is empty"
+        return "is a single value"
+    for keys, tool in _SHAPES:
+        if keys <= data.keys():
+            return f"looks like one of {tool}"
+    names = ", ".join(flat(key)[:40] for key in list(data)[:5])
+    return f"has the keys {names}" if names else "is empty"
 
 
 def is_json(path: Path) -> bool:
@@ -244,15 +272,20 @@ def file_in(path: Path, name: str) -> Path:
     Raises:
         Invalid: the folder has none; the message says what it has.
     """
-    if not is_folder(path) or (path / name).is_file():
-        return path / name if is_folder(path) else path
+    if not is_folder(path):
+        return path
+    if (path / name).is_file():
+        return path / name
     try:
         names = [flat(entry.name) for entry in sorted(path.iterdir())[: _MOST_NAMED + 1]]
     except OSError as error:
         raise _unreadable(path, error) from error
-    more = " and more" if len(names) > _MOST_NAMED else ""
-    listed = f"it has {', '.join(names[:_MOST_NAMED])}{more}" if names else "it is empty"
-    raise Invalid(f"{flat(str(path))} has no {name}: {listed}")
+    what = "it is empty"
+    if names:
+        what = f"it has {', '.join(names[:_MOST_NAMED])}"
+    if len(names) > _MOST_NAMED:
+        what += " and more"
+    raise Invalid(f"{flat(str(path))} has no {name}: {what}")
 
 
 def is_sqlite(path: Path) -> bool:
@@ -268,10 +301,9 @@ def is_sqlite(path: Path) -> bool:
 def read_settings(path: Path) -> dict[str, Any]:
     """Return the object of a JSON file; empty if there is none, or none that can be read."""
     try:
-        value = json.loads(read_text(path))
+        return dict_or_empty(json.loads(read_text(path)))
     except (Invalid, ValueError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _open_file(path: Path, *, follows_links: bool = False) -> BinaryIO:
@@ -304,7 +336,8 @@ def files_below(folder: Path, *, includes: Wanted, enters: Wanted) -> Iterator[P
     """
     if not folder.is_dir():
         raise Invalid(f"{flat(str(folder))} is not a folder")
-    stack, room = [PurePosixPath()], MAX_ENTRIES
+    stack = [PurePosixPath()]
+    room = MAX_ENTRIES
     while stack:
         below = stack.pop()
         entries = _entries(folder / below, room)

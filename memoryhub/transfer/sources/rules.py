@@ -32,10 +32,14 @@ def repository_files(path: Path, *, includes: Wanted, enters: Wanted, named: str
         raise Invalid(f"there is no {named} in {flat(str(path))}")
     files = {entry: base.title_of(entry) for entry in entries if isinstance(entry, Path)}
     for entry in entries:
-        target = file_within(base.folder, Path(entry.place)) if isinstance(entry, LeftOutRecord) else entry
-        if target is None or (target is not entry and target in files):
-            yield _left_out(entry, files.get(target) if target else None)
-        elif target is not entry:
+        if isinstance(entry, Path):
+            continue
+        target = file_within(base.folder, Path(entry.place))
+        if target is None:
+            yield entry
+        elif target in files:
+            yield LeftOutRecord(entry.place, f"a link to {files[target]}, which is imported itself")
+        else:
             files[target] = base.title_of(target)
     changed = changed_times(base.folder, files.values())
     for file, title in files.items():
@@ -45,13 +49,11 @@ def repository_files(path: Path, *, includes: Wanted, enters: Wanted, named: str
 def file_within(folder: Path, path: Path) -> Path | None:
     """Return the Markdown file of a folder that a path or a link leads to; None if it leads elsewhere."""
     target = resolved(path)
-    is_inside = target.is_relative_to(folder) and ".git" not in target.relative_to(folder).parts
-    return target if is_inside and target.suffix.lower() in MARKDOWN and is_file(target) else None
-
-
-def _left_out(entry: Path | LeftOutRecord, title: str | None) -> LeftOutRecord:
-    place, why = (entry.place, entry.why) if isinstance(entry, LeftOutRecord) else (str(entry), "")
-    return LeftOutRecord(place, f"a link to {title}, which is imported itself" if title else why)
+    if not target.is_relative_to(folder) or ".git" in target.relative_to(folder).parts:
+        return None
+    if target.suffix.lower() in MARKDOWN and is_file(target):
+        return target
+    return None
 
 
 def _read_agents(path: Path) -> Iterator[Record]:
@@ -59,7 +61,10 @@ def _read_agents(path: Path) -> Iterator[Record]:
         path, includes=lambda file: file.name == "AGENTS.md", enters=enters_repository, named="AGENTS.md"
     )
     for file in files:
-        yield from [file] if isinstance(file, LeftOutRecord) else section_records(file)
+        if isinstance(file, LeftOutRecord):
+            yield file
+        else:
+            yield from section_records(file)
 
 
 def _read_cursor(path: Path) -> Iterator[Record]:
@@ -69,8 +74,10 @@ def _read_cursor(path: Path) -> Iterator[Record]:
     for file in files:
         if isinstance(file, LeftOutRecord):
             yield file
+        elif file.path.suffix == ".mdc":
+            yield from rule_records(file, globs="globs")
         else:
-            yield from rule_records(file, globs="globs") if file.path.suffix == ".mdc" else section_records(file)
+            yield from section_records(file)
 
 
 def _is_cursor_rule(path: PurePosixPath) -> bool:

@@ -14,8 +14,8 @@ from memories.importing.files import changed_times
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record
-from memoryhub.transfer.sources.databases import moment_of, text_of
-from memoryhub.transfer.sources.reading import json_values
+from memoryhub.transfer.sources.databases import moment_of
+from memoryhub.transfer.sources.reading import json_values, list_or_empty, text_of
 from memoryhub.transfer.sources.texts import clean_tags, own_relation
 
 _PACKAGE = "node_modules/@modelcontextprotocol/server-memory/dist/memory.jsonl"
@@ -27,7 +27,7 @@ _BROKEN = "lines that are cut off, too long or no JSON"
 
 def _find_graphs() -> list[Path]:
     # Beside the program, unless the client's settings name a file: where npx and npm -g install it
-    places = [Path(os.environ["MEMORY_FILE_PATH"])] if os.environ.get("MEMORY_FILE_PATH") else []
+    places = [Path(name) for name in [os.environ.get("MEMORY_FILE_PATH")] if name]
     places += Path.home().glob(f".npm/_npx/*/{_PACKAGE}")
     places += [Path(f"/usr/local/lib/{_PACKAGE}"), Path(f"/usr/lib/{_PACKAGE}")]
     return [place for place in places if place.is_file()]
@@ -49,9 +49,8 @@ class _Entity:
         self.type = self.type or text_of(entity.get("entityType"))
         self.created = self.created or _parsed_moment(entity, _CREATED)
         self.updated = _parsed_moment(entity, _UPDATED) or self.updated
-        listed = entity.get("observations")
         missing = 0
-        for observation in listed if isinstance(listed, list) else []:
+        for observation in list_or_empty(entity.get("observations")):
             text = observation
             if isinstance(observation, dict):
                 text = next(filter(None, (text_of(observation.get(name)) for name in _TEXTS)), "")
@@ -75,8 +74,7 @@ class _Graph:
     def add(self, number: int, value: Any) -> None:
         match value:
             case {"entities": list() as entities, **more}:
-                relations = more.get("relations")
-                for item in [*entities, *(relations if isinstance(relations, list) else [])]:
+                for item in [*entities, *list_or_empty(more.get("relations"))]:
                     self.add(number, item)
             case list():
                 for item in value:

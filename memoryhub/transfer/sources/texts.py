@@ -74,10 +74,11 @@ def rule_records(file: TextFile, *, globs: str) -> Iterator[Record]:
 def part_records(file: TextFile, key: str, title: str, text: str, tags: Sequence[str] = ()) -> Iterator[MemoryRecord]:
     """Yield a text as one memory, or as several if it is longer than a memory may be."""
     parts = split_text(text, MAX_CONTENT)
+    key = f"{file.name}#{key}" if key else file.name
     for number, part in enumerate(parts, 1):
         yield MemoryRecord(
-            key="#".join(filter(None, (file.name, key))) + (f"~{number}" if number > 1 else ""),
-            title=title + (f" ({number}/{len(parts)})" if len(parts) > 1 else ""),
+            key=f"{key}~{number}" if number > 1 else key,
+            title=f"{title} ({number}/{len(parts)})" if len(parts) > 1 else title,
             content=part,
             kind=file.kind,
             type=file.type,
@@ -102,8 +103,11 @@ def read_markdown(path: Path) -> str:
 
 def texts(value: Any) -> list[str]:
     """Return the texts of a value of front matter: a list, or a text with commas that are not inside braces."""
-    values = _ITEM.findall(value) if isinstance(value, str) else value
-    return [text for item in (values if isinstance(values, list) else [values or ""]) if (text := str(item).strip())]
+    if isinstance(value, str):
+        value = _ITEM.findall(value)
+    elif not isinstance(value, list):
+        value = [value or ""]
+    return list(filter(None, (str(item).strip() for item in value)))
 
 
 def clean_tags(tags: Sequence[str]) -> tuple[str, ...]:
