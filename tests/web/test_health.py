@@ -64,7 +64,7 @@ class HealthTests(RestTestCase):
 
     def test_a_check_is_not_begun_while_another_runs(self) -> None:
         first = health.recent_check()
-        with mock.patch.object(health, "_KEPT_SECONDS", 0), health._checking:
+        with mock.patch.object(health, "_SHARED_SECONDS", 0), health._checking:
             self.assertIs(health.recent_check(), first)
         self.assertIs(health.recent_check(), first)
 

@@ -79,7 +79,7 @@ def draft(store: str, epoch: str) -> Iterator[None]:
 
 
 @contextmanager
-def kept(store: str) -> Iterator[dict[str, Any]]:
+def departed_copy(store: str) -> Iterator[dict[str, Any]]:
     with places.kept(parsed(store)):
         yield end()
 
@@ -88,7 +88,7 @@ OPENING: Mapping[str, Callable[..., AbstractContextManager[Any]]] = {
     "read": read,
     "hold": hold,
     "draft": draft,
-    "kept": kept,
+    "departed_copy": departed_copy,
 }
 
 
@@ -232,7 +232,7 @@ STEPS: Mapping[str, Callable[..., Any]] = {
     "stores_here": stores_here,
     "where": where,
     **{
-        name: lambda store, name=name, **given: getattr(places, name)(parsed(store), **given)
+        name: lambda store, name=name, **arguments: getattr(places, name)(parsed(store), **arguments)
         for name in ("come_back", "create_draft", "discard_draft", "mark_left", "prepare_to_leave")
     },
 }
