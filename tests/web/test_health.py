@@ -38,7 +38,7 @@ from tests.web.server import Server, poll, serving, temporary_home
 class HealthTests(RestTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(mock.patch.object(health, "_kept", None))
+        self.enterContext(mock.patch.object(health, "_last_check", None))
         Schedule.objects.all().delete()  # no worker runs here, and what it would do falls due as the tests go on
 
     def finding(self, part: str = "project alpha") -> str:
