@@ -78,14 +78,14 @@ def _count(_: GatherRequest) -> int:
     return int(rows.fetch(f"SELECT count(*) {_IN_FORCE}")[0][0])
 
 
-def _fetch(rest: str, parameters: Sequence[Any] = ()) -> list[_Decision]:
-    return list(map(_Decision._make, rows.fetch(f"{_SELECT} {rest}", [*parameters])))
+def _fetch(clauses: str, parameters: Sequence[Any] = ()) -> list[_Decision]:
+    return list(map(_Decision._make, rows.fetch(f"{_SELECT} {clauses}", [*parameters])))
 
 
 def _matching(request: GatherRequest) -> list[_Decision]:
     ids = list(request.matching(request.chain[0], SearchSourceName.DECISION))
-    found = {decision.id: decision for decision in _fetch(f"AND id IN {IDS}", [json.dumps(ids)])}
-    return [found[decision_id] for decision_id in ids if decision_id in found]
+    by_id = {decision.id: decision for decision in _fetch(f"AND id IN {IDS}", [json.dumps(ids)])}
+    return [by_id[decision_id] for decision_id in ids if decision_id in by_id]
 
 
 def _item(decision: _Decision, name: str = "") -> PackItem:
@@ -97,8 +97,8 @@ def _item(decision: _Decision, name: str = "") -> PackItem:
 
 
 def _recallable(level: Level, ids: Sequence[int], _: datetime) -> dict[int, PackItem]:
-    found = _fetch(f"AND id IN {IDS}", [json.dumps(list(ids))])
-    return {decision.id: _item(decision, reference(level, decision.id)) for decision in found}
+    decisions = _fetch(f"AND id IN {IDS}", [json.dumps(list(ids))])
+    return {decision.id: _item(decision, reference(level, decision.id)) for decision in decisions}
 
 
 define_recallable(SearchSourceName.DECISION, _recallable)

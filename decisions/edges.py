@@ -36,7 +36,7 @@ _EARLIER_STATUS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LineageStep:
     """A decision on a walk."""
 
     id: int
@@ -47,16 +47,16 @@ class Step:
     via: int
 
 
-def ancestors(decision_id: int, relations: Sequence[str] = LINEAGE) -> list[Step]:
+def ancestors(decision_id: int, relations: Sequence[str] = LINEAGE) -> list[LineageStep]:
     """Return the decisions that this one names, directly or indirectly; nearest first."""
-    found = _reached(decision_id, relations, "from_id", "to_id")
-    return _walk(decision_id, ((start, relation, end) for start, relation, end in found))
+    edges = _reached(decision_id, relations, "from_id", "to_id")
+    return _walk(decision_id, ((start, relation, end) for start, relation, end in edges))
 
 
-def descendants(decision_id: int, relations: Sequence[str] = LINEAGE) -> list[Step]:
+def descendants(decision_id: int, relations: Sequence[str] = LINEAGE) -> list[LineageStep]:
     """Return the decisions that name this one, directly or indirectly; nearest first."""
-    found = _reached(decision_id, relations, "to_id", "from_id")
-    return _walk(decision_id, ((end, relation, start) for start, relation, end in found))
+    edges = _reached(decision_id, relations, "to_id", "from_id")
+    return _walk(decision_id, ((end, relation, start) for start, relation, end in edges))
 
 
 class Succession:
@@ -203,18 +203,18 @@ def _reached(
 ) -> list[tuple[int, str, int]]:
     names = [str(EdgeRelation(relation)) for relation in relations]
     marks = ", ".join(["%s"] * len(names))
-    found = rows.fetch(
+    edges = rows.fetch(
         "WITH RECURSIVE reach(id) AS (VALUES (CAST(%s AS bigint)) UNION "
         f"SELECT e.{far} FROM reach JOIN decisions_decisionedge e ON e.{near} = reach.id AND e.relation IN ({marks}) "
         f"AND {condition}) SELECT e.from_id, e.relation, e.to_id FROM reach JOIN decisions_decisionedge e "
         f"ON e.{near} = reach.id AND e.relation IN ({marks}) AND {condition}",
         [decision_id, *names, *names],
     )
-    return [(start, relation, end) for start, relation, end in found]
+    return [(start, relation, end) for start, relation, end in edges]
 
 
 # Breadth first, so that each depth is minimal.
-def _walk(start: int, edges: Iterable[tuple[int, str, int]]) -> list[Step]:
+def _walk(start: int, edges: Iterable[tuple[int, str, int]]) -> list[LineageStep]:
     following: dict[int, list[tuple[str, int]]] = {}
     for near, relation, far in edges:
         following.setdefault(near, []).append((relation, far))
@@ -224,6 +224,6 @@ def _walk(start: int, edges: Iterable[tuple[int, str, int]]) -> list[Step]:
         for relation, target in sorted(following.get(here, ()), key=lambda edge: -edge[1]):
             if target not in seen:
                 seen.add(target)
-                steps.append(Step(target, depth + 1, relation, here))
+                steps.append(LineageStep(target, depth + 1, relation, here))
                 queue.append((target, depth + 1))
     return steps

@@ -27,13 +27,13 @@ def chosen_decisions(*, ids: Sequence[int] = (), lineage: bool = False) -> list[
 
     With ``lineage`` their ancestors and descendants are included.
     """
-    found = find_decisions(ids) if ids else list(outside_quarantine(Decision.objects.order_by("id")))
-    if not found:
+    decisions = find_decisions(ids) if ids else list(outside_quarantine(Decision.objects.order_by("id")))
+    if not decisions:
         raise NotFound("this project has no decisions yet; record one, or name another project")
     if ids and lineage:
         related = {step.id for start in ids for step in (*ancestors(start), *descendants(start))}
-        found = list(Decision.objects.filter(id__in=related.union(ids)))
-    ordered = sorted(found, key=lambda decision: decision.id)
+        decisions = list(Decision.objects.filter(id__in=related.union(ids)))
+    ordered = sorted(decisions, key=lambda decision: decision.id)
     batches = (ordered[start : start + _BATCH] for start in range(0, len(ordered), _BATCH))
     return [view for batch in batches for view in views(batch, with_heads=False)]
 

@@ -107,11 +107,11 @@ def _lineage(lineage: dict[str, Any] | None) -> Iterator[str]:
     if not lineage:
         return
     for name in ("ancestor", "descendant"):
-        shown = lineage[f"{name}s"]
-        yield from (_step(name, step) for step in shown)
-        left = lineage[f"{name}_count"] - len(shown)
-        if left:
-            yield f"({left} more {name}s; call decision_get with the last id for more)"
+        steps = lineage[f"{name}s"]
+        yield from (_step(name, step) for step in steps)
+        more = lineage[f"{name}_count"] - len(steps)
+        if more:
+            yield f"({more} more {name}s; call decision_get with the last id for more)"
 
 
 def _step(name: str, step: dict[str, Any]) -> str:

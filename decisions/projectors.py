@@ -1,4 +1,4 @@
-"""Projectors of decisions, edges and evidence, also while some are in quarantine (decision 27); and the commits that name decisions."""
+"""Projectors of decisions, edges and evidence, and of the commits that name decisions."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Mention(NamedTuple):
 
 def mentions(message: str) -> list[Mention]:
     """Parse trailers of a commit message: ``Decision: #412`` implements it, ``Refs: #412`` relates to it."""
-    found: dict[int, LinkType] = {}
+    link_types: dict[int, LinkType] = {}
     for decision_id, link_type in _mentions(message):
-        if found.get(decision_id) is not LinkType.IMPLEMENTS:
-            found[decision_id] = link_type
-    return [Mention(*item) for item in list(found.items())[:_MAX_IDS]]
+        if link_types.get(decision_id) is not LinkType.IMPLEMENTS:
+            link_types[decision_id] = link_type
+    return [Mention(*item) for item in list(link_types.items())[:_MAX_IDS]]
 
 
 def _mentions(message: str) -> Iterator[tuple[int, LinkType]]:
@@ -67,8 +67,8 @@ def _mentions(message: str) -> Iterator[tuple[int, LinkType]]:
 
 def reverted_sha(message: str) -> str | None:
     """Parse git's ``This reverts commit …``."""
-    found = _REVERTED.search(message)
-    return found[1].lower() if found else None
+    match = _REVERTED.search(message)
+    return match[1].lower() if match else None
 
 
 _PLAIN = ("title", "context", "chosen", "rationale", "impact", "phase", "topic", "status", "author", "source")
@@ -135,8 +135,8 @@ def link_commit(event: Event[CommitRecorded]) -> None:
         f"INSERT INTO decisions_commitfile (path, commit_id) SELECT DISTINCT value, %s FROM {elements()} AS path",
         [event.position, paths],
     )
-    own = dict(mentions(payload.message)) if payload.mentions is None else _linked(payload.mentions)
-    named = own | dict.fromkeys(payload.decision_ids, LinkType(payload.link_type))
+    mentioned = dict(mentions(payload.message)) if payload.mentions is None else _linked(payload.mentions)
+    named = mentioned | dict.fromkeys(payload.decision_ids, LinkType(payload.link_type))
     _link_existing(event.position, event.position, named)
     _link_unresolved(event)
     reverted = reverted_sha(payload.message)
@@ -172,8 +172,8 @@ def remove_erased(event: Event[PayloadErased]) -> None:
 
 
 def _active_iteration() -> int | None:
-    found = rows.fetch("SELECT id FROM sessions_app_iteration WHERE status = 'active' ORDER BY id DESC LIMIT 1")
-    return found[0][0] if found else None
+    active = rows.fetch("SELECT id FROM sessions_app_iteration WHERE status = 'active' ORDER BY id DESC LIMIT 1")
+    return active[0][0] if active else None
 
 
 def _add_edge(event: Event[Any], from_id: int, edge: Edge) -> None:
@@ -237,8 +237,8 @@ def _link_existing(position: int, commit_id: int, named: dict[int, LinkType]) ->
     if not named:
         return
     marks = ", ".join(["%s"] * len(named))
-    found = rows.fetch(f"SELECT id FROM decisions_decision WHERE id IN ({marks}) ORDER BY id", list(named))
-    for (decision_id,) in found:
+    existing = rows.fetch(f"SELECT id FROM decisions_decision WHERE id IN ({marks}) ORDER BY id", list(named))
+    for (decision_id,) in existing:
         _add_link(decision_id, commit_id, named[decision_id], position)
 
 
@@ -247,11 +247,11 @@ def _link_unresolved(event: Event[CommitRecorded]) -> None:
     sha = event.payload.sha
     prefixes = [sha[:length] for length in range(4, len(sha) + 1)]
     marks = ", ".join(["%s"] * len(prefixes))
-    found = rows.fetch(
+    artifacts = rows.fetch(
         f"SELECT decision_id, value FROM decisions_artifactlink WHERE kind = %s AND value IN ({marks}) ORDER BY 1",
         [ArtifactKind.COMMIT, *prefixes],
     )
-    for decision_id, value in found:
+    for decision_id, value in artifacts:
         _add_link(decision_id, event.position, LinkType.IMPLEMENTS, event.position)
         rows.execute(
             "DELETE FROM decisions_artifactlink WHERE decision_id = %s AND kind = %s AND value = %s",
@@ -260,12 +260,12 @@ def _link_unresolved(event: Event[CommitRecorded]) -> None:
 
 
 def _link_reverted(event: Event[CommitRecorded], reverted: str) -> None:
-    found = rows.fetch(
+    implemented = rows.fetch(
         "SELECT l.decision_id FROM decisions_commitlink l JOIN sessions_app_commit c ON c.id = l.commit_id "
         "WHERE c.sha >= %s AND c.sha < %s AND l.link_type = 'implements' ORDER BY 1",
         [reverted, f"{reverted}g"],
     )
-    for (decision_id,) in found:
+    for (decision_id,) in implemented:
         _add_link(decision_id, event.position, LinkType.REVERTS, event.position)
         review = f"commit {event.payload.sha[:10]} reverts {reverted[:10]}, which implemented it"
         rows.update(Decision, decision_id, review=review)

@@ -30,15 +30,17 @@ class DecisionToRecord(Command):
     decision: str = Field("", max_length=2_000, description="what was decided; default: the last choice made here")
 
 
-def ask_librarian(given: LibrarianQuestion) -> str:
+def ask_librarian(command: LibrarianQuestion) -> str:
     question = (
-        f"Question: {hanging(given.question)}" if given.question else "Ask me for my question and wait for the answer."
+        f"Question: {hanging(command.question)}"
+        if command.question
+        else "Ask me for my question and wait for the answer."
     )
     return f"{instructions()}\n\n{question}"
 
 
-def record_decision(given: DecisionToRecord) -> str:
-    subject = hanging(given.decision) or "the last choice that we made in this conversation"
+def record_decision(command: DecisionToRecord) -> str:
+    subject = hanging(command.decision) or "the last choice that we made in this conversation"
     return f"""\
 Record this decision and its reasons for later readers: {subject}
 

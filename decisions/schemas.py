@@ -124,14 +124,14 @@ class DecisionRecord(DecisionFields):
 
     @model_validator(mode="before")
     @classmethod
-    def _propose_without_choice(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or "chosen" in given:
-            return given
-        if given.get("status") in (DecisionStatus.ACCEPTED, DecisionStatus.DEPRECATED):
+    def _propose_without_choice(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict) or "chosen" in fields:
+            return fields
+        if fields.get("status") in (DecisionStatus.ACCEPTED, DecisionStatus.DEPRECATED):
             raise ValueError(
-                f"'chosen' is missing: status {given['status']} needs a choice; omit the status to propose"
+                f"'chosen' is missing: status {fields['status']} needs a choice; omit the status to propose"
             )
-        return {"status": DecisionStatus.PROPOSED, **given}
+        return {"status": DecisionStatus.PROPOSED, **fields}
 
 
 class DecisionSupersede(DecisionFields):

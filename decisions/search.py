@@ -76,8 +76,8 @@ _REPLACED = "SELECT id FROM decisions_decision WHERE status IN ('superseded', 'd
 
 def find_successors(ids: Sequence[int]) -> dict[int, list[int]]:
     """Map decisions that are no longer in force to those that replace them."""
-    found = rows.fetch(f"{_REPLACED} AND id IN {IDS}", [json.dumps(list(ids))])
-    replaced = heads(sorted(decision_id for (decision_id,) in found))
+    retired = rows.fetch(f"{_REPLACED} AND id IN {IDS}", [json.dumps(list(ids))])
+    replaced = heads(sorted(decision_id for (decision_id,) in retired))
     return {decision_id: current for decision_id, current in replaced.items() if current != [decision_id]}
 
 
@@ -116,11 +116,11 @@ _SECTION_OF_RECORD = f"substr(m.topic_key, 1, 7) = 'import:' AND EXISTS (SELECT 
 def section_notes(ids: Sequence[int]) -> dict[int, str]:
     """Map sections of records to a note that names the latest decision of their file."""
     latest = f"(SELECT max(d.id) FROM {_RECORD_OF_SECTION})"
-    found = rows.fetch(
+    sections = rows.fetch(
         f"SELECT m.id, {latest} FROM memories_memory m WHERE m.id IN {IDS} AND {_SECTION_OF_RECORD}",
         [json.dumps(list(ids))],
     )
-    return {memory_id: f"superseded by decision #{decision_id}" for memory_id, decision_id in found}
+    return {memory_id: f"superseded by decision #{decision_id}" for memory_id, decision_id in sections}
 
 
 # A memory that a decision supersedes stays until the decision is accepted.
@@ -137,21 +137,21 @@ def _titles(ids: Sequence[int]) -> str:
     if not ids:
         return ""
     marks = ", ".join(["%s"] * len(ids))
-    found = rows.fetch(f"SELECT title, chosen FROM decisions_decision WHERE id IN ({marks}) ORDER BY id", list(ids))
-    return "\n".join(f"{title} {chosen}" for title, chosen in found)
+    titles = rows.fetch(f"SELECT title, chosen FROM decisions_decision WHERE id IN ({marks}) ORDER BY id", list(ids))
+    return "\n".join(f"{title} {chosen}" for title, chosen in titles)
 
 
 def _commits(commit_ids: Sequence[int]) -> list[Document]:
     if not commit_ids:
         return []
     marks = ", ".join(["%s"] * len(commit_ids))
-    found = rows.fetch(
+    texts = rows.fetch(
         "SELECT l.commit_id, d.title || ' ' || d.context || ' ' || d.chosen FROM decisions_commitlink l "
         f"JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN ({marks}) ORDER BY d.id",
         list(commit_ids),
     )
     words: dict[int, list[str]] = {}
-    for commit_id, text in found:
+    for commit_id, text in texts:
         words.setdefault(commit_id, []).append(text)
     linked = Commit.objects.filter(id__in=list(words))
     return [known_commit_document(commit, "\n".join(words[commit.id])) for commit in linked]

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Count, QuerySet
 
-from decisions.edges import VISIBLE, Step, ancestors, descendants, heads
+from decisions.edges import VISIBLE, LineageStep, ancestors, descendants, heads
 from decisions.models import NEVER_ACCEPTED, Decision, DecisionStatus
 from decisions.present import decision_line
 from decisions.schemas import DecisionGet, DecisionList, DecisionView
@@ -47,11 +47,11 @@ def find_decisions(ids: Sequence[int]) -> list[Decision]:
     Raises:
         NotFound: some are missing; the message names them.
     """
-    found = {decision.id: decision for decision in Decision.objects.filter(id__in=list(ids))}
-    missing = [decision_id for decision_id in ids if decision_id not in found]
+    by_id = {decision.id: decision for decision in Decision.objects.filter(id__in=list(ids))}
+    missing = [decision_id for decision_id in ids if decision_id not in by_id]
     if missing:
         raise not_found("decision", missing)
-    return [found[decision_id] for decision_id in ids]
+    return [by_id[decision_id] for decision_id in ids]
 
 
 def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dict[str, Any]]:
@@ -81,7 +81,7 @@ def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dic
 
 def commits_of(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     """Map decisions to their commits, the latest first."""
-    found = _for_each(
+    commits = _for_each(
         "SELECT l.decision_id, c.id, c.sha, c.message, c.committed_at, l.link_type FROM decisions_commitlink l "
         "JOIN sessions_app_commit c ON c.id = l.commit_id WHERE l.decision_id IN ({marks}) "
         f"AND l.event {OUTSIDE} AND c.id {OUTSIDE} "
@@ -99,13 +99,13 @@ def commits_of(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
                 "link_type": link_type,
             },
         )
-        for decision_id, commit_id, sha, message, committed_at, link_type in found
+        for decision_id, commit_id, sha, message, committed_at, link_type in commits
     )
 
 
 def decisions_of_commits(commit_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     """Map commits to their decisions and link types, the earliest first."""
-    found = _for_each(
+    links = _for_each(
         "SELECT l.commit_id, d.id, d.title, l.link_type FROM decisions_commitlink l "
         "JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN ({marks}) "
         f"AND l.event {OUTSIDE} AND d.id {OUTSIDE} ORDER BY d.id",
@@ -113,18 +113,18 @@ def decisions_of_commits(commit_ids: Sequence[int]) -> dict[int, list[dict[str, 
     )
     return _grouped(
         (commit_id, {"id": decision_id, "title": title, "link_type": link_type})
-        for commit_id, decision_id, title, link_type in found
+        for commit_id, decision_id, title, link_type in links
     )
 
 
 def _edges(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    found = _for_each(
+    edges = _for_each(
         "SELECT e.from_id, e.relation, e.to_id, d.title FROM decisions_decisionedge e "
         "JOIN decisions_decision d ON d.id = e.to_id WHERE e.from_id IN ({marks}) "
         f"AND {VISIBLE} ORDER BY e.relation, e.to_id",
         ids,
     )
-    return _grouped((start, {"relation": relation, "to": to, "title": title}) for start, relation, to, title in found)
+    return _grouped((start, {"relation": relation, "to": to, "title": title}) for start, relation, to, title in edges)
 
 
 # A decision in force has none: those that name it are proposed or rejected. A proposal may give way to another.
@@ -144,12 +144,12 @@ def _superseded_by(decisions: Sequence[Decision]) -> dict[int, list[int]]:
 
 
 def _artifacts(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    found = _for_each(
+    artifacts = _for_each(
         "SELECT decision_id, kind, value FROM decisions_artifactlink WHERE decision_id IN ({marks}) "
         f"AND event {OUTSIDE} ORDER BY kind, value",
         ids,
     )
-    return _grouped((decision_id, {"kind": kind, "value": value}) for decision_id, kind, value in found)
+    return _grouped((decision_id, {"kind": kind, "value": value}) for decision_id, kind, value in artifacts)
 
 
 def _for_each(sql: str, ids: Sequence[int]) -> list[tuple[Any, ...]]:
@@ -175,14 +175,14 @@ def get_decisions(*, command: DecisionGet) -> list[dict[str, Any]]:
         Invalid: not exactly one of ``ids``, ``topic`` and ``file_path`` is given.
     """
     with retrieval("decisions", command):
-        given = [name for name in ("ids", "topic", "file_path") if getattr(command, name)]
-        if len(given) != 1:
-            raise Invalid(f"give one of ids, topic and file_path; got {' and '.join(given) or 'none'}")
-        found = views(_wanted(command))
-        note_read(Use.FETCHED, [decision["id"] for decision in found])
+        criteria = [name for name in ("ids", "topic", "file_path") if getattr(command, name)]
+        if len(criteria) != 1:
+            raise Invalid(f"give one of ids, topic and file_path; got {' and '.join(criteria) or 'none'}")
+        decisions = views(_wanted(command))
+        note_read(Use.FETCHED, [decision["id"] for decision in decisions])
         if not command.lineage:
-            return found
-        return [{**decision, "lineage": lineage_of(decision["id"])} for decision in found]
+            return decisions
+        return [{**decision, "lineage": lineage_of(decision["id"])} for decision in decisions]
 
 
 def _wanted(command: DecisionGet) -> list[Decision]:
@@ -208,7 +208,7 @@ def _of_topic(topic: str, limit: int) -> list[Decision]:
 def _behind(file_path: str, limit: int) -> list[Decision]:
     path = file_path.strip().removeprefix("./").rstrip("/")
     inside = (path, f"{path}/", f"{path}0")
-    found = rows.fetch(
+    weights = rows.fetch(
         "WITH touching(decision_id, weight) AS ("
         "SELECT l.decision_id, count(DISTINCT l.commit_id) FROM decisions_commitfile f "
         "JOIN decisions_commitlink l ON l.commit_id = f.commit_id "
@@ -220,9 +220,9 @@ def _behind(file_path: str, limit: int) -> list[Decision]:
         "GROUP BY decision_id ORDER BY 2 DESC, 1 DESC LIMIT %s",
         [*inside, *inside, limit],
     )
-    if not found:
+    if not weights:
         raise NotFound(f"there is no decision behind {file_path[:200]!r}; search for its subject instead")
-    return find_decisions([decision_id for decision_id, _ in found])
+    return find_decisions([decision_id for decision_id, _ in weights])
 
 
 def lineage_of(decision_id: int) -> dict[str, Any]:
@@ -232,8 +232,8 @@ def lineage_of(decision_id: int) -> dict[str, Any]:
     """
     before, after = ancestors(decision_id), descendants(decision_id)
     current = heads([decision_id]).get(decision_id, [])
-    shown = [*before[:MAX_STEPS], *after[:MAX_STEPS]]
-    ids = [*(step.id for step in shown), *current]
+    nearest = [*before[:MAX_STEPS], *after[:MAX_STEPS]]
+    ids = [*(step.id for step in nearest), *current]
     by_id = {decision.id: decision for decision in Decision.objects.filter(id__in=ids)}
     return {
         "ancestors": _steps(before[:MAX_STEPS], by_id),
@@ -244,7 +244,7 @@ def lineage_of(decision_id: int) -> dict[str, Any]:
     }
 
 
-def _steps(steps: Sequence[Step], by_id: dict[int, Decision]) -> list[dict[str, Any]]:
+def _steps(steps: Sequence[LineageStep], by_id: dict[int, Decision]) -> list[dict[str, Any]]:
     return [
         {**_brief(by_id[step.id]), "depth": step.depth, "relation": step.relation, "via": step.via}
         for step in steps
@@ -266,15 +266,15 @@ def list_decisions(*, command: DecisionList) -> Listing:
     with retrieval("decision_list", command):
         matching = filtered(command)
         parts = decode_cursor(command.cursor, (int,))
-        rest = matching.filter(id__lt=parts[0]) if parts else matching
-        found = list(rest.order_by("-id")[: command.limit + 1])
-        shown = found[: command.limit]
+        remaining = matching.filter(id__lt=parts[0]) if parts else matching
+        decisions = list(remaining.order_by("-id")[: command.limit + 1])
+        entries = decisions[: command.limit]
         return page(
-            [{"id": decision.id, "title": decision.title} for decision in shown]
+            [{"id": decision.id, "title": decision.title} for decision in entries]
             if command.compact
-            else views(shown, with_heads=False),
+            else views(entries, with_heads=False),
             total=matching.count(),
-            more=len(found) > command.limit,
+            more=len(decisions) > command.limit,
             cursor_of=lambda item: encode_cursor(item["id"]),
             line=decision_line,
             max_tokens=command.max_tokens,
@@ -283,16 +283,16 @@ def list_decisions(*, command: DecisionList) -> Listing:
 
 def filtered(command: DecisionList) -> QuerySet[Decision]:
     """Return the decisions that match the filters."""
-    wanted = {
+    filters = {
         "status": command.status,
         "impact": command.impact,
         "phase": command.phase,
         "topic": command.topic,
         "iteration_id": command.iteration_id,
     }
-    matching = Decision.objects.filter(**{key: value for key, value in wanted.items() if value})
-    found: QuerySet[Decision] = outside_quarantine(matching)
-    return found.exclude(review="") if command.review else found
+    matching = Decision.objects.filter(**{key: value for key, value in filters.items() if value})
+    visible: QuerySet[Decision] = outside_quarantine(matching)
+    return visible.exclude(review="") if command.review else visible
 
 
 def suggest_decisions(typed: str) -> list[str]:
@@ -302,5 +302,5 @@ def suggest_decisions(typed: str) -> list[str]:
 
 def count_by_status() -> dict[str, int]:
     """Return the number of decisions of each status."""
-    found = outside_quarantine(Decision.objects.all())
-    return dict(found.values_list("status").annotate(Count("id")).order_by("status"))
+    visible = outside_quarantine(Decision.objects.all())
+    return dict(visible.values_list("status").annotate(Count("id")).order_by("status"))

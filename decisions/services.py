@@ -93,15 +93,15 @@ def commits_named(
     """
     ids = [int(name[1:]) for name in names if name.startswith("#")]
     shas = [name for name in names if not name.startswith("#")]
-    wanted = Q(id__in=ids)
+    condition = Q(id__in=ids)
     for sha in shas:
-        wanted |= Q(sha__gte=sha, sha__lt=f"{sha}g")
-    known = dict(Commit.objects.filter(wanted).values_list("id", "sha")) if names else {}
-    missing = [commit_id for commit_id in ids if commit_id not in known]
+        condition |= Q(sha__gte=sha, sha__lt=f"{sha}g")
+    recorded = dict(Commit.objects.filter(condition).values_list("id", "sha")) if names else {}
+    missing = [commit_id for commit_id in ids if commit_id not in recorded]
     if missing:
         raise NotFound(f"there is no commit #{missing[0]} here; pass its sha, or record it first")
-    unknown = [sha for sha in shas if not any(full.startswith(sha) for full in known.values())]
-    commits = [CommitEvidence(commit_id=commit_id, link_type=link_type) for commit_id in sorted(known)]
+    unknown = [sha for sha in shas if not any(full.startswith(sha) for full in recorded.values())]
+    commits = [CommitEvidence(commit_id=commit_id, link_type=link_type) for commit_id in sorted(recorded)]
     return commits, [Artifact(kind=ArtifactKind.COMMIT, value=sha) for sha in dict.fromkeys(unknown)]
 
 
@@ -163,11 +163,11 @@ def supersede_decision(*, command: DecisionSupersede) -> DecisionResult:
     """
     with log.transaction():
         earlier = find_decision(command.id)
-        given = command.model_dump(exclude={"id"}, exclude_unset=True, exclude_none=True)
+        fields = command.model_dump(exclude={"id"}, exclude_unset=True, exclude_none=True)
         before = {name: getattr(earlier, name) for name in _INHERITED}
         # Older versions allowed line breaks in these.
         before |= {name: flat(before[name]) for name in ("title", "phase", "topic")}
-        return record_decision(command=DecisionRecord(**{**before, **given, "supersedes": [earlier.id]}))
+        return record_decision(command=DecisionRecord(**{**before, **fields, "supersedes": [earlier.id]}))
 
 
 def _check_status(status: DecisionStatus) -> None:
@@ -176,11 +176,11 @@ def _check_status(status: DecisionStatus) -> None:
 
 
 def _fields(command: DecisionFields) -> dict[str, Any]:
-    given = command.model_dump(include=set(_TEXTS), exclude_unset=True)
-    given["author"] = command.author or current_origin().actor
+    fields = command.model_dump(include=set(_TEXTS), exclude_unset=True)
+    fields["author"] = command.author or current_origin().actor
     if command.decided_at:
-        given["decided_at"] = clock.to_text(command.decided_at)
-    return given
+        fields["decided_at"] = clock.to_text(command.decided_at)
+    return fields
 
 
 def _edges(command: DecisionRecord) -> list[Edge]:
@@ -315,10 +315,10 @@ def _is_there(command: DecisionLink | DecisionUnlink) -> bool:
 def _refuse_cycle(command: DecisionLink) -> None:
     path = path_between(command.to, command.id)
     if path:
-        left = len(path) - 2 * _ENDS
+        hidden = len(path) - 2 * _ENDS
         parts = [f"#{decision_id}" for decision_id in path]
-        shown = [*parts[:_ENDS], f"({left} more)", *parts[-_ENDS:]] if left > 0 else parts
-        chain = " → ".join(shown)
+        parts_in_short = [*parts[:_ENDS], f"({hidden} more)", *parts[-_ENDS:]] if hidden > 0 else parts
+        chain = " → ".join(parts_in_short)
         raise Conflict(
             f"#{command.id} {command.relation} #{command.to} would close a cycle: {chain} → #{command.to}", path=path
         )
@@ -337,8 +337,8 @@ def _put_status_back(steps: Sequence[Step], reason: str) -> None:
 
 
 # Roll-back cannot accept a decision that is superseded now, whatever its status was.
-def _possible_status(wanted: str, *, is_head: bool) -> DecisionStatus:
-    status = DecisionStatus(wanted)
+def _possible_status(value: str, *, is_head: bool) -> DecisionStatus:
+    status = DecisionStatus(value)
     if status in (DecisionStatus.DEPRECATED, DecisionStatus.REJECTED):
         return status
     if not is_head:

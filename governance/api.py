@@ -24,8 +24,7 @@ from governance.retention.schemas import (
     RunList,
     RunView,
 )
-from governance.retention.selectors import lift_hold, place_hold
-from governance.retention.service import run_retention
+from governance.retention.service import lift_hold, place_hold, run_retention
 from governance.rollback.schemas import Preview, RollbackList, RollbackMake, RollbackPlan, RollbackUndo, RollbackView
 from governance.rollback.selectors import list_rollbacks
 from governance.rollback.service import preview, roll_back, undo_rollback

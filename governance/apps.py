@@ -7,7 +7,8 @@ class GovernanceConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from governance import redaction, retention, rollback, staleness
+        from governance import projectors  # noqa: F401
+        from governance.staleness import selectors  # noqa: F401
+        from memoryhub.core.events.rollback import define_effects_in
 
-        for part in (retention, redaction, rollback, staleness):
-            part.register()
+        define_effects_in("governance.rollback.standard_effects")

@@ -66,7 +66,7 @@ _COUNTED = {Act.WRITE: "writes", Act.REVIEW: "reviews", Act.GOVERN: "governed"}
 def list_activity(*, command: AuditPeriod) -> list[Activity]:
     """Return what each person and client did in the period, the last active first."""
     where, values = _where(command)
-    found: dict[tuple[str, str, str], Activity] = {}
+    activities: dict[tuple[str, str, str], Activity] = {}
     # One row for each actor, interface and type of event
     grouped = rows.fetch(
         "SELECT r.actor, r.source, r.event_type, count(*), max(r.occurred_at), coalesce(sum(p.tokens), 0) "
@@ -77,7 +77,7 @@ def list_activity(*, command: AuditPeriod) -> list[Activity]:
     for actor, source, type_name, count, last_at, tokens in grouped:
         person, client = reader_of(actor, source)
         at = datetime.fromisoformat(last_at)
-        activity = found.setdefault(
+        activity = activities.setdefault(
             (person, client, source), Activity(person=person, client=client, door=source, last_at=at)
         )
         activity.last_at = max(activity.last_at, at)
@@ -87,20 +87,20 @@ def list_activity(*, command: AuditPeriod) -> list[Activity]:
         elif (kind := event_type(type_name)) and kind.act in _COUNTED:
             name = _COUNTED[kind.act]
             setattr(activity, name, getattr(activity, name) + count)
-    return sorted(found.values(), key=lambda activity: activity.last_at, reverse=True)
+    return sorted(activities.values(), key=lambda activity: activity.last_at, reverse=True)
 
 
 def list_packs_read(*, command: AuditRequest) -> Listing:
     """Return a page of the packs that were given, newest first, each with its reader and what it contained."""
     where, values = _where(command, packs=True)
     total = rows.fetch(f"SELECT count(*) FROM raw_events r WHERE {where}", values)[0][0]
-    found = _page(where, values, before=decode_cursor(command.cursor, (int,)), limit=command.limit + 1)
+    packs = _page(where, values, before=decode_cursor(command.cursor, (int,)), limit=command.limit + 1)
     if command.compact:
-        found = [{name: item[name] for name in ("position", "person", "client")} for item in found]
+        packs = [{name: item[name] for name in ("position", "person", "client")} for item in packs]
     return page(
-        found[: command.limit],
+        packs[: command.limit],
         total=total,
-        more=len(found) > command.limit,
+        more=len(packs) > command.limit,
         cursor_of=lambda item: encode_cursor(item["position"]),
         line=audit_line,
         max_tokens=command.max_tokens,
@@ -117,9 +117,9 @@ def export_audit(*, command: AuditExport) -> Iterator[str]:
 def _all(command: AuditPeriod) -> Iterator[dict[str, Any]]:
     where, values = _where(command, packs=True)
     last = 0
-    while found := _rows(f"{where} AND r.position > %s", [*values, last], order="ASC", limit=_AT_ONCE):
-        yield from found
-        last = found[-1]["position"]
+    while batch := _rows(f"{where} AND r.position > %s", [*values, last], order="ASC", limit=_AT_ONCE):
+        yield from batch
+        last = batch[-1]["position"]
 
 
 def audit_line(item: dict[str, Any]) -> str:

@@ -181,20 +181,20 @@ def blame(*, command: BlameRequest, folder: Path | None = None) -> Blame:
 
 def _folder_of_project() -> Path:
     folders = [*map(str, bound_folders(current_store().name)), root_of_project()]
-    found = next((Path(folder) for folder in folders if folder and Path(folder).is_dir()), None)
-    if found is None:
+    folder_here = next((Path(folder) for folder in folders if folder and Path(folder).is_dir()), None)
+    if folder_here is None:
         raise NotFound("no folder of this project is known on this machine; run `memory-hub blame` in its repository")
-    return found
+    return folder_here
 
 
-def _path_in(top: Path, given: str) -> str:
-    path = PurePosixPath(given)
+def _path_in(top: Path, name: str) -> str:
+    path = PurePosixPath(name)
     if path.is_absolute():
         if not path.is_relative_to(top):
-            raise Invalid(f"{flat(given)[:200]} is not in the project's folder {top}")
+            raise Invalid(f"{flat(name)[:200]} is not in the project's folder {top}")
         path = path.relative_to(top)
-    if ".." in path.parts or "\0" in given or not path.parts:
-        raise Invalid(f"{flat(given)[:200]} is no path of a file from the top of the project's folder")
+    if ".." in path.parts or "\0" in name or not path.parts:
+        raise Invalid(f"{flat(name)[:200]} is no path of a file from the top of the project's folder")
     return str(path)
 
 
@@ -232,7 +232,7 @@ class _Trail:
         recorded = outside_quarantine(Commit.objects.filter(sha__in=shas)) if shas else Commit.objects.none()
         self._commits: dict[str, int] = dict(recorded.values_list("sha", "id"))
         self._decisions = _decisions_of(self._commits.values())
-        ids = {*self._commits.values(), *(one.id for found in self._decisions.values() for one in found)}
+        ids = {*self._commits.values(), *(one.id for decisions in self._decisions.values() for one in decisions)}
         headers = RawEvent.objects.filter(position__in=ids).exclude(session_id="")
         self._written_in = {
             position: (session, turn)
@@ -247,9 +247,9 @@ class _Trail:
     def range_of(self, lines: Sequence[git.Line]) -> BlamedRange:
         """Return adjacent lines of one commit with their trail."""
         line = lines[0]
-        found = BlamedRange(first=line.number, last=lines[-1].number)
+        lines_of_commit = BlamedRange(first=line.number, last=lines[-1].number)
         if not line.sha:
-            return found.model_copy(update={"ends": "the lines are not committed"})
+            return lines_of_commit.model_copy(update={"ends": "the lines are not committed"})
         commit = BlamedCommit(
             sha=line.sha,
             id=self._commits.get(line.sha),
@@ -259,7 +259,7 @@ class _Trail:
             path=line.path if line.path != self._path else "",
         )
         trail = self._from(commit) if commit.id else {"ends": _NOT_RECORDED}
-        return found.model_copy(update={"commit": commit, **trail})
+        return lines_of_commit.model_copy(update={"commit": commit, **trail})
 
     def _from(self, commit: BlamedCommit) -> dict[str, Any]:
         decisions = self._decisions.get(commit.id or 0, [])
@@ -278,13 +278,13 @@ class _Trail:
         }
 
     def _in_force(self, when: datetime | None, session: str) -> list[BlamedGuideline]:
-        given = self._given.get(session, frozenset())
-        found = [
-            BlamedGuideline(id=one.id, title=one.title, priority=one.priority, given=one.id in given)
+        in_packs = self._given.get(session, frozenset())
+        in_force = [
+            BlamedGuideline(id=one.id, title=one.title, priority=one.priority, given=one.id in in_packs)
             for one in self._guidelines
             if when and one.created_at <= when and (one.deleted_at is None or one.deleted_at > when)
         ]
-        return sorted(found, key=lambda one: (not one.given, -(one.priority or 0), one.id))
+        return sorted(in_force, key=lambda one: (not one.given, -(one.priority or 0), one.id))
 
 
 def _end_of(decisions: Sequence[BlamedDecision], session: BlamedSession | None, prompt: BlamedPrompt | None) -> str:
@@ -300,20 +300,20 @@ def _decisions_of(commits: Iterable[int]) -> dict[int, list[BlamedDecision]]:
     links = list(
         CommitLink.objects.filter(commit_id__in=list(commits)).values_list("commit_id", "decision_id", "link_type")
     )
-    wanted = outside_quarantine(Decision.objects.filter(id__in={decision for _, decision, _ in links}))
-    known = {number: (title, status) for number, title, status in wanted.values_list("id", "title", "status")}
-    found: dict[int, list[BlamedDecision]] = {}
+    decisions = outside_quarantine(Decision.objects.filter(id__in={decision for _, decision, _ in links}))
+    by_id = {number: (title, status) for number, title, status in decisions.values_list("id", "title", "status")}
+    by_commit: dict[int, list[BlamedDecision]] = {}
     for commit, decision, link in sorted(links):
-        if decision in known:
-            title, status = known[decision]
-            found.setdefault(commit, []).append(
+        if decision in by_id:
+            title, status = by_id[decision]
+            by_commit.setdefault(commit, []).append(
                 BlamedDecision(id=decision, title=title, status=status, link=link.replace("_", " "))
             )
-    return found
+    return by_commit
 
 
 def _sessions(names: Iterable[str]) -> dict[str, BlamedSession]:
-    found = outside_quarantine(Session.objects.filter(session_id__in=list(names)))
+    sessions = outside_quarantine(Session.objects.filter(session_id__in=list(names)))
     return {
         session.session_id: BlamedSession(
             id=session.id,
@@ -321,38 +321,38 @@ def _sessions(names: Iterable[str]) -> dict[str, BlamedSession]:
             title=first_line(session.purpose) or session.session_id,
             agent=session.agent,
         )
-        for session in found
+        for session in sessions
     }
 
 
 # The first prompt of each turn
 def _prompts(turns: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BlamedPrompt]:
-    wanted = {pair for pair in turns if pair[1]}
+    pairs = {pair for pair in turns if pair[1]}
     events = outside_quarantine(
         RawEvent.objects.filter(
-            session_id__in={session for session, _ in wanted},
-            turn_id__in={turn for _, turn in wanted},
+            session_id__in={session for session, _ in pairs},
+            turn_id__in={turn for _, turn in pairs},
             event_type__in=names_of_speech(Speech.PROMPT),
             payload_json__isnull=False,
         )
     )
     void = void_positions()
-    found: dict[tuple[str, str], BlamedPrompt] = {}
+    prompts: dict[tuple[str, str], BlamedPrompt] = {}
     for event in events.order_by("position"):
         pair = (event.session_id, event.turn_id)
-        if pair in wanted and event.position not in void:
+        if pair in pairs and event.position not in void:
             text = first_line(json.loads(event.payload_json or "{}").get("content", ""), _PROMPT)
-            found.setdefault(pair, BlamedPrompt(id=event.position, text=text))
-    return found
+            prompts.setdefault(pair, BlamedPrompt(id=event.position, text=text))
+    return prompts
 
 
 # Guidelines in the packs of sessions
 def _given(sessions: Iterable[str]) -> dict[str, frozenset[int]]:
-    given: dict[str, set[int]] = {}
+    by_session: dict[str, set[int]] = {}
     packs = ContextPack.objects.filter(session_id__in=list(sessions))
     for session, marks in packs.values_list("session_id", "marks"):
-        given.setdefault(session, set()).update(_numbers(marks))
-    return {session: frozenset(numbers) for session, numbers in given.items()}
+        by_session.setdefault(session, set()).update(_numbers(marks))
+    return {session: frozenset(numbers) for session, numbers in by_session.items()}
 
 
 def _numbers(marks: Mapping[str, str]) -> Iterator[int]:
@@ -363,8 +363,8 @@ def _numbers(marks: Mapping[str, str]) -> Iterator[int]:
 
 
 def _guidelines() -> list[Memory]:
-    found = Memory.objects.filter(kind="guideline", review=ReviewState.ACCEPTED, ephemeral=False)
-    return list(outside_quarantine(found).only("id", "title", "priority", "created_at", "deleted_at"))
+    guidelines = Memory.objects.filter(kind="guideline", review=ReviewState.ACCEPTED, ephemeral=False)
+    return list(outside_quarantine(guidelines).only("id", "title", "priority", "created_at", "deleted_at"))
 
 
 def known_about(path: str) -> list[KnownEntry]:
@@ -380,8 +380,8 @@ def known_about(path: str) -> list[KnownEntry]:
     )
     how = dict.fromkeys(mentioned, "mentions") | dict.fromkeys(governs, "governs")
     entities = find_entities(list(how))
-    found = [
+    entries = [
         KnownEntry(type=entity.type, id=number, title=entity.title, kind=entity.kind, how=how[number])
         for number, entity in entities.items()
     ]
-    return sorted(found, key=lambda entry: (entry.how, entry.id))
+    return sorted(entries, key=lambda entry: (entry.how, entry.id))

@@ -30,7 +30,7 @@ class NodeType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     # Negative for files, which have no number
     id: int
     type: NodeType
@@ -41,7 +41,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class GraphEdge:
     """``start`` names or follows ``end``: it supersedes it, was written in it, implements it."""
 
     start: int
@@ -51,8 +51,8 @@ class Edge:
 
 @dataclass
 class Graph:
-    nodes: dict[int, Node] = field(default_factory=dict)
-    edges: list[Edge] = field(default_factory=list)
+    nodes: dict[int, GraphNode] = field(default_factory=dict)
+    edges: list[GraphEdge] = field(default_factory=list)
     # Steps from the item, negative towards what it names
     columns: dict[int, int] = field(default_factory=dict)
     # Neighbours that are not shown, by type
@@ -86,7 +86,7 @@ def graph_around(entity_id: int, *, depth: int = 1, types: Collection[NodeType] 
     Raises:
         NotFound: there is no such item, or it is in quarantine.
     """
-    walk = _Walk(set(types))
+    walk = _GraphWalk(set(types))
     if not walk.begin(entity_id):
         raise NotFound(f"there is no item #{entity_id} here", id=entity_id)
     for step in range(1, depth + 1):
@@ -97,12 +97,12 @@ def graph_around(entity_id: int, *, depth: int = 1, types: Collection[NodeType] 
     return walk.graph
 
 
-class _Walk:
+class _GraphWalk:
     def __init__(self, types: set[NodeType]) -> None:
         self.graph = Graph()
-        self.seen: list[Edge] = []
+        self.seen: list[GraphEdge] = []
         # A later step may show what an earlier one left out
-        self.left_out: set[Node] = set()
+        self.left_out: set[GraphNode] = set()
         self._types = types
         self._files: dict[str, int] = {}
         self._frontier: list[int] = []
@@ -123,42 +123,42 @@ class _Walk:
                     columns.setdefault(there, self.graph.columns[here] + way)
         self._add(self._chosen(self._known(columns)), columns)
 
-    def _add(self, nodes: Sequence[Node], columns: dict[int, int]) -> None:
+    def _add(self, nodes: Sequence[GraphNode], columns: dict[int, int]) -> None:
         self._frontier = [node.id for node in nodes]
         for node in nodes:
             self.graph.nodes[node.id] = node
             self.graph.columns[node.id] = columns[node.id]
 
-    def _edges(self, ids: Sequence[int]) -> Iterator[Edge]:
+    def _edges(self, ids: Sequence[int]) -> Iterator[GraphEdge]:
         numbers = json.dumps([number for number in ids if number > 0])
-        yield from (Edge(*row) for row in rows.fetch(_RELATIONS, [numbers] * 6))
-        yield from (Edge(*row) for row in rows.fetch(_WRITTEN_IN, [numbers, numbers]))
+        yield from (GraphEdge(*row) for row in rows.fetch(_RELATIONS, [numbers] * 6))
+        yield from (GraphEdge(*row) for row in rows.fetch(_WRITTEN_IN, [numbers, numbers]))
         governed = governing([number for number in ids if number > 0])
         for thing in governed.values():
-            yield from (Edge(self._file(path), "governed by", thing.id) for path in sorted(thing.paths))
+            yield from (GraphEdge(self._file(path), "governed by", thing.id) for path in sorted(thing.paths))
         paths = json.dumps([path for path, number in self._files.items() if number in ids])
         for commit, path in (*rows.fetch(_FILES, [numbers]), *rows.fetch(_COMMITS, [paths])):
-            yield Edge(self._file(path), "changed by", commit)
+            yield GraphEdge(self._file(path), "changed by", commit)
 
     def _file(self, path: str) -> int:
         return self._files.setdefault(path, -1 - len(self._files))
 
     # Newest first
-    def _known(self, ids: Iterable[int]) -> list[Node]:
-        wanted = set(ids)
-        hidden = quarantined_among(sorted(number for number in wanted if number > 0))
-        entities = find_entities(number for number in wanted - hidden if number > 0)
-        found = [
-            Node(entity.id, NodeType(entity.type), entity.title, entity.kind, entity.deleted)
+    def _known(self, ids: Iterable[int]) -> list[GraphNode]:
+        numbers = set(ids)
+        hidden = quarantined_among(sorted(number for number in numbers if number > 0))
+        entities = find_entities(number for number in numbers - hidden if number > 0)
+        items = [
+            GraphNode(entity.id, NodeType(entity.type), entity.title, entity.kind, entity.deleted)
             for entity in entities.values()
             if entity.type in set(NodeType)
         ]
-        files = [Node(number, NodeType.FILE, path) for path, number in self._files.items() if number in wanted]
-        return [*sorted(found, key=lambda node: -node.id), *files]
+        files = [GraphNode(number, NodeType.FILE, path) for path, number in self._files.items() if number in numbers]
+        return [*sorted(items, key=lambda node: -node.id), *files]
 
-    def _chosen(self, nodes: Sequence[Node]) -> list[Node]:
+    def _chosen(self, nodes: Sequence[GraphNode]) -> list[GraphNode]:
         counts: Counter[NodeType] = Counter()
-        chosen: list[Node] = []
+        chosen: list[GraphNode] = []
         for node in nodes:
             if node.type in self._types:
                 counts[node.type] += 1

@@ -18,8 +18,8 @@ from typing import Any
 from django.db.models import Count, Max, Min, QuerySet
 
 from governance.events import IMPORT_BEGAN, IMPORT_ENDED, IMPORT_UNDONE, ImportBegan, ImportEnded, ImportUndone
-from governance.rollback.downstream import find_downstream, in_groups, touched_by
-from governance.rollback.selectors import Header, Selected
+from governance.rollback.selectors import EventHeader, SelectedEvents
+from governance.rollback.tracing import find_downstream, touched_by, touched_things
 from memories.events import MEMORY_WRITTEN
 from memories.models import Memory, MemoryQuerySet, MemoryTag, Relation
 from memoryhub.core import clock, log
@@ -280,7 +280,7 @@ _CREATES = {SESSION_STARTED.name, TURN_BEGAN.name, COMMIT_RECORDED.name}
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptItem:
     id: int
     title: str
     # "revised since", "#412 builds on it"
@@ -288,7 +288,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Undo:
+class ImportUndo:
     """What an undo would do. ``token`` confirms it."""
 
     batch: Batch
@@ -296,7 +296,7 @@ class Undo:
     # How many items of each type disappear: ``{"memory": 12}``
     items: dict[str, int]
     void: list[int]
-    kept: list[Kept]
+    kept: list[KeptItem]
     token: str
 
     @property
@@ -305,7 +305,7 @@ class Undo:
         return ", ".join(counted(count, *_ITEMS.get(name, (name,))) for name, count in self.items.items())
 
 
-def preview_undo(batch_id: int) -> Undo:
+def preview_undo(batch_id: int) -> ImportUndo:
     """Return what an undo of an import would do; changes nothing.
 
     Raises:
@@ -320,17 +320,17 @@ def preview_undo(batch_id: int) -> Undo:
         )
     headers = _headers(batch)
     sessions = _sessions_in_use(headers)
-    kept = _kept([header for header in headers if not _session_of(header)]) | _kept_sessions(headers, sessions)
-    stay = {*kept, *_kept_relations(headers, kept)}
+    reasons = _kept([header for header in headers if not _session_of(header)]) | _kept_sessions(headers, sessions)
+    stay = {*reasons, *_kept_relations(headers, reasons)}
     void = [header for header in headers if header.entity not in stay and _session_of(header) not in sessions]
     positions = [header.position for header in void]
     created = (header for header in void if header.stream.endswith(f":{header.position}") or header.type in _CREATES)
     items = Counter(header.stream.partition(":")[0] for header in created)
     token = hashlib.sha256(json.dumps([batch.id, positions]).encode()).hexdigest()[:16]
-    return Undo(batch, len(void), dict(items), positions, list(kept.values())[:_MOST_NAMED], token)
+    return ImportUndo(batch, len(void), dict(items), positions, list(reasons.values())[:_MOST_NAMED], token)
 
 
-def undo_import(*, batch_id: int, token: str, progress: Callable[[int], None] = lambda _: None) -> Undo:
+def undo_import(*, batch_id: int, token: str, progress: Callable[[int], None] = lambda _: None) -> ImportUndo:
     """Make an import undone, as it was previewed.
 
     Raises:
@@ -344,47 +344,51 @@ def undo_import(*, batch_id: int, token: str, progress: Callable[[int], None] = 
             raise PreconditionFailed(
                 "the store has changed since the preview; look again, and confirm", token=plan.token
             )
-        kept = [item.id for item in plan.kept]
-        undone = ImportUndone(batch=batch_id, void=plan.void, kept=kept)
+        kept_ids = [item.id for item in plan.kept]
+        undone = ImportUndone(batch=batch_id, void=plan.void, kept=kept_ids)
         log.append(log.prepare(IMPORT_UNDONE, undone), stream=f"{TRACE}{batch_id}")
     log.rebuild(progress)
     return plan
 
 
-def _headers(batch: Batch) -> list[Header]:
-    found = events_of(batch).exclude(event_type=IMPORT_ENDED.name).order_by("position")
-    return [Header(*row) for row in found.values_list("position", "event_type", "stream_id", "session_id")]
+def _headers(batch: Batch) -> list[EventHeader]:
+    events = events_of(batch).exclude(event_type=IMPORT_ENDED.name).order_by("position")
+    return [EventHeader(*row) for row in events.values_list("position", "event_type", "stream_id", "session_id")]
 
 
 # The session whose story an event tells, "" if it is of a memory or a relation
-def _session_of(header: Header) -> str:
+def _session_of(header: EventHeader) -> str:
     if header.stream.startswith("turn:"):
         return header.session
     return header.stream.removeprefix("session:") if header.stream.startswith("session:") else ""
 
 
-def _sessions_in_use(headers: Sequence[Header]) -> set[str]:
+def _sessions_in_use(headers: Sequence[EventHeader]) -> set[str]:
     names = sorted({name for header in headers if (name := _session_of(header))})
-    own = [header.position for header in headers]
-    found = rows.fetch(_USED.format(void=void_sql()), [own[0], json.dumps(names), json.dumps(own)]) if names else ()
-    return {name for (name,) in found}
+    positions = [header.position for header in headers]
+    used = (
+        rows.fetch(_USED.format(void=void_sql()), [positions[0], json.dumps(names), json.dumps(positions)])
+        if names
+        else ()
+    )
+    return {name for (name,) in used}
 
 
-def _kept_sessions(headers: Sequence[Header], names: Collection[str]) -> dict[int, Kept]:
+def _kept_sessions(headers: Sequence[EventHeader], names: Collection[str]) -> dict[int, KeptItem]:
     began = [header for header in headers if header.type in _CREATES and _session_of(header) in names]
     titles = {entity.id: entity.title for entity in find_entities([header.position for header in began]).values()}
     ids = [header.position for header in began if header.stream.startswith("session:")]
-    return {number: Kept(number, titles.get(number, ""), "it went on since") for number in ids}
+    return {number: KeptItem(number, titles.get(number, ""), "it went on since") for number in ids}
 
 
 # What others have built on since, by the id of the item
-def _kept(headers: Sequence[Header]) -> dict[int, Kept]:
-    by_type: dict[str, list[Header]] = {}
+def _kept(headers: Sequence[EventHeader]) -> dict[int, KeptItem]:
+    by_type: dict[str, list[EventHeader]] = {}
     for header in headers:
         by_type.setdefault(header.type, []).append(header)
-    selected = Selected(list(headers), by_type)
+    selected = SelectedEvents(list(headers), by_type)
     direct = touched_by(selected)
-    touched = {thing.id for thing in in_groups(direct, lambda _: True)}
+    touched = {thing.id for thing in touched_things(direct)}
     downstream = find_downstream(direct, selected)
     why = dict.fromkeys(_changed_since(headers), "changed since")
     for name, text in (("built_on", "#{} builds on it"), ("relations", "relation #{} was added")):
@@ -394,19 +398,23 @@ def _kept(headers: Sequence[Header]) -> dict[int, Kept]:
             if is_later and derived.via in touched and derived.id not in touched:
                 why.setdefault(derived.via, text.format(derived.id))
     titles = {entity.id: entity.title for entity in find_entities(why).values()}
-    return {entity: Kept(entity, titles.get(entity, ""), reason) for entity, reason in sorted(why.items())}
+    return {entity: KeptItem(entity, titles.get(entity, ""), reason) for entity, reason in sorted(why.items())}
 
 
-def _changed_since(headers: Sequence[Header]) -> set[int]:
+def _changed_since(headers: Sequence[EventHeader]) -> set[int]:
     streams = {header.stream: header.entity for header in headers}
-    own = [header.position for header in headers]
+    positions = [header.position for header in headers]
     void = void_sql()
-    later = rows.fetch(_LATER.format(void=void), [own[0], json.dumps(sorted(streams)), json.dumps(own)]) if own else ()
+    later = (
+        rows.fetch(_LATER.format(void=void), [positions[0], json.dumps(sorted(streams)), json.dumps(positions)])
+        if positions
+        else ()
+    )
     return {streams[stream] for (stream,) in later}
 
 
 # Relations of the batch go with an end that goes
-def _kept_relations(headers: Sequence[Header], kept: Collection[int]) -> set[int]:
+def _kept_relations(headers: Sequence[EventHeader], ends_in_use: Collection[int]) -> set[int]:
     relations = [header.entity for header in headers if header.stream.startswith("relation:")]
     ends = Relation.objects.filter(id__in=relations).values_list("id", "source_id", "target_id")
-    return {relation for relation, source, target in ends if source in kept and target in kept}
+    return {relation for relation, source, target in ends if source in ends_in_use and target in ends_in_use}

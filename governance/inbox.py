@@ -13,7 +13,7 @@ from django.db.models.functions import Substr
 
 from decisions.models import Decision
 from governance.redaction.copies import last_look
-from governance.staleness.selectors import count_stale, moment_of, queue
+from governance.staleness.selectors import count_stale, queue
 from memories.models import Conflict, Memory, MemoryVersion, ReviewState
 from memories.review.selectors import count_waiting
 from memoryhub.core.log.quarantine import outside_quarantine
@@ -57,7 +57,7 @@ class InboxItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class InboxGroup:
     session_id: str
     purpose: str
     entries: list[InboxItem]
@@ -76,16 +76,16 @@ def count_entries() -> dict[InboxItemType, int]:
 
 def open_entries(types: Collection[InboxItemType] = tuple(InboxItemType)) -> list[InboxItem]:
     """Return all entries, without texts: those of a session together, the oldest session first, the others last."""
-    found = [entry for name, read in _READERS.items() if name in types for entry in read()]
+    entries = [entry for name, read in _READERS.items() if name in types for entry in read()]
     begins: dict[str, datetime] = {}
-    for entry in found:
+    for entry in entries:
         if entry.since:
             begins[entry.session_id] = min(entry.since, begins.get(entry.session_id, entry.since))
     # Secrets lead, because they have no time and no session
     by_age = sorted(begins, key=lambda session_id: (not session_id, begins[session_id]))
     place = {session_id: number for number, session_id in enumerate(by_age)}
-    found.sort(key=lambda entry: (place[entry.session_id], entry.since, entry.id) if entry.since else (-1,))
-    return found
+    entries.sort(key=lambda entry: (place[entry.session_id], entry.since, entry.id) if entry.since else (-1,))
+    return entries
 
 
 def with_texts(entries: Collection[InboxItem]) -> list[InboxItem]:
@@ -105,12 +105,12 @@ def _with_text(entry: InboxItem, heads: dict[int, list[str]]) -> InboxItem:
     return replace(entry, kind=kind, title=title, text=one_line(text, _TEXT))
 
 
-def by_session(entries: list[InboxItem]) -> list[Group]:
+def by_session(entries: list[InboxItem]) -> list[InboxGroup]:
     """Return entries in groups, each with the purpose of its session; one query."""
     ids = {entry.session_id for entry in entries if entry.session_id}
     purposes = dict(Session.objects.filter(session_id__in=ids).values_list("session_id", "purpose"))
     return [
-        Group(session_id, one_line(purposes.get(session_id, ""), _TEXT), list(group))
+        InboxGroup(session_id, one_line(purposes.get(session_id, ""), _TEXT), list(group))
         for session_id, group in groupby(entries, key=lambda entry: entry.session_id)
     ]
 
@@ -142,13 +142,13 @@ def _conflicts() -> Iterator[InboxItem]:
 def _rechecks() -> Iterator[InboxItem]:
     for item in queue().due:
         why = one_line("; ".join(reason.says for reason in item.reasons), _TEXT)
-        yield InboxItem(InboxItemType.RECHECK, item.id, why, item.id, moment_of(item.since))
+        yield InboxItem(InboxItemType.RECHECK, item.id, why, item.id, item.moment)
 
 
 def _secrets() -> Iterator[InboxItem]:
-    if found := _secrets_found():
+    if count := _secrets_found():
         text = "The current rules match texts that were stored before."
-        title = f"{counted(found, 'possible secret')} in older texts"
+        title = f"{counted(count, 'possible secret')} in older texts"
         yield InboxItem(InboxItemType.SECRET, 0, "newer secret rules", title=title, text=text)
 
 

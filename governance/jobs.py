@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from governance.present import size
 from governance.redaction.copies import last_look, look_through
-from governance.retention.policy import Policy
+from governance.retention.candidates import RetentionPolicy
 from governance.retention.schemas import RetentionPlanRequest
 from governance.retention.selectors import plan_retention
 from governance.retention.service import run_due
@@ -23,7 +23,7 @@ class _TimeIsUp(Exception):
 
 
 def retain(run: Run) -> str:
-    if not Policy.current(clock.now()).applies:
+    if not RetentionPolicy.current(clock.now()).applies:
         return ""
     deleted = _delete_due(run)
     return "; ".join(filter(None, [deleted, _waiting(run)]))
@@ -33,15 +33,15 @@ def _delete_due(run: Run) -> str:
     if run.ages_until is None:
         return ""
 
-    def report(done: int, total: int) -> None:
-        run.report(done, total)
+    def report(deleted: int, total: int) -> None:
+        run.report(deleted, total)
         if run.over:
             raise _TimeIsUp
 
     try:
         ended = run_due(now=run.ages_until, progress=report)
     except _TimeIsUp:
-        return f"processed {run.done:,} of {run.total:,} items; the next run continues"
+        return f"processed {run.steps:,} of {run.total:,} items; the next run continues"
     if ended is None:
         return ""
     deleted = f"deleted {counted(ended.report.things, 'item')} in {counted(ended.events, 'event')}"
@@ -81,8 +81,8 @@ def look_for_secrets(run: Run) -> str:
     look = look_through(report)
     if not look.finds:
         return "the secret rules have changed; no matches in stored events"
-    found = f"{counted(look.finds, 'match', 'matches')} in {counted(look.events, 'event')}"
-    return f"the secret rules find {found}; redact them"
+    summary = f"{counted(look.finds, 'match', 'matches')} in {counted(look.events, 'event')}"
+    return f"the secret rules find {summary}; redact them"
 
 
 define_job(

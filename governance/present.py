@@ -45,9 +45,9 @@ def report_lines(report: Report, *, samples: bool, gone: bool = False) -> Iterat
         if going.warning:
             yield flat(f"         warning: {going.warning}")
         yield from _samples(going) if samples else ()
-    for kept in report.kept:
-        yield flat(f"keep    {_share(kept)}  [{kept.says}]")
-        yield from _samples(kept) if samples else ()
+    for share in report.kept:
+        yield flat(f"keep    {_share(share)}  [{share.says}]")
+        yield from _samples(share) if samples else ()
     total = f"{report.things:,} in {counted(report.events, 'event')}, {size(report.bytes)}"
     yield f"{'deleted' if gone else 'to delete'}: {total}"
 
@@ -88,12 +88,16 @@ def _day(moment: datetime) -> str:
 
 def blame_lines(view: BlameView) -> Iterator[str]:
     seen = set()
-    for found in view.ranges:
-        lines = f"{found.first}" if found.first == found.last else f"{found.first}-{found.last}"
-        yield flat(f"{view.file}:{lines} {_commit_of(found)}")
-        sha = found.commit.sha if found.commit else ""
+    for lines_of_commit in view.ranges:
+        lines = (
+            f"{lines_of_commit.first}"
+            if lines_of_commit.first == lines_of_commit.last
+            else f"{lines_of_commit.first}-{lines_of_commit.last}"
+        )
+        yield flat(f"{view.file}:{lines} {_commit_of(lines_of_commit)}")
+        sha = lines_of_commit.commit.sha if lines_of_commit.commit else ""
         if sha not in seen:  # the trail of a commit is the same for all its lines
-            yield from (f"  {line}" for line in _trail_lines(found))
+            yield from (f"  {line}" for line in _trail_lines(lines_of_commit))
         seen.add(sha)
     if view.more_ranges:
         yield f"({counted(view.more_ranges, 'more range')} of lines; name fewer lines)"
@@ -104,28 +108,28 @@ def blame_lines(view: BlameView) -> Iterator[str]:
     )
 
 
-def _commit_of(found: BlamedRange) -> str:
-    if found.commit is None:
+def _commit_of(lines: BlamedRange) -> str:
+    if lines.commit is None:
         return "not committed"
-    commit = found.commit
+    commit = lines.commit
     when = f" {clock.day(commit.committed_at)}" if commit.committed_at else ""
     moved = f", then in {commit.path}" if commit.path else ""
     return f"{commit.sha[:10]}{when} “{commit.summary}” by {commit.author}{moved}"
 
 
-def _trail_lines(found: BlamedRange) -> Iterator[str]:
-    for decision in found.decisions:
+def _trail_lines(lines: BlamedRange) -> Iterator[str]:
+    for decision in lines.decisions:
         yield flat(f"decision #{decision.id} {decision.status} {decision.title} ({decision.link})")
-    if found.session:
-        yield flat(f"session #{found.session.id} {found.session.title} by {found.session.agent or 'unknown'}")
-    if found.prompt:
-        yield flat(f"prompt #{found.prompt.id} “{found.prompt.text}”")
-    if found.guidelines:
-        named = [f"#{one.id} {one.title}{' (given)' if one.given else ''}" for one in found.guidelines]
-        more = f", and {found.more_guidelines} more" if found.more_guidelines else ""
+    if lines.session:
+        yield flat(f"session #{lines.session.id} {lines.session.title} by {lines.session.agent or 'unknown'}")
+    if lines.prompt:
+        yield flat(f"prompt #{lines.prompt.id} “{lines.prompt.text}”")
+    if lines.guidelines:
+        named = [f"#{one.id} {one.title}{' (given)' if one.given else ''}" for one in lines.guidelines]
+        more = f", and {lines.more_guidelines} more" if lines.more_guidelines else ""
         yield flat(f"guidelines then: {', '.join(named)}{more}")
-    if found.ends and found.commit:
-        yield f"the trail ends: {found.ends}"
+    if lines.ends and lines.commit:
+        yield f"the trail ends: {lines.ends}"
 
 
 _PATHS = 3

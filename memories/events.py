@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 
-from memories.models import RECALL, EndType, MemoryKind, MemoryScope, RelationType, Resolution, ReviewState
+from memories.models import EndType, MemoryKind, MemoryScope, RelationType, Resolution, ReviewState
+from memories.pack_sorts import reference_of, sort_of
 from memoryhub.core.entities import define_entity
 from memoryhub.core.events.event_types import EventGroup, Retention, TurnRule, define_event
 from memoryhub.core.events.rollback import NOTHING_DEPENDS, reverses, sets_aside
@@ -15,7 +16,6 @@ from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.permissions import Act
 from memoryhub.core.schemas import DerivedName, EventRef, Generated, Instant, Payload, Sha256, StoredTag
 from memoryhub.core.stores.store import SLUG
-from memoryhub.core.text import counted
 
 
 class ResourceLink(Payload):
@@ -182,9 +182,7 @@ class ContextPacked(Payload):
 
 def _about_pack(payload: Mapping[str, Any]) -> str:
     keys = sorted(payload.get("marks", {}))
-    if keys and all(key.startswith(f"{RECALL} ") for key in keys):
-        return f"for this prompt: {', '.join(key.rpartition(' ')[2] for key in keys)}"
-    return ": ".join(filter(None, (counted(len(keys), "entry", "entries"), payload.get("query", ""))))
+    return sort_of(keys).summary([reference_of(key) for key in keys], payload.get("query", ""))
 
 
 def filled(**fields: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from django.db import models
 from django.db.models.expressions import RawSQL
 
+from memories.pack_sorts import PackSort, sort_of
 from memoryhub.core.fields import PositionField
 from memoryhub.core.kinds import KINDS, Kind
 from memoryhub.core.models import Quarantine, StoreModel
@@ -39,15 +40,19 @@ _OF_SESSION = models.Q(scope=MemoryScope.SESSION)
 
 
 class MemoryQuerySet(models.QuerySet["Memory"]):
-    def live(self) -> MemoryQuerySet:
-        """Exclude deleted, rejected and quarantined memories."""
-        set_aside = Quarantine.objects.values("id")
-        return self.filter(_LIVE).exclude(review=ReviewState.REJECTED).exclude(id__in=set_aside)
+    def outside_quarantine(self) -> MemoryQuerySet:
+        return self.exclude(id__in=Quarantine.objects.values("id"))
+
+    def live(self, *, include_deleted: bool = False) -> MemoryQuerySet:
+        """Exclude quarantined memories, and deleted and rejected ones unless ``include_deleted``."""
+        memories = self
+        if not include_deleted:
+            memories = self.filter(_LIVE).exclude(review=ReviewState.REJECTED)
+        return memories.outside_quarantine()
 
     def in_review(self, state: ReviewState) -> MemoryQuerySet:
         """Filter by a review state other than accepted."""
-        set_aside = Quarantine.objects.values("id")
-        matching = self.filter(deleted_at__isnull=True, review=state).exclude(id__in=set_aside)
+        matching = self.filter(_LIVE, review=state).outside_quarantine()
         # Written exactly as in the partial index memory_review, so that SQLite uses it
         return matching.filter(RawSQL("NOT (memories_memory.review = 'accepted')", [], models.BooleanField()))
 
@@ -428,10 +433,6 @@ class MemoryCitation(StoreModel):
         return f"{self.stream_id} cites #{self.memory_id}"
 
 
-# The section of what is given at a prompt
-RECALL = "recall"
-
-
 class ContextPack(StoreModel):
     """A pack as it was first sent. Its text is composed again from the logs (decision 16)."""
 
@@ -455,9 +456,8 @@ class ContextPack(StoreModel):
 
     @property
     def topic(self) -> str:
-        return "for a prompt" if self.is_recall else self.query or "latest changes"
+        return self.query or self.sort.topic
 
     @property
-    def is_recall(self) -> bool:
-        """Whether it was given at a prompt."""
-        return bool(self.marks) and all(key.startswith(f"{RECALL} ") for key in self.marks)
+    def sort(self) -> PackSort:
+        return sort_of(self.marks)

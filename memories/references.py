@@ -21,6 +21,11 @@ def reference(item: dict[str, Any]) -> str:
     return f"#{item['id']}" if scope == MemoryScope.PROJECT else f"{scope}#{item['id']}"
 
 
+def clause(prefix: str, value: object, suffix: str = "") -> str:
+    """Return the value between prefix and suffix; "" without a value."""
+    return f"{prefix}{value}{suffix}" if value else ""
+
+
 def proposed_text(accepted_version: int | None) -> str:
     return f"proposed; v{accepted_version} is in effect" if accepted_version else "proposed"
 

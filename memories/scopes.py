@@ -23,7 +23,7 @@ from sessions_app.services.turns import require_turn
 
 # See decision 14
 NEAREST_FIRST = (MemoryScope.SESSION, MemoryScope.PROJECT, MemoryScope.ORG, MemoryScope.GLOBAL)
-_OWN = {
+_SCOPE_OF_STORE = {
     Scope.PROJECT: MemoryScope.PROJECT,
     Scope.VIEW: MemoryScope.PROJECT,
     Scope.ORG: MemoryScope.ORG,
@@ -38,21 +38,25 @@ class Level:
     scopes: tuple[MemoryScope, ...]
     session_id: str = ""
 
+    @property
+    def rank(self) -> int:
+        return NEAREST_FIRST.index(self.scopes[-1])
+
     def restrict(self, memory_id: str) -> tuple[str, list[Any]]:
         """Return SQL that restricts a memory id to the visible ones, with parameters; "" if all are."""
         # Few memories belong to a session, and a partial index contains just those
-        if MemoryScope.SESSION not in self.scopes:
-            return (f"{memory_id} NOT IN ({_OF_SESSIONS})", []) if MemoryScope.PROJECT in self.scopes else ("", [])
-        if len(self.scopes) == 1:
-            return f"{memory_id} IN ({_OF_SESSIONS} AND session_id = %s)", [self.session_id]
-        return f"{memory_id} NOT IN ({_OF_SESSIONS} AND session_id <> %s)", [self.session_id]
-
-
-_OF_SESSIONS = "SELECT id FROM memories_memory WHERE scope = 'session'"
+        of_sessions = "SELECT id FROM memories_memory WHERE scope = 'session'"
+        if self.scopes == (MemoryScope.SESSION,):
+            return f"{memory_id} IN ({of_sessions} AND session_id = %s)", [self.session_id]
+        if MemoryScope.SESSION in self.scopes:
+            return f"{memory_id} NOT IN ({of_sessions} AND session_id <> %s)", [self.session_id]
+        if MemoryScope.PROJECT in self.scopes:
+            return f"{memory_id} NOT IN ({of_sessions})", []
+        return "", []
 
 
 def own_scope() -> MemoryScope:
-    return _OWN[current_store().scope]
+    return _SCOPE_OF_STORE[current_store().scope]
 
 
 def levels(
@@ -74,11 +78,12 @@ def levels(
         session = scope_id
     chain = list(_chain(session))
     if scope is None:
-        return _joined(chain if inherit else [level for level in chain if level.store == current_store()])
-    visible = [level for level in chain if NEAREST_FIRST.index(level.scopes[0]) >= NEAREST_FIRST.index(scope)]
-    if not inherit:
-        visible = [level for level in visible if level.scopes[0] is scope]
-    if not any(level.scopes[0] is scope for level in chain) and scope not in (MemoryScope.ORG, MemoryScope.GLOBAL):
+        return _joined([level for level in chain if inherit or level.store == current_store()])
+    at_scope = [level for level in chain if level.scopes[0] is scope]
+    visible = at_scope
+    if inherit:
+        visible = [level for level in chain if level.rank >= NEAREST_FIRST.index(scope)]
+    if not at_scope and scope not in (MemoryScope.ORG, MemoryScope.GLOBAL):
         raise Invalid(f"no {scope} is open here; use scope {own_scope()}, or start a session first")
     _check_named(scope, scope_id, chain)
     return _joined(visible)
@@ -103,7 +108,9 @@ def _org_here() -> StoreId | None:
     here = current_store()
     if here.scope is Scope.ORG:
         return here
-    name = org_of_project() if here.scope is Scope.PROJECT else None
+    if here.scope is not Scope.PROJECT:
+        return None
+    name = org_of_project()
     return org_store(name) if name else None
 
 
@@ -161,7 +168,8 @@ def reading(scope: MemoryScope) -> Iterator[None]:
 
 
 def _target(scope: MemoryScope, *, needs_session: bool = True) -> tuple[StoreId, MemoryScope]:
-    here, here_scope = current_store(), own_scope()
+    here = current_store()
+    here_scope = own_scope()
     if scope is MemoryScope.GLOBAL:
         return GLOBAL_STORE, scope
     if scope is MemoryScope.ORG:
@@ -188,11 +196,9 @@ NEWEST = 2**62
 # Kind, and title or topic
 Name = tuple[str, str]
 
-_TOUCHING = (MEMORY_REVISED.name, MEMORY_DELETED.name, MEMORY_RESTORED.name)
-
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ScopePlace:
     """A scope of a store, up to a position of its log."""
 
     store: StoreId
@@ -222,24 +228,21 @@ def store_key(store: StoreId) -> str:
 
 
 def positions_of(levels: Sequence[Level]) -> dict[str, int]:
-    return {store_key(level.store): _end(level.store) for level in levels}
-
-
-def _end(store: StoreId) -> int:
-    with use_store(store):
-        return log.head()[0]
-
-
-def places_of(levels: Sequence[Level], positions: Mapping[str, int]) -> list[Place]:
-    """Return every scope of ``levels``, nearest first; stores without a position are empty."""
-    return list(_places(levels, positions))
-
-
-def _places(levels: Sequence[Level], positions: Mapping[str, int]) -> Iterator[Place]:
+    positions = {}
     for level in levels:
-        position = positions.get(store_key(level.store), 0)
-        for scope in level.scopes if position else ():
-            yield Place(level.store, scope, level.session_id, position)
+        with use_store(level.store):
+            positions[store_key(level.store)] = log.head()[0]
+    return positions
+
+
+def places_of(levels: Sequence[Level], positions: Mapping[str, int]) -> list[ScopePlace]:
+    """Return every scope of ``levels``, nearest first; stores without a position are empty."""
+    places = []
+    for level in levels:
+        position = positions.get(store_key(level.store))
+        if position:
+            places += [ScopePlace(level.store, scope, level.session_id, position) for scope in level.scopes]
+    return places
 
 
 def hidden_among(ids: Collection[int], level: Level, chain: Sequence[Level]) -> set[int]:
@@ -253,23 +256,25 @@ def hidden_among(ids: Collection[int], level: Level, chain: Sequence[Level]) -> 
         chain: all visible levels, nearest first.
     """
     hidden: set[int] = set()
-    nearer: list[Place] = []
-    for place in (Place(other.store, scope, other.session_id) for other in chain for scope in other.scopes):
-        if place.store == level.store and ids and nearer:
-            among = Sql(f"m.id IN {IDS}", (json_list(ids),))
-            with use_store(level.store):
-                candidates = named(every([place.holds, among]))
-            hidden |= hidden_by(nearer, candidates)
-        nearer += occupied([place])
+    nearer: list[ScopePlace] = []
+    among = Sql(f"m.id IN {IDS}", (json_list(ids),))
+    for other in chain:
+        for scope in other.scopes:
+            place = ScopePlace(other.store, scope, other.session_id)
+            if place.store == level.store and ids and nearer:
+                with use_store(level.store):
+                    candidates = named(every([place.holds, among]))
+                hidden |= hidden_by(nearer, candidates)
+            nearer += occupied([place])
     return hidden
 
 
-def occupied(places: Iterable[Place]) -> list[Place]:
+def occupied(places: Iterable[ScopePlace]) -> list[ScopePlace]:
     """Return the places without a session that has no memories, as most have none."""
     return [place for place in places if not _is_session(place) or _has_memories(place)]
 
 
-def _has_memories(session: Place) -> bool:
+def _has_memories(session: ScopePlace) -> bool:
     with use_store(session.store):
         return bool(joined("SELECT 1 FROM memories_memory m WHERE {} LIMIT 1", session.holds).fetch())
 
@@ -289,36 +294,35 @@ def _names(kind: str, title: str, topic: str | None) -> set[Name]:
     return {(kind, name) for name in (title, topic) if name}
 
 
-def hidden_by(nearer: Sequence[Place], candidates: Mapping[int, Collection[Name]]) -> set[int]:
+def hidden_by(nearer: Sequence[ScopePlace], candidates: Mapping[int, Collection[Name]]) -> set[int]:
     """Return the candidates with a name that a live memory in one of the ``nearer`` places has."""
-    nearer_names = _names_at(nearer, {name for names in candidates.values() for name in names}) if candidates else set()
-    return (
-        {memory for memory, names in candidates.items() if not nearer_names.isdisjoint(names)}
-        if nearer_names
-        else set()
-    )
+    if not candidates:
+        return set()
+    nearer_names = _names_at(nearer, set().union(*candidates.values()))
+    return {memory for memory, names in candidates.items() if not nearer_names.isdisjoint(names)}
 
 
-def _names_at(places: Iterable[Place], names: set[Name]) -> set[Name]:
+def _names_at(places: Iterable[ScopePlace], names: set[Name]) -> set[Name]:
     nearer_names: set[Name] = set()
+    texts = json_list(sorted({name for _, name in names}))
     for place in places:
         with use_store(place.store):
-            nearer_names |= _names_in(place, json_list(sorted({name for _, name in names})))
+            nearer_names |= _names_in(place, texts)
     return nearer_names & names
 
 
 # Two queries, because each column has its own index
-def _names_in(place: Place, names: str) -> set[Name]:
+def _names_in(place: ScopePlace, names: str) -> set[Name]:
     touched = _touched_since(place.position) if place.position < NEWEST else {}
     present = every([Sql(f"{LIVE} AND {HOLDS} AND m.id NOT IN {IDS}", (json_list(touched),)), place.holds])
     titled = Sql(f"m.title IN {TEXTS}", (names,))
     about = Sql(f"m.topic_key IN {TEXTS} AND {_indexed_topic(place)}", (names,))
-    matches = (*named(every([titled, present])).values(), *named(every([about, present])).values())
-    return set().union(*matches) | (_earlier(place, touched) if touched else set())
+    matching = set().union(*named(every([titled, present])).values(), *named(every([about, present])).values())
+    return matching | _earlier_names(place, touched) if touched else matching
 
 
 # Written exactly as in the partial index of topics, so that SQLite uses it
-def _indexed_topic(place: Place) -> str:
+def _indexed_topic(place: ScopePlace) -> str:
     condition = "m.scope = 'session'" if _is_session(place) else "NOT (m.scope = 'session')"
     return f"m.deleted_at IS NULL AND {condition}"
 
@@ -327,21 +331,18 @@ def _indexed_topic(place: Place) -> str:
 # meanwhile hides nothing that the first page counted. These are the memories revised, deleted or restored since a
 # position, each with the type of its first deletion or restore.
 def _touched_since(position: int) -> dict[int, str]:
-    events = rows.fetch(
-        "SELECT stream_id, event_type FROM raw_events WHERE event_type IN (%s, %s, %s) AND position > %s "
-        "ORDER BY position",
-        [*_TOUCHING, position],
-    )
+    events = log.events().of_type(MEMORY_REVISED, MEMORY_DELETED, MEMORY_RESTORED).window(after=position)
     touched: dict[int, str] = {}
-    for stream, event_type in events:
+    for stream, event_type in events.values_list("stream_id", "event_type"):
         memory_id = int(stream.partition(":")[2])
-        first = touched.get(memory_id, "")
-        touched[memory_id] = first or ("" if event_type == MEMORY_REVISED.name else event_type)
+        touched.setdefault(memory_id, "")
+        if not touched[memory_id] and event_type != MEMORY_REVISED.name:
+            touched[memory_id] = event_type
     return touched
 
 
 # Names that these memories had at the position, if they were live then
-def _earlier(place: Place, touched: Mapping[int, str]) -> set[Name]:
+def _earlier_names(place: ScopePlace, touched: Mapping[int, str]) -> set[Name]:
     versions = rows.fetch(
         "SELECT m.id, m.kind, m.deleted_at IS NOT NULL, m.session_id, e.payload_json FROM memories_memory m "
         "JOIN raw_events e ON e.position = (SELECT max(v.id) FROM memories_memoryversion v "
@@ -352,19 +353,18 @@ def _earlier(place: Place, touched: Mapping[int, str]) -> set[Name]:
     for memory_id, kind, is_deleted, session_id, payload_json in versions:
         payload = json.loads(payload_json or "{}")
         of_session = payload.get("scope") == MemoryScope.SESSION
-        is_here = of_session and session_id == place.session_id if _is_session(place) else not of_session
-        if is_here and not _was_deleted(touched[memory_id], is_deleted=bool(is_deleted)):
+        # A first deletion implies that it was live before, a first restore that it was deleted
+        was_deleted = is_deleted
+        if touched[memory_id]:
+            was_deleted = touched[memory_id] == MEMORY_RESTORED.name
+        is_here = of_session == _is_session(place) and (not of_session or session_id == place.session_id)
+        if is_here and not was_deleted:
             names |= _names(kind, payload.get("title", ""), payload.get("topic_key"))
     return names
 
 
-def _is_session(place: Place) -> bool:
+def _is_session(place: ScopePlace) -> bool:
     return place.scope is MemoryScope.SESSION
-
-
-def _was_deleted(first: str, *, is_deleted: bool) -> bool:
-    # A first deletion implies that it was live before, a first restore that it was deleted
-    return first == MEMORY_RESTORED.name if first else is_deleted
 
 
 @dataclass(frozen=True, slots=True)

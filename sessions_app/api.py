@@ -121,8 +121,8 @@ def replay_events(request: HttpRequest, command: Query[AuditReplay]) -> Any:
 @router.get("events/verify", response=VerifyAnswer, tags=["events"], summary="Verify the log's hash chain")
 def verify_events(request: HttpRequest) -> Any:
     """Checks the whole chain and returns the position of the first altered event."""
-    found = log.verify()
-    return {**asdict(found), "finding": found.describe()}
+    verification = log.verify()
+    return {**asdict(verification), "finding": verification.describe()}
 
 
 @by_name.get("sessions/{path:session_id}", response=SessionView, tags=["sessions"], summary="Get a session by its name")

@@ -43,13 +43,13 @@ def verify_log(*, checkpoint: Path | None = None, new_checkpoint: Path | None = 
         Invalid: the file holds no checkpoint, or that of another store.
     """
     earlier = read_checkpoint(checkpoint) if checkpoint else None
-    found = log.verify(earlier)
+    verification = log.verify(earlier)
     target = new_checkpoint or (checkpoint if earlier is None else None)
-    if target is None or not found.ok:
-        return Audit(found, earlier)
-    written = checkpoint_at(current_store(), found.events, found.head_digest)
+    if target is None or not verification.ok:
+        return Audit(verification, earlier)
+    written = checkpoint_at(current_store(), verification.events, verification.head_digest)
     write_checkpoint(target, written)
-    return Audit(found, earlier, written)
+    return Audit(verification, earlier, written)
 
 
 EventTypeName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64, pattern=NOT_BLANK)]

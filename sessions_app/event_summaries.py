@@ -21,9 +21,9 @@ def about(type_name: str, payload: Mapping[str, Any], title: str) -> str:
     """
     if not payload:
         return title
-    found = event_type(type_name)
-    if found and found.about:
-        return first_line(found.about(payload))
+    declared = event_type(type_name)
+    if declared and declared.about:
+        return first_line(declared.about(payload))
     own_title = payload.get("title")
     return first_line((isinstance(own_title, str) and own_title) or title or main_text(payload))
 

@@ -30,5 +30,5 @@ def share_of(session_id: str) -> float:
 
 def is_held_out(session_id: str) -> bool:
     """Return whether the event that started a session records that memory is held out of it."""
-    found = rows.fetch(_BEGUN, [session_id]) if session_id else []
-    return any(json.loads(payload).get("held_out") is True for (payload,) in found)
+    begun = rows.fetch(_BEGUN, [session_id]) if session_id else []
+    return any(json.loads(payload).get("held_out") is True for (payload,) in begun)

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from memoryhub.config.clients import Command, Edit, Effect, Hook, Hooks, hook_clients
+from memoryhub.config.clients import Command, Edit, Hook, HookEffect, Hooks, hook_clients
 from memoryhub.config.hook_json import hook_answer, with_last_message
 from memoryhub.config.hook_json import value_at as _at
 from memoryhub.config.identity import begin_session, identify_project, peek_session, place_session
@@ -35,7 +35,7 @@ _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE
 class HookEvent:
     """A parsed hook event: its effect, session, folders, and the type and payload of the event to append."""
 
-    effect: Effect
+    effect: HookEffect
     # Whether the client adds the answer to its model's context.
     answers: bool
     session_id: str
@@ -62,9 +62,9 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: b
     data = _in_whole_characters(data)
     hook = _hook(table, client, event)
     if _is_unrecorded(table, hook, data):
-        hook = Hook(effect=Effect.NOTHING)
+        hook = Hook(effect=HookEffect.NOTHING)
     session = session_name(_at(data, table.session))
-    if not session and hook.effect is not Effect.NOTHING:
+    if not session and hook.effect is not HookEffect.NOTHING:
         raise Invalid(f"{table.session!r} is missing in the data from {client}; it names the session")
     if hook.transcript and not is_remote:
         data = with_last_message(data, path=hook.content[0], transcript=hook.transcript)
@@ -72,7 +72,7 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: b
     folder = _folder(_at(data, table.directory))
     return HookEvent(
         effect=hook.effect,
-        answers=hook.effect in (Effect.START, Effect.PROMPT) and hook.takes_context,
+        answers=hook.effect in (HookEffect.START, HookEffect.PROMPT) and hook.takes_context,
         session_id=session,
         directory=_folder(_at(data, ROOT_KEY)) or folder,
         working_directory=folder,
@@ -123,24 +123,24 @@ def _in_whole_characters(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _table(client: str) -> Hooks:
-    known = hook_clients()
-    if client not in known:
-        raise NotFound(f"{client!r} is not a known client; known are: {', '.join(known)}", known=list(known))
-    return known[client]
+    clients = hook_clients()
+    if client not in clients:
+        raise NotFound(f"{client!r} is not a known client; known are: {', '.join(clients)}", known=list(clients))
+    return clients[client]
 
 
 def _hook(table: Hooks, client: str, event: str) -> Hook:
     hook = table.find(event)
     if hook is None:
-        known = [*table.events, *table.ignored]
-        raise NotFound(f"{client} has no known hook {event!r}; known are: {', '.join(known)}", known=known)
+        names = [*table.events, *table.ignored]
+        raise NotFound(f"{client} has no known hook {event!r}; known are: {', '.join(names)}", known=names)
     return hook
 
 
 # A sub-agent works in its session's turn, so only its tools are recorded: its prompt and its answer are those of the
 # tool that started it.
 def _is_unrecorded(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> bool:
-    is_inside = bool(_word(_at(data, table.agent))) and hook.effect is not Effect.TOOL
+    is_inside = bool(_word(_at(data, table.agent))) and hook.effect is not HookEffect.TOOL
     return is_inside or any(_has(data, path, part) for path, part in table.skipped.items())
 
 
@@ -151,7 +151,7 @@ def _has(data: Mapping[str, Any], path: str, part: str) -> bool:
 
 # Type and payload of the event to append; if the payload's first field is empty, the event is not recorded.
 def _turn_event(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    if hook.effect is not Effect.TOOL:
+    if hook.effect is not HookEffect.TOOL:
         content = _texts(data, hook.content, 50_000)
         if hook.echo:
             content = re.sub(rf"<{hook.echo}>.*?</{hook.echo}>\s*", "", content, flags=re.DOTALL)
@@ -244,8 +244,8 @@ def _changed(old: Any, new: Any) -> str:
 
 
 def _exit_code(text: str) -> int | None:
-    found = _EXIT_CODE.search(text)
-    return int(found[1]) if found else None
+    match = _EXIT_CODE.search(text)
+    return int(match[1]) if match else None
 
 
 # Texts are cut to ``longest`` characters, the whole to four times as many.
@@ -271,8 +271,8 @@ def _cut(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
     note = f"\n[… {len(text) - longest} characters left out …]\n"
-    kept = longest - len(note)
-    return text[: kept * 2 // 3] + note + text[-(kept - kept * 2 // 3) :]
+    length = longest - len(note)
+    return text[: length * 2 // 3] + note + text[-(length - length * 2 // 3) :]
 
 
 def answer_for_client(client: str, event: str, text: str) -> dict[str, Any]:

@@ -36,11 +36,11 @@ def turn_line(turn: dict[str, Any]) -> str:
 
 
 def iteration_line(iteration: dict[str, Any]) -> str:
-    done = f" done: {', '.join(iteration['phases_completed'])}" if iteration["phases_completed"] else ""
+    completed = f" done: {', '.join(iteration['phases_completed'])}" if iteration["phases_completed"] else ""
     phase = f" now: {iteration['phase']}" if iteration["phase"] and iteration["status"] == "active" else ""
     return flat(
         f"#{iteration['id']} {iteration['command']} {iteration['status']} {clock.minute(iteration['started_at'])} "
-        f"{iteration['description']}{done}{phase}"
+        f"{iteration['description']}{completed}{phase}"
     )
 
 

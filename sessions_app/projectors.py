@@ -93,8 +93,8 @@ def pause_or_resume(event: Event[SessionTouched]) -> None:
     )
 
 
-def _moment(given: str | None, event: Event[Any]) -> datetime:
-    return clock.from_text(given) if given else event.occurred_at
+def _moment(time: str | None, event: Event[Any]) -> datetime:
+    return clock.from_text(time) if time else event.occurred_at
 
 
 @projects(PROJECT_CONFIGURED)
@@ -187,8 +187,8 @@ def move_commit(event: Event[CommitLinked]) -> None:
 
 
 def _active_iteration() -> int | None:
-    found = rows.fetch("SELECT max(id) FROM sessions_app_iteration WHERE status = %s", [IterationStatus.ACTIVE])
-    active: int | None = found[0][0]
+    iterations = rows.fetch("SELECT max(id) FROM sessions_app_iteration WHERE status = %s", [IterationStatus.ACTIVE])
+    active: int | None = iterations[0][0]
     return active
 
 

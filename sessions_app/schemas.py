@@ -80,22 +80,22 @@ class SessionStart(Command):
 
     @model_validator(mode="before")
     @classmethod
-    def _normalize(cls, given: Any) -> Any:
+    def _normalize(cls, data: Any) -> Any:
         # A name becomes part of the purpose; metadata may hold the mode.
-        if not isinstance(given, dict):
-            return given
-        metadata = given.get("metadata")
+        if not isinstance(data, dict):
+            return data
+        metadata = data.get("metadata")
         if isinstance(metadata, dict) and metadata.get("mode"):
-            given = {"mode": metadata["mode"], **given}
-        if not given.get("name"):
-            return given
-        rest = {name: value for name, value in given.items() if name != "name"}
-        texts = [given[name] for name in ("name", "purpose") if given.get(name)]
+            data = {"mode": metadata["mode"], **data}
+        if not data.get("name"):
+            return data
+        fields = {name: value for name, value in data.items() if name != "name"}
+        texts = [data[name] for name in ("name", "purpose") if data.get(name)]
         if not all(isinstance(text, str) for text in texts):
-            return given
-        if len((given.get("name") or "").strip()) > MAX_NAME:
-            return given  # refused by the field's max_length
-        return {**rest, "purpose": ": ".join(texts)}
+            return data
+        if len((data.get("name") or "").strip()) > MAX_NAME:
+            return data  # refused by the field's max_length
+        return {**fields, "purpose": ": ".join(texts)}
 
 
 class SessionEnd(Command):
@@ -121,9 +121,9 @@ class SessionEnd(Command):
 
     @model_validator(mode="before")
     @classmethod
-    def _normalize(cls, given: Any) -> Any:
-        is_discarded = isinstance(given, dict) and given.get("status") == "discarded"
-        return {"discard": True, **given} if is_discarded else given
+    def _normalize(cls, data: Any) -> Any:
+        is_discarded = isinstance(data, dict) and data.get("status") == "discarded"
+        return {"discard": True, **data} if is_discarded else data
 
 
 class SessionList(Paging):

@@ -78,17 +78,17 @@ def _first_line(message: str) -> str:
 
 
 def _commit_text(message: str, author: str, sha: str, paths: list[str], about: str) -> str:
-    rest = message.partition("\n")[2]
-    return "\n".join([rest, author, sha, " ".join(paths[:_MAX_PATHS]), about])
+    message_body = message.partition("\n")[2]
+    return "\n".join([message_body, author, sha, " ".join(paths[:_MAX_PATHS]), about])
 
 
 def _about_iteration(commit_id: int) -> str:
-    found = rows.fetch(
+    titles = rows.fetch(
         "SELECT i.command || ' ' || i.description FROM sessions_app_commit c "
         "JOIN sessions_app_iteration i ON i.id = c.iteration_id WHERE c.id = %s",
         [commit_id],
     )
-    return str(found[0][0]) if found else ""
+    return str(titles[0][0]) if titles else ""
 
 
 @indexed_when(SESSION_STARTED, SESSION_ENDED)
@@ -156,8 +156,8 @@ _MESSAGES = (
 
 
 def _around(positions: Sequence[int]) -> list[int]:
-    found = rows.fetch(_AROUND.format(is_message=_is_message(), void=void_sql()), [json.dumps(list(positions))])
-    return sorted({position for pair in found for position in pair if position is not None})
+    neighbours = rows.fetch(_AROUND.format(is_message=_is_message(), void=void_sql()), [json.dumps(list(positions))])
+    return sorted({position for pair in neighbours for position in pair if position is not None})
 
 
 def _messages(positions: Sequence[int]) -> list[Document]:

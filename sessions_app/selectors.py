@@ -39,13 +39,13 @@ def view_session(session: Session) -> dict[str, Any]:
 
 def view_sessions(sessions: Iterable[Session]) -> list[dict[str, Any]]:
     """Return sessions as JSON data."""
-    shown = list(sessions)
-    metadata = metadata_of([session.id for session in shown])
+    listed = list(sessions)
+    metadata = metadata_of([session.id for session in listed])
     return [
         SessionView(
             **{name: getattr(session, name) for name in _SESSION_FIELDS}, metadata=metadata.get(session.id, {})
         ).model_dump(mode="json")
-        for session in shown
+        for session in listed
     ]
 
 
@@ -63,13 +63,13 @@ def view_commit(commit: Commit) -> dict[str, Any]:
 
 def view_commits(commits: Iterable[Commit]) -> list[dict[str, Any]]:
     """Return commits as JSON data, with the parts that other apps contribute."""
-    shown = list(commits)
-    parts = parts_of("commit", [commit.id for commit in shown])
+    listed = list(commits)
+    parts = parts_of("commit", [commit.id for commit in listed])
     return [
         CommitView(**{name: getattr(commit, name) for name in _STORED_FIELDS}, **parts[commit.id]).model_dump(
             mode="json"
         )
-        for commit in shown
+        for commit in listed
     ]
 
 
@@ -114,10 +114,10 @@ def find_iteration(iteration_id: int) -> Iteration:
     Raises:
         NotFound: there is none.
     """
-    found: Iteration | None = Iteration.objects.filter(id=iteration_id).first()
-    if found is None:
+    iteration: Iteration | None = Iteration.objects.filter(id=iteration_id).first()
+    if iteration is None:
         raise NotFound(f"there is no iteration #{iteration_id} here", id=iteration_id)
-    return found
+    return iteration
 
 
 def list_sessions(*, command: SessionList) -> Listing:
@@ -137,8 +137,8 @@ def list_turns(*, command: TurnList) -> Listing:
         turns = turns.filter(session_id=command.session_id)
     if command.status:
         turns = turns.filter(status=command.status)
-    found = [view_turn(turn) for turn in _page_of(turns, command)]
-    return _page(found, turns, command, turn_line)
+    views = [view_turn(turn) for turn in _page_of(turns, command)]
+    return _page(views, turns, command, turn_line)
 
 
 def list_iterations(*, command: IterationList) -> Listing:
@@ -146,16 +146,16 @@ def list_iterations(*, command: IterationList) -> Listing:
     iterations = outside_quarantine(Iteration.objects.all())
     if command.status:
         iterations = iterations.filter(status=command.status)
-    found = [view_iteration(iteration) for iteration in _page_of(iterations, command)]
-    return _page(found, iterations, command, iteration_line)
+    views = [view_iteration(iteration) for iteration in _page_of(iterations, command)]
+    return _page(views, iterations, command, iteration_line)
 
 
 def list_commits(*, command: Paging) -> Listing:
     """Return a page of commits, the last recorded first."""
     commits = outside_quarantine(Commit.objects.all())
     listed = _page_of(commits, command)
-    found = [{"id": commit.id, "sha": commit.sha} for commit in listed] if command.compact else view_commits(listed)
-    return _page(found, commits, command, commit_line)
+    views = [{"id": commit.id, "sha": commit.sha} for commit in listed] if command.compact else view_commits(listed)
+    return _page(views, commits, command, commit_line)
 
 
 def _page_of(matching: QuerySet[Any], command: Paging) -> QuerySet[Any]:
@@ -165,11 +165,11 @@ def _page_of(matching: QuerySet[Any], command: Paging) -> QuerySet[Any]:
     return matching.order_by("-id")[: command.limit + 1]
 
 
-def _page(found: list[dict[str, Any]], matching: QuerySet[Any], command: Paging, line: Any) -> Listing:
+def _page(views: list[dict[str, Any]], matching: QuerySet[Any], command: Paging, line: Any) -> Listing:
     return page(
-        found[: command.limit],
+        views[: command.limit],
         total=matching.count(),
-        more=len(found) > command.limit,
+        more=len(views) > command.limit,
         cursor_of=lambda item: encode_cursor(item["id"]),
         line=line,
         max_tokens=command.max_tokens,
@@ -178,19 +178,19 @@ def _page(found: list[dict[str, Any]], matching: QuerySet[Any], command: Paging,
 
 def profile() -> ProfileView:
     """Return the profile of the current store."""
-    found = Profile.objects.first()
-    if found is None:
+    row = Profile.objects.first()
+    if row is None:
         return ProfileView()
-    return ProfileView(**{name: getattr(found, name) for name in ProfileView.model_fields})
+    return ProfileView(**{name: getattr(row, name) for name in ProfileView.model_fields})
 
 
 def org_of_project() -> str | None:
     """Return the id of the current project's organisation, or None."""
-    found = rows.fetch("SELECT org FROM sessions_app_profile")
-    return found[0][0] if found else None
+    profiles = rows.fetch("SELECT org FROM sessions_app_profile")
+    return profiles[0][0] if profiles else None
 
 
 def root_of_project() -> str:
     """Return the folder of the current project's repository, or ""."""
-    found = rows.fetch("SELECT root_path FROM sessions_app_profile")
-    return found[0][0] if found else ""
+    profiles = rows.fetch("SELECT root_path FROM sessions_app_profile")
+    return profiles[0][0] if profiles else ""

@@ -44,11 +44,11 @@ def hook_names() -> frozenset[str]:
 
 def find_spooled(clean: Cleaner) -> Spooled:
     """Return what ``clean`` would remove from the project's spooled events; changes nothing."""
-    found = Spooled()
+    spooled = Spooled()
     if current_store().scope is Scope.PROJECT:
         for line in spool.each_line():
-            _clean(line, clean, found)
-    return found
+            _clean(line, clean, spooled)
+    return spooled
 
 
 # Lock order: the spool before a store's transaction, as in the hub. The opposite order could deadlock.
@@ -70,19 +70,19 @@ def cleaning() -> Iterator[Callable[[Cleaner], Spooled]]:
 
 
 def _cleaned(clean: Cleaner, store: StoreId) -> Spooled:
-    found = Spooled()
+    spooled = Spooled()
     with use_store(store):
-        spool.rewrite(lambda line: _clean(line, clean, found))
-    return found
+        spool.rewrite(lambda line: _clean(line, clean, spooled))
+    return spooled
 
 
-def _clean(line: str, clean: Cleaner, found: Spooled) -> str:
-    left, texts = _left_of(line, clean)
+def _clean(line: str, clean: Cleaner, spooled: Spooled) -> str:
+    cleaned_line, texts = _left_of(line, clean)
     if not texts:
         return line
-    found.lines.append(left)
-    found.texts += texts
-    return left
+    spooled.lines.append(cleaned_line)
+    spooled.texts += texts
+    return cleaned_line
 
 
 # A line is an event, a broken line with the reason for which it was set aside, or no JSON at all.
@@ -96,8 +96,8 @@ def _left_of(line: str, clean: Cleaner) -> tuple[str, list[str]]:
     try:
         return _of_event(spool.parsed(line), line, clean)
     except (ValueError, TypeError):
-        left, texts = clean(data)
-        return json.dumps(left, ensure_ascii=False), texts
+        cleaned, texts = clean(data)
+        return json.dumps(cleaned, ensure_ascii=False), texts
 
 
 def _set_aside(data: Mapping[str, Any], line: str, clean: Cleaner) -> tuple[str, list[str]]:

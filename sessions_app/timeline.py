@@ -64,7 +64,7 @@ class TimelineItem:
 
 
 @dataclass(slots=True)
-class Part:
+class TimelinePart:
     """The entries of one turn on one day, or entries without a turn."""
 
     session_id: str
@@ -82,7 +82,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Day:
     date: date
-    parts: list[Part]
+    parts: list[TimelinePart]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,25 +102,25 @@ class TimelinePage:
 def session_events(session: Session) -> QuerySet[RawEvent]:
     """Return the events of a session and those that started, paused or ended it."""
     stream = RawEvent.objects.filter(stream_id=f"session:{session.session_id}").values("position")
-    found = RawEvent.objects.filter(Q(session_id=session.session_id) | Q(position__in=stream))
-    return found.exclude(position__in=RawSQL(rows.rendered(void_sql()), []))  # noqa: S611 - a constant
+    events = RawEvent.objects.filter(Q(session_id=session.session_id) | Q(position__in=stream))
+    return events.exclude(position__in=RawSQL(rows.rendered(void_sql()), []))  # noqa: S611 - a constant
 
 
 def turn_events(turn: Turn) -> QuerySet[RawEvent]:
-    found = RawEvent.objects.filter(session_id=turn.session_id, turn_id=turn.turn_id, position__gte=turn.id)
+    events = RawEvent.objects.filter(session_id=turn.session_id, turn_id=turn.turn_id, position__gte=turn.id)
     if turn.status == TurnStatus.OPEN:
-        return found
+        return events
     # The turn's own stream ends with it. Without this bound, SQL would scan the rest of the session.
     stream = RawEvent.objects.filter(position=turn.id).values("stream_id")
-    return found.filter(
+    return events.filter(
         position__lte=RawEvent.objects.filter(stream_id__in=stream).order_by("-stream_seq").values("position")[:1]
     )
 
 
 def iteration_events(iteration: Iteration) -> QuerySet[RawEvent]:
     """Return the events from an iteration's start to its end."""
-    found = RawEvent.objects.filter(position__gte=iteration.id)
-    return found.filter(position__lte=iteration.end_position) if iteration.end_position else found
+    events = RawEvent.objects.filter(position__gte=iteration.id)
+    return events.filter(position__lte=iteration.end_position) if iteration.end_position else events
 
 
 def count_types(events: QuerySet[RawEvent]) -> dict[str, int]:
@@ -139,17 +139,17 @@ def timeline_page(
         after: the oldest events above this position; overrides ``before``.
         size: events per page.
     """
-    found, more = _cut(events, before, after, size)
-    if not found:
+    page, more = _cut(events, before, after, size)
+    if not page:
         return TimelinePage([])
-    first, last = found[0].position, found[-1].position
+    first, last = page[0].position, page[-1].position
     earlier = more if after is None else bool(after) and events.filter(position__lt=first).exists()
     later = more if after is not None else before is not None and events.filter(position__gt=last).exists()
     return TimelinePage(
-        days=_days(found),
+        days=_days(page),
         first=first,
         last=last,
-        count=len(found),
+        count=len(page),
         earlier=first if earlier else None,
         later=last if later else None,
     )
@@ -181,7 +181,7 @@ def _days(events: list[RawEvent]) -> list[Day]:
     return days
 
 
-def _measure(parts: list[Part]) -> None:
+def _measure(parts: list[TimelinePart]) -> None:
     turns = {part.turn.id: part.turn for part in parts if part.turn}
     tokens = _count_tokens(turns.values())
     seconds = {turn.id: _duration(turn) for turn in turns.values()}
@@ -209,14 +209,14 @@ def _count_tokens(turns: Collection[Turn]) -> dict[int, int]:
 
 def _parts(
     events: Iterable[RawEvent], turns: dict[tuple[str, str], Turn], prompts: dict[int, str], titles: dict[int, str]
-) -> list[Part]:
-    parts: list[Part] = []
-    by_turn: dict[int, Part] = {}
+) -> list[TimelinePart]:
+    parts: list[TimelinePart] = []
+    by_turn: dict[int, TimelinePart] = {}
     for event in events:
         turn = turns.get((event.session_id, event.turn_id))
         part = by_turn.get(turn.id) if turn else (parts[-1] if parts and parts[-1].turn is None else None)
         if part is None:
-            part = Part(event.session_id, turn, prompts.get(turn.id, "") if turn else "")
+            part = TimelinePart(event.session_id, turn, prompts.get(turn.id, "") if turn else "")
             parts.append(part)
             if turn:
                 by_turn[turn.id] = part
@@ -248,7 +248,7 @@ def happened_at(event: RawEvent) -> str:
 
 def _entry(event: RawEvent, title: str) -> TimelineItem:
     payload = json.loads(event.payload_json or "{}")
-    text, rest = body(event.event_type, payload)
+    text, fields = body(event.event_type, payload)
     return TimelineItem(
         position=event.position,
         type=event.event_type,
@@ -259,7 +259,7 @@ def _entry(event: RawEvent, title: str) -> TimelineItem:
         digest=event.chain_digest,
         title=about(event.event_type, payload, title),
         text=text,
-        rest=rest,
+        rest=fields,
         is_erased=event.payload_json is None,
     )
 
@@ -267,8 +267,8 @@ def _entry(event: RawEvent, title: str) -> TimelineItem:
 def _turns_of(events: list[RawEvent]) -> dict[tuple[str, str], Turn]:
     names = {(event.session_id, event.turn_id) for event in events if event.turn_id}
     sessions, turns = {name for name, _ in names}, {name for _, name in names}
-    found = Turn.objects.filter(session_id__in=sessions, turn_id__in=turns) if names else ()
-    return {(turn.session_id, turn.turn_id): turn for turn in found}
+    matches = Turn.objects.filter(session_id__in=sessions, turn_id__in=turns) if names else ()
+    return {(turn.session_id, turn.turn_id): turn for turn in matches}
 
 
 def first_prompts(turns: Iterable[Turn]) -> dict[int, str]:

@@ -170,8 +170,8 @@ def replay(command: AuditReplay) -> Answer:
 
 
 def verify(_: AuditVerify) -> Answer:
-    found = verify_log().found
-    return Answer(found.describe(), {**asdict(found), "finding": found.describe()})
+    verification = verify_log().found
+    return Answer(verification.describe(), {**asdict(verification), "finding": verification.describe()})
 
 
 AUDIT_TOOLS = [

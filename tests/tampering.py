@@ -66,7 +66,7 @@ def _connected() -> Iterator[Any]:
 
 
 def _schema(store: StoreId) -> str:
-    from memoryhub.core.backends.postgresql.schemas import quote, schema_of
+    from memoryhub.core.backends.postgresql.locations import quote, schema_of
 
     return quote(schema_of(store))
 
@@ -81,7 +81,7 @@ def locked(store: StoreId) -> Iterator[None]:
             raw.execute("BEGIN IMMEDIATE")
             yield
         return
-    from memoryhub.core.backends.postgresql.schemas import lock_of, schema_of
+    from memoryhub.core.backends.postgresql.locations import lock_of, schema_of
 
     with _connected() as raw, raw.transaction():
         raw.execute("SELECT pg_advisory_xact_lock(%s)", [lock_of(schema_of(store))])
@@ -139,11 +139,11 @@ def lose(store: StoreId) -> None:
     """Remove what holds a store, but nothing beside it."""
     forget_all_stores()
     if on_postgresql():
-        from memoryhub.core.backends.postgresql.stores import _known
+        from memoryhub.core.backends.postgresql.stores import _cached_schemas
 
         with _connected() as raw:
             raw.execute(f"DROP SCHEMA IF EXISTS {_schema(store)} CASCADE")
-        _known.clear()
+        _cached_schemas.clear()
     else:
         _remove_files(store)
 
@@ -153,7 +153,7 @@ def lose_content(store: StoreId) -> None:
     lose(store)
     if on_postgresql():
         with _connected() as raw:
-            from memoryhub.core.backends.postgresql.schemas import label_of
+            from memoryhub.core.backends.postgresql.locations import label_of
 
             raw.execute(f"CREATE SCHEMA {_schema(store)} AUTHORIZATION {ROLE}")
             raw.execute(f"COMMENT ON SCHEMA {_schema(store)} IS %s", [label_of(store)])
@@ -204,7 +204,7 @@ def anchor_locked(store: StoreId) -> Iterator[None]:
             fcntl.flock(held, fcntl.LOCK_EX)
             yield
         return
-    from memoryhub.core.backends.postgresql.schemas import label_of
+    from memoryhub.core.backends.postgresql.locations import label_of
 
     with _connected() as raw, raw.transaction():
         raw.execute("SELECT 1 FROM heads.anchors WHERE store = %s FOR UPDATE", [label_of(store)])

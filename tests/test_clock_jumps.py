@@ -23,7 +23,7 @@ from memories.uses.notes import note_read
 from memories.worth.report import worth_report
 from memories.worth.schemas import Period, WorthRequest
 from memoryhub.client.hook import team
-from memoryhub.client.hook.post import Event as ClientEvent
+from memoryhub.client.hook.post import ClientEvent
 from memoryhub.client.setup.team import connect, parse_address
 from memoryhub.core import clock, file_stamps, log, spool
 from memoryhub.core.backends.selected import views
@@ -136,10 +136,12 @@ class LogTests(ClockTestCase):
         with clock.frozen(used_at):
             with as_of(position):
                 pass
-            views.touch(StoreId(Scope.VIEW, self.views_by_position()[position]))  # its files changed when it was read
+            views.touch_view(
+                StoreId(Scope.VIEW, self.views_by_position()[position])
+            )  # its files changed when it was read
 
     def views_by_position(self) -> dict[int, str]:
-        return {int(name.split("-")[-2]): name for name, _ in views.names(current_store())}
+        return {int(name.split("-")[-2]): name for name, _ in views.view_names(current_store())}
 
 
 class ConflictTests(ClockTestCase):
@@ -224,7 +226,7 @@ class TeamTests(ClockTestCase):
         spool.append(event, at=self.connection.spool)
         digest = sending._Sender(self.connection, None)._digest
         at = int((NOW + TEN_YEARS).timestamp() * 1000)
-        problem = sending.Problem("the hub refused the token", at, digest)
+        problem = sending.SendingProblem("the hub refused the token", at, digest)
         sending._write(Path(self.connection.place) / sending.PROBLEM, problem)
         with clock.frozen(NOW):
             self.assertFalse(sending.send_waiting(self.connection))

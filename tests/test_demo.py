@@ -85,7 +85,9 @@ class DemoTests(AdminTestCase):
         # Each pass of the loop compares another eighth of the log.
         last = log.head()[0]
         for first in range(1, 9):
-            with mock.patch("memoryhub.core.log.rebuilding._positions", return_value=[*range(first, last + 1, 8)]):
+            with mock.patch(
+                "memoryhub.core.log.rebuilding._sampled_positions", return_value=[*range(first, last + 1, 8)]
+            ):
                 yield
 
     def test_it_is_created_once_and_removed(self):

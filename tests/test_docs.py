@@ -19,7 +19,7 @@ from django.core.management import get_commands, load_command_class
 from django.test import SimpleTestCase
 from pydantic import BaseModel
 
-from memoryhub.config.clients import Client, Effect, Hook, all_clients, hook_clients
+from memoryhub.config.clients import Client, Hook, HookEffect, all_clients, hook_clients
 from memoryhub.config.folder import allowed_in_folders, stricter_choices
 from memoryhub.config.project_settings import InFolder, ProjectSettings, setting_info
 from memoryhub.core import errors
@@ -400,23 +400,23 @@ def paths(templates: Iterable[str]) -> str:
 
 
 def recorded_as(hook: Hook) -> str:
-    if hook.effect is Effect.TOOL:
+    if hook.effect is HookEffect.TOOL:
         tools = {"command.run": list(hook.commands), "file.edited": list(hook.edits)}
         known = [f"`{kind}` for {', '.join(f'`{name}`' for name in names)}" for kind, names in tools.items() if names]
         if "" in hook.edits:
             return "`file.edited`"
         return "; ".join([*known, "`message.tool` for other tools" if known else "`message.tool`"])
-    if hook.effect is Effect.STOP and not hook.type:
+    if hook.effect is HookEffect.STOP and not hook.type:
         return "the turn ends"
     return EFFECTS[hook.effect].format(hook.type)
 
 
 EFFECTS = {
-    Effect.START: "session starts or continues; answered with the pack",
-    Effect.PROMPT: "the turn before ends, a new one begins: `{}`; answered with what the prompt is about",
-    Effect.APPEND: "`{}`",
-    Effect.STOP: "`{}`, and the turn ends",
-    Effect.END: "the session ends, with a summary if nobody wrote one",
+    HookEffect.START: "session starts or continues; answered with the pack",
+    HookEffect.PROMPT: "the turn before ends, a new one begins: `{}`; answered with what the prompt is about",
+    HookEffect.APPEND: "`{}`",
+    HookEffect.STOP: "`{}`, and the turn ends",
+    HookEffect.END: "the session ends, with a summary if nobody wrote one",
 }
 
 

@@ -38,7 +38,7 @@ _WITH_MEANING: dict[str, dict[str, Target]] = {
 
 
 def targets_of(key: str, stage: Stage) -> dict[str, Target]:
-    return (_WITH_MEANING if stage.others else _OF_WORDS).get(key, {})
+    return (_WITH_MEANING if stage.blended else _OF_WORDS).get(key, {})
 
 
 def verdicts(key: str, stage: Stage, found: Means) -> dict[str, Verdict]:

@@ -93,7 +93,7 @@ def _found(question: Question, stage: Stage) -> list[tuple[int, str]]:
         elif stage.ranking is Ranking.MEANING:
             ids = by_meaning(question)
         else:
-            found = engine.rank(parse(question.text), pipeline=stage.pipeline, others=stage.others)
+            found = engine.rank(parse(question.text), pipeline=stage.pipeline, blended=stage.blended)
             ids = [hit for hit, _ in found.hits]
         documents = engine.documents_of(ids)
     return [(hit, documents[hit]["session_id"]) for hit in ids]

@@ -21,7 +21,7 @@ class Stage:
     label: str
     pipeline: Pipeline
     # Blend in the ranking by embeddings
-    others: bool = False
+    blended: bool = False
     ranking: Ranking = Ranking.HUB
 
 
@@ -34,7 +34,7 @@ def stages(*, meaning: bool = False) -> list[Stage]:
     neighbours = replace(phrases, neighbours=USUAL.neighbours)
     session = replace(neighbours, session=USUAL.session)
     speaker = replace(session, speaker=USUAL.speaker)
-    with_meaning = [Stage("meaning", "+ embeddings", USUAL, others=True)] if meaning else []
+    with_meaning = [Stage("meaning", "+ embeddings", USUAL, blended=True)] if meaning else []
     return [
         Stage("words", "title and body", words),
         Stage("near", "+ text before and after", near),

@@ -90,8 +90,8 @@ class DecisionEditing(DecisionListAdmin):
         return self.page(request, FORM, earlier, **context, form=form, topics=topics)
 
     def _replacements(self, ids: list[int]) -> list[Decision]:
-        found = [head for decision_id, newest in heads(ids).items() for head in newest if head != decision_id]
-        return find_decisions(found)
+        current = [head for decision_id, newest in heads(ids).items() for head in newest if head != decision_id]
+        return find_decisions(current)
 
     def _recorded(self, request: HttpRequest, result: DecisionResult) -> HttpResponse:
         replaced = ", ".join(f"#{decision_id}" for decision_id in result.superseded)
@@ -107,11 +107,11 @@ class DecisionEditing(DecisionListAdmin):
         """Set the status of a decision, or confirm that it is still valid."""
         decision: Decision = self.find(request, object_id)
         is_review = "reviewed" in request.POST
-        given = {"reviewed": True} if is_review else {"status": request.POST.get("status", "")}
+        change_fields = {"reviewed": True} if is_review else {"status": request.POST.get("status", "")}
 
         def change() -> DecisionResult:
             command = DecisionMark.model_validate(
-                {"id": decision.id, "reason": request.POST.get("reason", "").strip(), **given}
+                {"id": decision.id, "reason": request.POST.get("reason", "").strip(), **change_fields}
             )
             return services.mark_decision(command=command)
 
@@ -124,8 +124,8 @@ class DecisionEditing(DecisionListAdmin):
         typed = ids_in(request.POST.get("to", ""))
 
         def change() -> DecisionResult:
-            given = {"relation": request.POST.get("relation", ""), "to": " ".join(typed)}
-            command = DecisionLink.model_validate({"id": decision.id, **given})
+            edge = {"relation": request.POST.get("relation", ""), "to": " ".join(typed)}
+            command = DecisionLink.model_validate({"id": decision.id, **edge})
             return services.link_decisions(command=command)
 
         return self._changed(request, decision, change, where="#edges")
@@ -144,10 +144,10 @@ class DecisionEditing(DecisionListAdmin):
         field, _, link_type = request.POST.get("kind", "").partition(":")
 
         def change() -> DecisionResult:
-            given: dict[str, Any] = {field: [request.POST.get("value", "").strip()]}
+            evidence: dict[str, Any] = {field: [request.POST.get("value", "").strip()]}
             if link_type:
-                given["link_type"] = link_type
-            command = DecisionEvidence.model_validate({"id": decision.id, **given})
+                evidence["link_type"] = link_type
+            command = DecisionEvidence.model_validate({"id": decision.id, **evidence})
             return services.add_evidence(command=command)
 
         return self._changed(request, decision, change, where="#evidence")
@@ -158,10 +158,10 @@ class DecisionEditing(DecisionListAdmin):
         if not (typed.isascii() and typed.isdecimal() and len(typed) <= 15):
             return plain_answer("Enter the number of a decision, such as #412.", is_found=False)
         try:
-            (found,) = find_decisions([int(typed)])
+            (decision,) = find_decisions([int(typed)])
         except (NotFound, Gone) as error:
             return plain_answer(error_text(error), is_found=False)
-        return plain_answer(f"{found.get_status_display()}: {found.title}", is_found=True)
+        return plain_answer(f"{decision.get_status_display()}: {decision.title}", is_found=True)
 
     def _changed(
         self, request: HttpRequest, decision: Decision, change: Change, *, message: str = "Added.", where: str = ""
@@ -202,26 +202,30 @@ _OFFERED = [
 def edges_shown(decision: Decision) -> dict[str, Any]:
     """Return at most 100 edges in both directions, the decision's own first."""
     edges = DecisionEdge.objects.filter(Q(from_id=decision.id) | Q(to_id=decision.id))
-    found = list(edges.order_by("event", "relation").values_list("from_id", "relation", "to_id")[: MAX_SHOWN + 1])
+    edges_in_order = list(
+        edges.order_by("event", "relation").values_list("from_id", "relation", "to_id")[: MAX_SHOWN + 1]
+    )
     order = list(EdgeRelation)
-    shown = sorted(found[:MAX_SHOWN], key=lambda edge: (edge[0] != decision.id, order.index(EdgeRelation(edge[1]))))
-    ends = {start if end == decision.id else end for start, _, end in shown}
-    others = Decision.objects.only("title", "status", "decided_at").in_bulk(ends)
+    first_edges = sorted(
+        edges_in_order[:MAX_SHOWN], key=lambda edge: (edge[0] != decision.id, order.index(EdgeRelation(edge[1])))
+    )
+    ends = {start if end == decision.id else end for start, _, end in first_edges}
+    neighbours = Decision.objects.only("title", "status", "decided_at").in_bulk(ends)
     quarantined = quarantined_among(list(ends))
     return {
-        "edges": [_shown(edge, decision.id, others, quarantined) for edge in shown],
-        "edges_cut": MAX_SHOWN if len(found) > MAX_SHOWN else 0,
+        "edges": [_shown(edge, decision.id, neighbours, quarantined) for edge in first_edges],
+        "edges_cut": MAX_SHOWN if len(edges_in_order) > MAX_SHOWN else 0,
         "edge_choices": [(relation.value, str(relation.label).lower()) for relation in _OFFERED],
     }
 
 
 def _shown(
-    edge: tuple[int, str, int], decision_id: int, others: dict[int, Decision], quarantined: set[int]
+    edge: tuple[int, str, int], decision_id: int, neighbours: dict[int, Decision], quarantined: set[int]
 ) -> dict[str, Any]:
     start, name, end = edge
     relation = EdgeRelation(name)
     is_out = start == decision_id
-    other = others[end if is_out else start]
+    other = neighbours[end if is_out else start]
     return {
         "name": str(relation.label).lower() if is_out else _inverse_name(relation, other.status),
         "start": start,
@@ -243,27 +247,27 @@ def _inverse_name(relation: EdgeRelation, status: str) -> str:
 
 def lineage_shown(decision: Decision) -> dict[str, Any]:
     """Return the drawing, if there is a lineage, and its steps as lists."""
-    found = lineage_of(decision.id)
-    sides = [*found["ancestors"], *found["descendants"]]
+    lineage = lineage_of(decision.id)
+    sides = [*lineage["ancestors"], *lineage["descendants"]]
     this = {
         "id": decision.id,
         "title": decision.title,
         "status": decision.status,
         "decided_at": decision.decided_at.date().isoformat(),
     }
-    shown = [this, *sides]
+    drawn = [this, *sides]
     return {
-        "drawing": draw_lineage(shown, _edges_among([step["id"] for step in shown]), decision.id) if sides else None,
-        "before": [_step_row(step, named_by=True) for step in found["ancestors"]],
-        "after": [_step_row(step, named_by=False) for step in found["descendants"]],
-        "hidden": _hidden(found),
-        "heads": [head for head in found["heads"] if head["id"] != decision.id],
+        "drawing": draw_lineage(drawn, _edges_among([step["id"] for step in drawn]), decision.id) if sides else None,
+        "before": [_step_row(step, named_by=True) for step in lineage["ancestors"]],
+        "after": [_step_row(step, named_by=False) for step in lineage["descendants"]],
+        "hidden": _hidden(lineage),
+        "heads": [head for head in lineage["heads"] if head["id"] != decision.id],
     }
 
 
 def _edges_among(ids: list[int]) -> list[Edge]:
-    found = DecisionEdge.objects.filter(relation__in=LINEAGE, from_id__in=ids, to_id__in=ids)
-    return list(found.values_list("from_id", "relation", "to_id"))
+    edges = DecisionEdge.objects.filter(relation__in=LINEAGE, from_id__in=ids, to_id__in=ids)
+    return list(edges.values_list("from_id", "relation", "to_id"))
 
 
 def _step_row(step: dict[str, Any], *, named_by: bool) -> dict[str, Any]:
@@ -326,7 +330,7 @@ class DecisionAdmin(DecisionEditing):
             wrapped = self.admin_site.admin_view(view)
             return path(f"<path:object_id>/{name}/", wrapped, name=f"decisions_decision_{name}")
 
-        own = [
+        urls = [
             page("supersede", needs(Act.WRITE, self.supersede_view)),
             page("mark", require_POST(needs(Act.WRITE, self.mark_view))),
             page("link", require_POST(needs(Act.WRITE, self.link_view))),
@@ -334,26 +338,28 @@ class DecisionAdmin(DecisionEditing):
             page("evidence", require_POST(needs(Act.WRITE, self.evidence_view))),
             page("lookup", self.lookup_view),
         ]
-        return [*own, *super().get_urls()]
+        return [*urls, *super().get_urls()]
 
-    def detail(self, request: HttpRequest, found: Decision) -> dict[str, Any]:
-        (view,) = views([found], with_heads=False)
+    def detail(self, request: HttpRequest, decision: Decision) -> dict[str, Any]:
+        (view,) = views([decision], with_heads=False)
         return {
-            "title": found.title,
-            "mark": listing.status(found.status, is_quarantined=found.id in quarantined_among([found.id])),
-            "impact": listing.impact(found.impact),
-            "struck": listing.is_struck(found.status),
-            "texts": [(name, label, render(getattr(found, name))) for name, label in _TEXTS if getattr(found, name)],
-            "event": RawEvent.objects.filter(position=found.id).defer("payload_json").first(),
-            "turn": Turn.objects.filter(session_id=found.session_id, turn_id=found.turn_id).only("id").first(),
-            "iteration": Iteration.objects.filter(id=found.iteration_id).first() if found.iteration_id else None,
-            "marked": _marked(found),
-            "mark_choices": [status for status in _MARKS if status != found.status],
+            "title": decision.title,
+            "mark": listing.status(decision.status, is_quarantined=decision.id in quarantined_among([decision.id])),
+            "impact": listing.impact(decision.impact),
+            "struck": listing.is_struck(decision.status),
+            "texts": [
+                (name, label, render(getattr(decision, name))) for name, label in _TEXTS if getattr(decision, name)
+            ],
+            "event": RawEvent.objects.filter(position=decision.id).defer("payload_json").first(),
+            "turn": Turn.objects.filter(session_id=decision.session_id, turn_id=decision.turn_id).only("id").first(),
+            "iteration": Iteration.objects.filter(id=decision.iteration_id).first() if decision.iteration_id else None,
+            "marked": _marked(decision),
+            "mark_choices": [status for status in _MARKS if status != decision.status],
             "evidence_choices": EVIDENCE,
-            "related": shown_of(found.id),
+            "related": shown_of(decision.id),
             **_evidence(view),
-            **edges_shown(found),
-            **lineage_shown(found),
+            **edges_shown(decision),
+            **lineage_shown(decision),
         }
 
 

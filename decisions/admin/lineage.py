@@ -14,7 +14,7 @@ _REPLACED = (DecisionStatus.SUPERSEDED, DecisionStatus.REJECTED)
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class LineageNode:
     id: int
     x: float
     y: float
@@ -29,7 +29,7 @@ class Node:
 @dataclass(frozen=True, slots=True)
 class Drawing:
     # In tab order: the earliest first.
-    nodes: list[Node]
+    nodes: list[LineageNode]
     layout: Layout
 
 
@@ -67,9 +67,9 @@ def _columns(nodes: Iterable[int], edges: Sequence[Edge], current: int) -> dict[
         for end in ends:
             naming[end].add(start)
     after = _reach(order, naming, current)
-    found = {**{node: -depth for node, depth in before.items()}, **after}
-    first = min(found.values(), default=0)
-    return {node: found.get(node, 0) - first for node in named}
+    distances = {**{node: -depth for node, depth in before.items()}, **after}
+    first = min(distances.values(), default=0)
+    return {node: distances.get(node, 0) - first for node in named}
 
 
 # Length of the longest path from `start` to each decision that it reaches.
@@ -84,10 +84,10 @@ def _reach(order: Sequence[int], following: Mapping[int, set[int]], start: int) 
 
 def _node(
     place: tuple[float, float], decision: Mapping[str, Any], relations: Sequence[str], *, is_current: bool
-) -> Node:
+) -> LineageNode:
     number, title, status = decision["id"], decision["title"], DecisionStatus(decision["status"])
     description = [f"#{number} {title}", str(status.label).lower(), f"decided {decision['decided_at']}", *relations]
-    return Node(
+    return LineageNode(
         id=number,
         x=place[0],
         y=place[1],

@@ -30,7 +30,7 @@ StatusFilter = value_filter("status", DecisionStatus.choices)
 ImpactFilter = value_filter("impact", tuple(reversed(Impact.choices)))
 
 
-class ReviewFilter(DefaultFilter):
+class RecheckFilter(DefaultFilter):
     title = "recheck"
     parameter_name = "review"
     options = {"any": "All", "open": "Needs recheck"}
@@ -53,10 +53,10 @@ class IterationFilter(ValueFilter):
         return {str(number): total for number, total in counted.annotate(total=Count("pk")).order_by("-pk")[:most]}
 
     def labels(self, values: Iterable[str]) -> Mapping[str, str]:
-        found = list(values)
-        numbers = [value for value in found if value.isdecimal() and len(value) <= _DIGITS]
+        offered = list(values)
+        numbers = [value for value in offered if value.isdecimal() and len(value) <= _DIGITS]
         named = {str(iteration.id): str(iteration) for iteration in Iteration.objects.filter(id__in=numbers)}
-        return {value: Truncator(named.get(value, f"#{value}")).chars(_LABEL) for value in found}
+        return {value: Truncator(named.get(value, f"#{value}")).chars(_LABEL) for value in offered}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         valid = all(value.isdecimal() and len(value) <= _DIGITS for value in self.values)
@@ -123,7 +123,7 @@ class DecisionChangeList(RankedChangeList):
 class DecisionListAdmin(HubModelAdmin):
     list_display = ("number", "about", "state", "weight", "decided", "commits", "author")
     list_display_links = ("number",)
-    list_filter = (StatusFilter, ReviewFilter, ImpactFilter, PhaseFilter, TopicFilter, AuthorFilter, IterationFilter)
+    list_filter = (StatusFilter, RecheckFilter, ImpactFilter, PhaseFilter, TopicFilter, AuthorFilter, IterationFilter)
     search_fields = ("title",)
     search_help_text = "Search in your own words; best matches first"
     quarantine_field = "pk"
@@ -154,8 +154,8 @@ class DecisionListAdmin(HubModelAdmin):
         # The facets ask for the same results again
         if not hasattr(request, "decision_snippets"):
             question = MemorySearch(query=search_term[:MAX_QUERY], sources=[SearchSourceName.DECISION], limit=BEST)
-            found = search(command=question, whole_store=True).results
-            request.decision_snippets = {hit["id"]: hit["snippet"] for hit in found}  # type: ignore[attr-defined]
+            hits = search(command=question, whole_store=True).results
+            request.decision_snippets = {hit["id"]: hit["snippet"] for hit in hits}  # type: ignore[attr-defined]
         ids = list(request.decision_snippets)  # type: ignore[attr-defined]
         return in_order(request, queryset.filter(id__in=ids), ids), False
 

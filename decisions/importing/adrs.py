@@ -1,4 +1,4 @@
-"""Import a folder of decision records: read the records, resolve the edges between them, and record what has changed."""
+"""Import a folder of decision records: read them, resolve the edges between them, record what has changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from decisions.edges import heads
 from decisions.importing.links import (
     STATUS_OF_FILE,
     Imported,
-    Link,
+    RecordLink,
     existing_edges,
     key_of,
     read_imported,
@@ -74,11 +74,11 @@ def import_adrs(*, directory: Path, progress: Progress | None = None, within: st
     removed = removed_edges(imported)
     edges = {edge for edge in edges if not _joins_versions(edge, imported, removed)}
     run = _Import(imported, records, edges, AdrReport(problems=records.problems, skipped=records.skipped))
-    for done, path in enumerate(in_order(records.adrs, edges), 1):
+    for count, path in enumerate(in_order(records.adrs, edges), 1):
         if path in records.adrs:
             run.file(path)
         if progress:
-            progress(done)
+            progress(count)
     run.link()
     run.report.sections_deleted = delete_sections([path for path in records.adrs if imported.versions_of(path)])
     return run.report
@@ -154,10 +154,11 @@ class _Import:
     # A decision that replaced the file's by hand takes precedence; one that another file became does not.
     def _refuse_superseded(self, earlier: int) -> None:
         imported = {version for versions in self.imported.versions.values() for version in versions}
-        others = [head for head in heads([earlier]).get(earlier, []) if head not in imported]
-        if others:
+        replacements = [head for head in heads([earlier]).get(earlier, []) if head not in imported]
+        if replacements:
             raise Conflict(
-                f"its text has changed, but #{others[0]} supersedes its decision #{earlier}; supersede that by hand"
+                f"its text has changed, but #{replacements[0]} supersedes its decision #{earlier}; supersede that by "
+                "hand"
             )
 
     def _record(self, path: str, fields: dict[str, Any], earlier: int | None) -> int:
@@ -250,8 +251,8 @@ def _is_record(path: PurePath) -> bool:
 
 def read_records(directory: Path, within: str = "") -> Records:
     """Read every record below a folder; paths are relative to the git worktree, if it is in one."""
-    others = [(name, _NO_RECORD) for name in find_files(directory) if not _is_record(PurePath(name))]
-    records = Records(skipped=sorted([*left_out(directory), *others]))
+    no_records = [(name, _NO_RECORD) for name in find_files(directory) if not _is_record(PurePath(name))]
+    records = Records(skipped=sorted([*left_out(directory), *no_records]))
     above = path_of_folder(directory, within)
     for name in record_names(directory):
         path = flat(above + PurePath(name).as_posix())
@@ -334,7 +335,7 @@ def _hand_down(status: DecisionStatus, adrs: Mapping[str, Adr], below: Mapping[s
 
 
 # A link without a word for its relation may lead to any document
-def _report(records: Records, path: str, link: Link, targets: Sequence[str]) -> None:
+def _report(records: Records, path: str, link: RecordLink, targets: Sequence[str]) -> None:
     if targets:
         problem = f"several records have that number: {', '.join(targets)}"
     elif link.relation is EdgeRelation.RELATES_TO:
@@ -357,8 +358,8 @@ def _paths_of(target: str, path: str, paths: Collection[str]) -> list[str]:
 
 
 def _number_of(path: str) -> int | None:
-    found = _NUMBER.match(PurePath(path).name)
-    return int(found[1]) if found else None
+    match = _NUMBER.match(PurePath(path).name)
+    return int(match[1]) if match else None
 
 
 def topic_of(path: str, adrs: dict[str, Adr], edges: Collection[FileEdge]) -> str:
@@ -367,9 +368,9 @@ def topic_of(path: str, adrs: dict[str, Adr], edges: Collection[FileEdge]) -> st
     before = {edge.path: edge.to for edge in sorted(edges, reverse=True) if edge.relation is EdgeRelation.SUPERSEDES}
     while path not in seen:
         seen.add(path)
-        given = adrs[path].topic if path in adrs else None
-        if given is not None:
-            return given
+        topic = adrs[path].topic if path in adrs else None
+        if topic is not None:
+            return topic
         path = before.get(path, path)
     return _words_of(path)[:200]
 
@@ -380,20 +381,20 @@ def in_order(paths: Iterable[str], edges: Iterable[FileEdge]) -> Iterator[str]:
     for edge in sorted(edges, reverse=True):
         if edge.relation in LINEAGE:
             before.setdefault(edge.path, []).append(edge.to)
-    done: set[str] = set()
+    yielded: set[str] = set()
     for first in list(paths):
         stack = [first]
         while stack:
             path = stack[-1]
-            stack += [earlier for earlier in before.pop(path, ()) if earlier not in done]
+            stack += [earlier for earlier in before.pop(path, ()) if earlier not in yielded]
             if stack[-1] == path:
                 stack.pop()
-                if path not in done:
-                    done.add(path)
+                if path not in yielded:
+                    yielded.add(path)
                     yield path
 
 
-def _verb(link: Link) -> str:
+def _verb(link: RecordLink) -> str:
     name = link.relation.label.lower()
     return f"{name}, inverse" if link.is_backward else name
 

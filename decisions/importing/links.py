@@ -53,8 +53,8 @@ class Imported:
         return self.versions.get(_prefix_of(path), [])
 
     def latest(self, path: str) -> int | None:
-        found = [version for version in self.versions_of(path) if version in self.existing]
-        return found[-1] if found else None
+        versions = [version for version in self.versions_of(path) if version in self.existing]
+        return versions[-1] if versions else None
 
     def add(self, path: str, decision_id: int, status: DecisionStatus) -> None:
         self.versions.setdefault(_prefix_of(path), []).append(decision_id)
@@ -96,8 +96,8 @@ def removed_edges(imported: Imported) -> set[tuple[int, EdgeRelation, int]]:
 
 def existing_edges(imported: Imported) -> set[tuple[int, EdgeRelation, int]]:
     ids = imported.existing
-    found = DecisionEdge.objects.filter(from_id__in=ids, to_id__in=ids).values_list("from_id", "relation", "to_id")
-    return {(start, EdgeRelation(relation), end) for start, relation, end in found}
+    edges = DecisionEdge.objects.filter(from_id__in=ids, to_id__in=ids).values_list("from_id", "relation", "to_id")
+    return {(start, EdgeRelation(relation), end) for start, relation, end in edges}
 
 
 _PHRASES = {f"relation{number}": phrase for number, phrase in enumerate(RELATIONS)}
@@ -133,7 +133,7 @@ _BEFORE = FILLERS | {word for words in STATUS_WORDS.values() for word in words.s
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class RecordLink:
     """A link to another record, by its relative path or its number."""
 
     relation: EdgeRelation
@@ -144,7 +144,7 @@ class Link:
     subject: str = ""
 
 
-def links_in(text: str, *, otherwise: EdgeRelation | None = None) -> list[Link]:
+def links_in(text: str, *, otherwise: EdgeRelation | None = None) -> list[RecordLink]:
     """Return the links to other records that have a relation; ``otherwise`` is the relation of those that have none.
 
     A relation applies to the end of its sentence, clause or list item. A record of which only a section is superseded
@@ -153,12 +153,12 @@ def links_in(text: str, *, otherwise: EdgeRelation | None = None) -> list[Link]:
     return list(dict.fromkeys(_Clauses(text[:_MAX_LENGTH], otherwise).links()))
 
 
-def named_records(value: Any, relation: EdgeRelation, *, is_backward: bool) -> list[Link]:
+def named_records(value: Any, relation: EdgeRelation, *, is_backward: bool) -> list[RecordLink]:
     """Return the links in a field of the front matter that is named after a relation, such as ``supersedes``."""
     values = value if isinstance(value, list) else [value]
     texts = [str(item).strip() for item in values if not isinstance(item, dict | bool) and item is not None]
     targets = [target for text in texts for target in _targets_of(text)]
-    return [Link(relation, target, is_backward) for target in dict.fromkeys(targets)]
+    return [RecordLink(relation, target, is_backward) for target in dict.fromkeys(targets)]
 
 
 # A path, a number, or a text with links and numbers
@@ -187,7 +187,7 @@ class _Clauses:
         # In parentheses after a record, which speak of that record
         self._aside = 0
 
-    def links(self) -> Iterator[Link]:
+    def links(self) -> Iterator[RecordLink]:
         for token in _TOKEN.finditer(self._text):
             if token["end"]:
                 self._begin(token.end())
@@ -215,12 +215,12 @@ class _Clauses:
         words = [word.casefold() for word in re.findall(r"[^\W\d_]+", _LINK_TEXT.sub(" ", before))]
         return any(word in PARTLY for word in words) or (is_backward and bool(set(words) - _BEFORE) and len(words) > 1)
 
-    def _link(self, token: re.Match[str], target: str) -> Iterator[Link]:
+    def _link(self, token: re.Match[str], target: str) -> Iterator[RecordLink]:
         end = token.end()
         is_replaced = REPLACED_BY_PRECEDING.match(self._text, end)
         if is_replaced or REPLACES_PRECEDING.match(self._text, end):
             self._has_record = True
-            yield Link(EdgeRelation.SUPERSEDES, target, bool(is_replaced))
+            yield RecordLink(EdgeRelation.SUPERSEDES, target, bool(is_replaced))
             return
         if self._text.startswith(_POSSESSIVE, end) or (token["bare"] and not self._is_listed(token)):
             return
@@ -232,7 +232,7 @@ class _Clauses:
         is_part = not is_whole and _OF_SECTION.search(self._text, self._last, token.start())
         relation = EdgeRelation.REFINES if is_part else self._relation
         self._last = token.end()
-        yield Link(relation, target, self._is_backward, self._subject)
+        yield RecordLink(relation, target, self._is_backward, self._subject)
 
     # A number alone may be anything: only a list right after the phrase counts, and `requires 3` is no record
     def _is_listed(self, token: re.Match[str]) -> bool:
@@ -254,5 +254,5 @@ def _target(token: re.Match[str]) -> str:
 
 def without_links(text: str) -> str:
     """Return the text without the lines and list items that link to other records."""
-    kept = [line for line in text.split("\n") if not links_in(line, otherwise=EdgeRelation.RELATES_TO)]
-    return "\n".join(kept).strip()
+    lines = [line for line in text.split("\n") if not links_in(line, otherwise=EdgeRelation.RELATES_TO)]
+    return "\n".join(lines).strip()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from decisions.importing.vocabulary import PART_OF, Part, normal_name
+from decisions.importing.vocabulary import PART_OF, RecordPart, normal_name
 from memories.importing.sections import Section, split_sections
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
@@ -22,14 +22,14 @@ _FIELD = re.compile(
 _ITEM_OR_ROW = re.compile(r"[*+-][ \t]|[ \t]*\|")
 
 
-_FIELDS = (Part.STATUS, Part.DATE, Part.AUTHOR)
+_FIELDS = (RecordPart.STATUS, RecordPart.DATE, RecordPart.AUTHOR)
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class OutlineSection:
     """The text under one heading, with the headings from its part's down."""
 
-    part: Part
+    part: RecordPart
     headings: tuple[str, ...]
     text: str
 
@@ -40,9 +40,9 @@ class Outline:
     # Fields above the first heading, such as `Status: accepted`, by name.
     meta: dict[str, str] = field(default_factory=dict)
     preamble: str = ""
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[OutlineSection] = field(default_factory=list)
 
-    def of(self, *parts: Part) -> list[Piece]:
+    def of(self, *parts: RecordPart) -> list[OutlineSection]:
         return [piece for piece in self.pieces if piece.part in parts]
 
 
@@ -54,7 +54,7 @@ def outline_of(body: str, ending: str = ".md") -> Outline:
     for section in sections:
         names = section.headings[1:] if section.headings[:1] == (outline.title,) else section.headings
         if names:
-            outline.pieces.append(Piece(*_part(names), section.text))
+            outline.pieces.append(OutlineSection(*_part(names), section.text))
         else:
             outline.meta, outline.preamble = _meta(section.text)
     outline.title = _NUMBER.sub("", outline.title)
@@ -68,12 +68,12 @@ def _title(sections: Iterable[Section]) -> str:
 
 
 # Rationale and consequences below the outcome are parts of their own, and so are alternatives below any section.
-def _part(names: tuple[str, ...]) -> tuple[Part, tuple[str, ...]]:
-    parts = [PART_OF.get(normal_name(name), Part.OTHER) for name in names]
-    if Part.OPTIONS in parts[1:] and parts[0] in (Part.RATIONALE, Part.OUTCOME, Part.CONTEXT):
-        start = parts.index(Part.OPTIONS)
-        return Part.OPTIONS, names[start:]
-    if parts[0] is Part.OUTCOME and parts[1:2] in ([Part.RATIONALE], [Part.CONSEQUENCES]):
+def _part(names: tuple[str, ...]) -> tuple[RecordPart, tuple[str, ...]]:
+    parts = [PART_OF.get(normal_name(name), RecordPart.OTHER) for name in names]
+    if RecordPart.OPTIONS in parts[1:] and parts[0] in (RecordPart.RATIONALE, RecordPart.OUTCOME, RecordPart.CONTEXT):
+        start = parts.index(RecordPart.OPTIONS)
+        return RecordPart.OPTIONS, names[start:]
+    if parts[0] is RecordPart.OUTCOME and parts[1:2] in ([RecordPart.RATIONALE], [RecordPart.CONSEQUENCES]):
         return parts[1], names
     return parts[0], names
 
@@ -97,12 +97,12 @@ def _meta(text: str) -> tuple[dict[str, str], str]:
     return meta, "\n".join(preamble).strip()
 
 
-def folded(pieces: Iterable[Piece], depth: int) -> str:
+def folded(pieces: Iterable[OutlineSection], depth: int) -> str:
     """Join the texts of pieces, with the headings below ``depth``."""
     return "\n\n".join(_with_headings(pieces, depth))
 
 
-def _with_headings(pieces: Iterable[Piece], depth: int) -> Iterator[str]:
+def _with_headings(pieces: Iterable[OutlineSection], depth: int) -> Iterator[str]:
     for piece in pieces:
         if len(piece.headings) > depth:
             yield f"{'#' * min(max(len(piece.headings) + 1, 3), 6)} {piece.headings[-1]}"

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from decisions.events import MAX_OPTION, MAX_WHY_NOT, Alternative
-from decisions.importing.links import Link, links_in, named_records, without_links
-from decisions.importing.outline import Outline, Piece, folded, moment_of, outline_of
+from decisions.importing.links import RecordLink, links_in, named_records, without_links
+from decisions.importing.outline import Outline, OutlineSection, folded, moment_of, outline_of
 from decisions.importing.vocabulary import (
     BECAUSE,
     CHOSEN_MARKS,
@@ -22,7 +22,7 @@ from decisions.importing.vocabulary import (
     PART_OF,
     REASON_COLUMNS,
     RELATION_OF_FIELD,
-    Part,
+    RecordPart,
     normal_name,
     status_of,
 )
@@ -57,7 +57,7 @@ class Adr:
     status: DecisionStatus
     decided_at: datetime | None
     author: str
-    links: list[Link]
+    links: list[RecordLink]
     topic: str | None = None
     # Fields that only the front matter has: impact, phase and evidence.
     more: dict[str, Any] = field(default_factory=dict)
@@ -67,7 +67,7 @@ def read_adr(text: str, *, otherwise_title: str = "", ending: str = ".md") -> Ad
     """Parse a record; a decision's own field in the front matter (``chosen: …``) overrides the body."""
     matter, body = split_front_matter(text)
     outline = outline_of(body, ending)
-    status = _first(matter, outline, Part.STATUS)
+    status = _first(matter, outline, RecordPart.STATUS)
     fields = _body(outline)
     fields |= {name: str(matter[name]) for name in _TEXTS if name in matter}
     if not fields["chosen"].strip() and not _may_lack_choice(status):
@@ -79,8 +79,8 @@ def read_adr(text: str, *, otherwise_title: str = "", ending: str = ".md") -> Ad
         rationale=fields["rationale"],
         alternatives=_alternatives(matter.get("alternatives", fields["alternatives"])),
         status=status_of(status),
-        decided_at=moment_of(_first(matter, outline, Part.DATE)),
-        author=_names(_first(matter, outline, Part.AUTHOR)),
+        decided_at=moment_of(_first(matter, outline, RecordPart.DATE)),
+        author=_names(_first(matter, outline, RecordPart.AUTHOR)),
         links=list(dict.fromkeys(_links(matter, outline))),
         topic=flat(str(matter["topic"])) if "topic" in matter else None,
         more={name: _more(name, matter[name]) for name in (*_NAMED, *_LISTS) if matter.get(name)},
@@ -96,8 +96,8 @@ def shorten(adr: Adr, path: str) -> list[str]:
     for name in ("context", "chosen", "rationale"):
         text = getattr(adr, name)
         if len(text) > MAX_TEXT:
-            rest = f"\n\n(The rest is in {path}.)"
-            setattr(adr, name, split_text(text, MAX_TEXT - len(rest))[0] + rest)
+            pointer = f"\n\n(The rest is in {path}.)"
+            setattr(adr, name, split_text(text, MAX_TEXT - len(pointer))[0] + pointer)
             cuts.append(f"its {name} has {len(text):,} characters, more than {MAX_TEXT:,}; the rest is left out")
     if len(adr.alternatives) > MAX_ALTERNATIVES:
         cuts.append(f"it has {len(adr.alternatives)} alternatives; the first {MAX_ALTERNATIVES} are imported")
@@ -114,14 +114,14 @@ def _may_lack_choice(status: str) -> bool:
 
 
 # Texts of one line, except notes and validations.
-def _more(name: str, given: Any) -> Any:
-    if name not in _OF_SEVERAL_LINES and isinstance(given, list):
-        return [_more(name, item) for item in given]
-    return flat(given) if isinstance(given, str) and name not in _OF_SEVERAL_LINES else given
+def _more(name: str, value: Any) -> Any:
+    if name not in _OF_SEVERAL_LINES and isinstance(value, list):
+        return [_more(name, item) for item in value]
+    return flat(value) if isinstance(value, str) and name not in _OF_SEVERAL_LINES else value
 
 
 def _body(outline: Outline) -> dict[str, Any]:
-    outcome = folded(outline.of(Part.OUTCOME), 1)
+    outcome = folded(outline.of(RecordPart.OUTCOME), 1)
     named = chosen_of(outcome)
     chosen, because = named or (outcome, "")
     alternatives, pros = alternatives_of(outline, chosen if named else None)
@@ -136,32 +136,32 @@ def _body(outline: Outline) -> dict[str, Any]:
 
 # Sections of unknown kind become part of the context, under their headings.
 def _context(outline: Outline) -> Iterator[str]:
-    yield folded(outline.of(Part.CONTEXT), 1)
-    for piece in outline.of(Part.OTHER):
+    yield folded(outline.of(RecordPart.CONTEXT), 1)
+    for piece in outline.of(RecordPart.OTHER):
         yield folded([piece], 0)
-    for piece in outline.of(Part.OPTIONS):
+    for piece in outline.of(RecordPart.OPTIONS):
         if len(piece.headings) == 1 and (_has_table(piece) or not _LISTED.search(piece.text)):
             yield folded([piece], 0)
 
 
 # A table of options says more than the alternatives hold
-def _has_table(piece: Piece) -> bool:
+def _has_table(piece: OutlineSection) -> bool:
     return bool(option_rows(piece.text))
 
 
 # The rationale and the consequences, these with headings unless they are all there is.
 def _reasons(outline: Outline, has_because: bool) -> Iterator[str]:  # noqa: FBT001
-    yield from (folded([piece], len(piece.headings)) for piece in outline.of(Part.RATIONALE))
-    pieces = outline.of(Part.CONSEQUENCES)
-    others = has_because or outline.of(Part.RATIONALE) or len({_last(piece) for piece in pieces}) > 1
+    yield from (folded([piece], len(piece.headings)) for piece in outline.of(RecordPart.RATIONALE))
+    pieces = outline.of(RecordPart.CONSEQUENCES)
+    has_siblings = has_because or outline.of(RecordPart.RATIONALE) or len({_last(piece) for piece in pieces}) > 1
     for piece in pieces:
-        yield f"### {_last(piece)}\n\n{piece.text}" if others else piece.text
-    for piece in outline.of(Part.LINKS):
-        if rest := without_links(piece.text):
-            yield f"### {_last(piece)}\n\n{rest}"
+        yield f"### {_last(piece)}\n\n{piece.text}" if has_siblings else piece.text
+    for piece in outline.of(RecordPart.LINKS):
+        if text := without_links(piece.text):
+            yield f"### {_last(piece)}\n\n{text}"
 
 
-def _last(piece: Piece) -> str:
+def _last(piece: OutlineSection) -> str:
     return piece.headings[-1]
 
 
@@ -191,7 +191,7 @@ def _shortened(option: Any) -> Any:
 
 
 # A short field: from the front matter, the fields above the first heading, or its own section.
-def _first(matter: dict[str, Any], outline: Outline, part: Part) -> str:
+def _first(matter: dict[str, Any], outline: Outline, part: RecordPart) -> str:
     named = (value for name, value in matter.items() if PART_OF.get(normal_name(name)) is part)
     for value in (*named, outline.meta.get(part)):
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value or "")
@@ -208,11 +208,11 @@ def _names(text: str) -> str:
 
 
 # Only declared links: prose may mention other records without a relation.
-def _links(matter: dict[str, Any], outline: Outline) -> Iterator[Link]:
+def _links(matter: dict[str, Any], outline: Outline) -> Iterator[RecordLink]:
     for status in (
         str(matter.get("status", "")),
-        outline.meta.get(Part.STATUS, ""),
-        folded(outline.of(Part.STATUS), 1),
+        outline.meta.get(RecordPart.STATUS, ""),
+        folded(outline.of(RecordPart.STATUS), 1),
     ):
         yield from links_in(status)
     for name, value in matter.items():
@@ -222,7 +222,7 @@ def _links(matter: dict[str, Any], outline: Outline) -> Iterator[Link]:
         yield from links_in("\n\n".join(map(str, matter["links"])))
         return
     yield from links_in(outline.preamble)
-    for piece in outline.of(Part.LINKS):
+    for piece in outline.of(RecordPart.LINKS):
         yield from links_in(piece.text, otherwise=EdgeRelation.RELATES_TO)
 
 
@@ -264,19 +264,19 @@ def chosen_of(outcome: str) -> tuple[str, str] | None:
     head = _CHOSEN.match(outcome)
     if head is None:
         return None
-    rest = outcome[head.end() :]
-    quoted = _QUOTED.match(rest) or _BARE.match(rest)
+    after_label = outcome[head.end() :]
+    quoted = _QUOTED.match(after_label) or _BARE.match(after_label)
     if quoted is None:
         return None
     chosen = _unlinked(next(filter(None, quoted.groups()))).removesuffix("**")
-    after = rest[quoted.end() :]
+    after = after_label[quoted.end() :]
     return chosen, after[end.end() :].strip() if (end := _BECAUSE.match(after)) else after.strip()
 
 
 def alternatives_of(outline: Outline, chosen: str | None) -> tuple[list[dict[str, str]], str]:
     """Return the alternatives (``option``, ``why_not``), and the text about the chosen option."""
     reasons = list(_reasons_by_option(outline))
-    pieces = [piece for piece in outline.of(Part.OPTIONS) if len(piece.headings) == 1]
+    pieces = [piece for piece in outline.of(RecordPart.OPTIONS) if len(piece.headings) == 1]
     rows = [row for piece in pieces for row in option_rows(piece.text)]
     listed = [option for piece in pieces for option in _items(piece.text)]
     reasons = reasons or [
@@ -306,7 +306,7 @@ def _unmarked(option: str) -> str:
 
 # `Adopt Option (c)`: the label of the chosen option in the first sentence of the outcome
 def _label_in(outline: Outline) -> str:
-    match = _CHOSEN_LABEL.match(plain(folded(outline.of(Part.OUTCOME), 1)[:300]))
+    match = _CHOSEN_LABEL.match(plain(folded(outline.of(RecordPart.OUTCOME), 1)[:300]))
     return match[1].lower() if match else ""
 
 
@@ -342,8 +342,8 @@ def _described(head: Sequence[str], row: Sequence[str]) -> str:
 
 # Options with a heading of their own, and the text below it.
 def _reasons_by_option(outline: Outline) -> Iterator[tuple[str, str]]:
-    named: dict[str, list[Piece]] = {}
-    for piece in outline.of(Part.PROS, Part.OPTIONS):
+    named: dict[str, list[OutlineSection]] = {}
+    for piece in outline.of(RecordPart.PROS, RecordPart.OPTIONS):
         if len(piece.headings) > 1:
             named.setdefault(piece.headings[1], []).append(piece)
     for name, pieces in named.items():
@@ -376,10 +376,10 @@ def _take(reasons: list[tuple[str, str]], option: str) -> str:
 
 
 # Equal names match first, then a name that starts with the other.
-def _option_number(wanted: str | None, names: Sequence[str]) -> int | None:
-    if wanted is None:
+def _option_number(option: str | None, names: Sequence[str]) -> int | None:
+    if option is None:
         return None
-    key, keys = _key(wanted), [_key(name) for name in names]
+    key, keys = _key(option), [_key(name) for name in names]
     for is_meant in (key.__eq__, key.startswith, lambda name: name.startswith(key)):
         for number, name in enumerate(keys):
             if name and key and is_meant(name):

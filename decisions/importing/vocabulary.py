@@ -12,7 +12,7 @@ from decisions.models import DecisionStatus, EdgeRelation
 from memoryhub.core.errors import Invalid
 
 
-class Part(StrEnum):
+class RecordPart(StrEnum):
     STATUS = "status"
     DATE = "date"
     AUTHOR = "author"
@@ -28,40 +28,42 @@ class Part(StrEnum):
 
 # Headings of sections and names of fields, as `normal_name` returns them
 _PARTS = {
-    Part.STATUS: "status|statut|état|estado|状态|狀態|ステータス",
-    Part.DATE: "date|datum|fecha|日期|日付",
-    Part.AUTHOR: "deciders|decider|decision makers|decision maker|decisionmakers|author|authors|owner|owners"
+    RecordPart.STATUS: "status|statut|état|estado|状态|狀態|ステータス",
+    RecordPart.DATE: "date|datum|fecha|日期|日付",
+    RecordPart.AUTHOR: "deciders|decider|decision makers|decision maker|decisionmakers|author|authors|owner|owners"
     "|entscheider|entscheidungsträger|autor|autoren|verfasser|décideurs|auteur|auteurs|decisores|autores"
     "|决策者|決策者|作者|意思決定者|決定者|作成者",
-    Part.CONTEXT: "context|context and problem statement|problem|problem statement|background|issue|motivation"
+    RecordPart.CONTEXT: "context|context and problem statement|problem|problem statement|background|issue|motivation"
     "|kontext|kontext und problemstellung|problemstellung|ausgangslage|hintergrund"
     "|contexte|contexte et énoncé du problème|contexte et problématique|énoncé du problème|problématique"
     "|contexto|contexto y planteamiento del problema|planteamiento del problema|problema|antecedentes"
     "|背景|上下文|上下文和问题陈述|背景和问题|背景与问题|背景与问题陈述|问题|问题陈述|問題"
     "|コンテキスト|コンテキストと問題|背景と問題|背景と課題|課題|文脈",
-    Part.OPTIONS: "considered options|options considered|alternatives considered|considered alternatives|alternatives"
+    RecordPart.OPTIONS: "considered options|options considered|alternatives considered|considered alternatives"
+    "|alternatives"
     "|options|rejected alternatives|alternatives rejected|rejected options|other options"
     "|betrachtete optionen|optionen|alternativen|betrachtete alternativen|erwogene optionen|erwogene alternativen"
     "|verworfene alternativen|options envisagées|options considérées|alternatives envisagées|alternatives considérées"
     "|alternatives rejetées|opciones consideradas|opciones|alternativas|alternativas consideradas"
     "|候选方案|可选方案|备选方案|替代方案|考虑的方案|考虑的选项|选项|備選方案"
     "|検討した選択肢|検討された選択肢|選択肢|代替案|検討した代替案",
-    Part.PROS: "pros and cons of the options|pros and cons|vor und nachteile der optionen|vor und nachteile"
+    RecordPart.PROS: "pros and cons of the options|pros and cons|vor und nachteile der optionen|vor und nachteile"
     "|avantages et inconvénients des options|avantages et inconvénients|pros y contras de las opciones"
     "|ventajas y desventajas de las opciones|ventajas y desventajas|优缺点|方案优缺点|选项的优缺点"
     "|選択肢の長所と短所|長所と短所|メリットとデメリット",
-    Part.OUTCOME: "decision|decisions|the decision|decision outcome|outcome|resolution|solution"
+    RecordPart.OUTCOME: "decision|decisions|the decision|decision outcome|outcome|resolution|solution"
     "|entscheidung|entscheidungen|entscheidungsergebnis|beschluss|lösung"
     "|décision|décisions|résultat de la décision|solution retenue|decisión|decisiones|resultado de la decisión"
     "|resolución|solución|决策|决定|决策结果|决策内容|决议|決策|決定|決定事項|決定内容|決定結果|結論",
-    Part.RATIONALE: "rationale|justification|reasons|reasoning|argument|begründung|gründe|raisons"
+    RecordPart.RATIONALE: "rationale|justification|reasons|reasoning|argument|begründung|gründe|raisons"
     "|justificación|razones"
     "|理由|决策理由|依据|根拠|決定理由|採用理由",
-    Part.CONSEQUENCES: "consequences|positive consequences|negative consequences|implications|confirmation|validation"
+    RecordPart.CONSEQUENCES: "consequences|positive consequences|negative consequences|implications|confirmation"
+    "|validation"
     "|compliance|konsequenzen|positive konsequenzen|negative konsequenzen|folgen|auswirkungen"
     "|conséquences|conséquences positives|conséquences négatives|consecuencias|consecuencias positivas"
     "|consecuencias negativas|后果|影响|结果|正面影响|负面影响|影響|結果|帰結",
-    Part.LINKS: "links|related|more information|related decisions|related adrs|references|see also"
+    RecordPart.LINKS: "links|related|more information|related decisions|related adrs|references|see also"
     "|weitere informationen|verwandte entscheidungen|referenzen|siehe auch|liens|plus d informations"
     "|informations complémentaires|décisions liées|références|voir aussi|enlaces|más información"
     "|decisiones relacionadas|referencias|ver también|链接|更多信息|相关决策|参考|参考资料|参见"
@@ -284,7 +286,7 @@ def _is_passive(part: str, status: DecisionStatus) -> bool:
 def _without_label(sentence: str) -> str:
     undated = re.sub(rf"\A[^\w{_RECORD}]*(?:\d{{4}}-\d{{2}}-\d{{2}}\W+)?", "", sentence)
     label, _, value = undated.replace("：", ":").partition(":")
-    return value if PART_OF.get(normal_name(label)) is Part.STATUS else undated
+    return value if PART_OF.get(normal_name(label)) is RecordPart.STATUS else undated
 
 
 def _is_history(clauses: Sequence[_Clause]) -> bool:

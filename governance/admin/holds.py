@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 
 from governance.models import Hold
 from governance.retention.schemas import HoldLift, HoldPlace
-from governance.retention.selectors import lift_hold, place_hold
+from governance.retention.service import lift_hold, place_hold
 from memoryhub.core.admin import HubModelAdmin
 from memoryhub.core.admin.access import needs
 from memoryhub.core.entities import Entity, find_entities
@@ -29,14 +29,14 @@ _NUMBERED = frozenset({"memory", "decision", "iteration"})
 
 def hold_rows(holds: Iterable[Hold]) -> list[dict[str, Any]]:
     """Return holds with ``type``, ``label`` and ``title`` of their items, with two queries for any number."""
-    found = list(holds)
-    parts = [hold.stream_id.partition(":") for hold in found]
-    known = find_entities(int(tail) for _, _, tail in parts if _is_number(tail))
+    listed = list(holds)
+    parts = [hold.stream_id.partition(":") for hold in listed]
+    entities = find_entities(int(tail) for _, _, tail in parts if _is_number(tail))
     names = [tail for kind, _, tail in parts if kind == _SESSION]
     purposes = dict(Session.objects.filter(session_id__in=names).values_list("session_id", "purpose"))
     return [
-        {"hold": hold, "type": kind, "label": kind.capitalize(), "title": _title(kind, tail, known, purposes)}
-        for hold, (kind, _, tail) in zip(found, parts, strict=True)
+        {"hold": hold, "type": kind, "label": kind.capitalize(), "title": _title(kind, tail, entities, purposes)}
+        for hold, (kind, _, tail) in zip(listed, parts, strict=True)
     ]
 
 
@@ -51,11 +51,11 @@ def stream_of_number(typed: str) -> str:
     return f"{entity.type}:{entity.id}" if entity.type in _NUMBERED else ""
 
 
-def _title(kind: str, tail: str, known: Mapping[int, Entity], purposes: Mapping[str, str]) -> str:
+def _title(kind: str, tail: str, entities: Mapping[int, Entity], purposes: Mapping[str, str]) -> str:
     if kind == _SESSION:
         purpose = purposes.get(tail, "")
         return f"{purpose} ({tail})" if purpose else tail
-    entity = known.get(int(tail)) if _is_number(tail) else None
+    entity = entities.get(int(tail)) if _is_number(tail) else None
     return f"{entity.title} (#{entity.id})" if entity and entity.type == kind else f"#{tail}"
 
 
@@ -92,11 +92,11 @@ class HoldAdmin(HubModelAdmin):
     stream_kind = "hold"
 
     def get_urls(self) -> list[URLPattern]:
-        own = [
+        urls = [
             path("place/", self._governed(self.place_view), name="governance_hold_place"),
             path("<int:hold_id>/lift/", self._governed(self.lift_view), name="governance_hold_lift"),
         ]
-        return [*own, *super().get_urls()]
+        return [*urls, *super().get_urls()]
 
     def _governed(self, view: Any) -> Any:
         return self.admin_site.admin_view(require_POST(needs(Act.GOVERN, view)))
@@ -131,11 +131,11 @@ class HoldAdmin(HubModelAdmin):
         return redirect(self.url("changelist"))
 
     def _page(self, request: HttpRequest, form: HoldForm) -> HttpResponse:
-        found = Hold.objects.order_by("-id")
+        holds = Hold.objects.order_by("-id")
         context = {
             "title": "Holds",
             "form": form,
-            "holds": hold_rows(found.filter(lifted_at__isnull=True)),
-            "lifted": hold_rows(found.filter(lifted_at__isnull=False)[:_LIFTED_SHOWN]),
+            "holds": hold_rows(holds.filter(lifted_at__isnull=True)),
+            "lifted": hold_rows(holds.filter(lifted_at__isnull=False)[:_LIFTED_SHOWN]),
         }
         return self.page(request, "admin/governance/holds.html", None, **context)

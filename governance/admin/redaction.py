@@ -102,8 +102,8 @@ class RedactionAdmin(HubModelAdmin):
             request.POST if request.method == "POST" else None,
             initial={name: request.GET[name] for name in ("ids", "way") if name in request.GET},
         )
-        shown = needs(Act.GOVERN, self._previewed)(request, form) if form.is_bound else {}
-        return self._page(request, form, **shown)
+        preview = needs(Act.GOVERN, self._previewed)(request, form) if form.is_bound else {}
+        return self._page(request, form, **preview)
 
     def run_view(self, request: HttpRequest) -> HttpResponse:
         form = RedactionForm(request.POST or None)
@@ -117,7 +117,7 @@ class RedactionAdmin(HubModelAdmin):
         try:
             if is_long():
                 return self._redact_later(command)
-            done = redact(command=command)
+            result = redact(command=command)
         except ConfirmationRequired:
             changed = (
                 "The log has changed since the preview. Check the new preview and confirm it. Nothing was changed."
@@ -125,7 +125,7 @@ class RedactionAdmin(HubModelAdmin):
             return self._page(request, form, **self._previewed(request, form), unconfirmed=changed)
         except HubError as error:
             return self._page(request, form, problem=error.message)
-        for level, text in _described(done):
+        for level, text in _described(result):
             messages.add_message(request, level, text)
         return redirect(self.url("changelist"))
 
@@ -177,12 +177,12 @@ def _marked(place: Place) -> SafeString:
     return format_html("{}{}", format_html_join("", "{}<del>{}</del>", parts), place.before[at:])
 
 
-def _described(done: RedactionDone) -> list[tuple[int, str]]:
-    matches, events = cells.counted(done.finds, "match", "matches"), cells.counted(done.events, "event")
-    events += f" and {cells.counted(done.spooled, 'event')} in the spool" if done.spooled else ""
-    searched = f"{cells.counted(done.searched_files, 'file')} ({done.searched_bytes / 1e6:.1f} MB)"
-    proof = "" if done.left else " No copy was found."
+def _described(result: RedactionDone) -> list[tuple[int, str]]:
+    matches, events = cells.counted(result.finds, "match", "matches"), cells.counted(result.events, "event")
+    events += f" and {cells.counted(result.spooled, 'event')} in the spool" if result.spooled else ""
+    searched = f"{cells.counted(result.searched_files, 'file')} ({result.searched_bytes / 1e6:.1f} MB)"
+    proof = "" if result.left else " No copy was found."
     summary = f"Redacted {matches} in {events}, then searched {searched} byte by byte.{proof}"
-    kept = [(messages.WARNING, f"Still in {kept.where}: {kept.why}.") for kept in done.left]
-    unproven = [(messages.INFO, f"Not searched: {kept.where}: {kept.why}.") for kept in done.unproven]
-    return [(messages.SUCCESS, summary), *kept, *unproven]
+    remains = [(messages.WARNING, f"Still in {remains.where}: {remains.why}.") for remains in result.left]
+    unproven = [(messages.INFO, f"Not searched: {remains.where}: {remains.why}.") for remains in result.unproven]
+    return [(messages.SUCCESS, summary), *remains, *unproven]

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from governance.models import RetentionRun
 from governance.present import size, thing_name
-from governance.retention.policy import CONDITIONS, Policy, day_start
+from governance.retention.candidates import CONDITIONS, RetentionPolicy, day_start
 from governance.retention.schemas import Going, Kept, Report, RetentionPlanRequest, RetentionRunRequest, RunView, Share
 from governance.retention.selectors import plan_retention, view_run
 from governance.retention.service import run_retention
@@ -56,8 +56,8 @@ def kept_rows(report: Report) -> list[dict[str, Any]]:
     """Return a row for each group of kept items, the largest first."""
     most, words = _most(report.kept), rules_in_words()
     return [
-        {**_row(kept, most), "reason": _rule_text(kept.says, words)}
-        for kept in sorted(report.kept, key=lambda kept: -kept.things)
+        {**_row(share, most), "reason": _rule_text(share.says, words)}
+        for share in sorted(report.kept, key=lambda share: -share.things)
     ]
 
 
@@ -106,11 +106,11 @@ class RetentionAdmin(HubModelAdmin):
     change_list_template = "admin/governance/change_list.html"
 
     def get_urls(self) -> list[URLPattern]:
-        own = [
+        urls = [
             path("run/", self._governed(self.run_view), name="governance_retentionrun_run"),
             path("policy/", self._governed(self.policy_view), name="governance_retentionrun_policy"),
         ]
-        return [*own, *super().get_urls()]
+        return [*urls, *super().get_urls()]
 
     def _governed(self, view: Any) -> Any:
         return self.admin_site.admin_view(require_POST(needs(Act.GOVERN, view)))
@@ -148,22 +148,22 @@ class RetentionAdmin(HubModelAdmin):
 
     def policy_view(self, request: HttpRequest) -> HttpResponse:
         form = PolicyForm(request.POST)
-        wanted = form.settings()
-        if wanted is None:
+        settings = form.settings()
+        if settings is None:
             return self._page(request, form=form)
         try:
-            kept = change_settings(command=SettingsChange(settings=wanted))
+            effective = change_settings(command=SettingsChange(settings=settings))
         except HubError as error:
             form.refuse(_sentence(error.message))
             return self._page(request, form=form)
-        if form.differs_from(kept):
+        if form.differs_from(effective):
             messages.warning(request, "Saved, but the environment or config.toml overrides these rules.")
         else:
             messages.success(request, "Saved the rules. The plan below uses them.")
         return redirect(self.url("changelist"))
 
-    def detail(self, request: HttpRequest, found: RetentionRun) -> dict[str, Any]:
-        run = view_run(found)
+    def detail(self, request: HttpRequest, instance: RetentionRun) -> dict[str, Any]:
+        run = view_run(instance)
         return {"title": f"Retention #{run.id}", "run": run, "outcome": _outcome(run), **_shown(run.report)}
 
     detail_template = "admin/governance/retention_run.html"
@@ -187,7 +187,7 @@ def _shown(report: Report) -> dict[str, Any]:
         "going": going_rows(report),
         "kept": kept_rows(report),
         "size": size(report.bytes),
-        "kept_things": sum(kept.things for kept in report.kept),
+        "kept_things": sum(share.things for share in report.kept),
     }
 
 
@@ -211,7 +211,7 @@ def _sentence(text: str) -> str:
 
 
 if TYPE_CHECKING:
-    _BaseFormSet = forms.BaseFormSet["RuleForm"]
+    _BaseFormSet = forms.BaseFormSet["RetentionRuleForm"]
 else:
     _BaseFormSet = forms.BaseFormSet
 
@@ -247,8 +247,8 @@ def event_words(type_name: str) -> str:
 
 
 def _nouns(name: str) -> tuple[str, str] | None:
-    known = event_type(name)
-    return known.nouns if known and known.retention is Retention.CAPTURED else None
+    kind = event_type(name)
+    return kind.nouns if kind and kind.retention is Retention.CAPTURED else None
 
 
 def rule_words(rule: RetentionRule) -> str:
@@ -270,7 +270,7 @@ def _subject(rule: RetentionRule) -> str:
 
 def rules_in_words() -> dict[str, str]:
     """Map the rules as plans name them, such as ``rule 1: deleted after 500 days``, to sentences, in order."""
-    policy = Policy.current(day_start(clock.now()))
+    policy = RetentionPolicy.current(day_start(clock.now()))
     return {f"{policy.name(index)}: {rule.sentence()}": rule_words(rule) for index, rule in enumerate(policy.rules)}
 
 
@@ -301,7 +301,7 @@ class SimpleForm(forms.Form):
         super().__init__(*args, **{"label_suffix": "", **kwargs})
 
 
-class RuleForm(forms.Form):
+class RetentionRuleForm(forms.Form):
     what = forms.ChoiceField(required=False, label="Items", choices=_WHATS)
     event_type = forms.ChoiceField(required=False, label="Event type", choices=[])
     kind = forms.ChoiceField(required=False, label="Kind", choices=[*_ANY, *MemoryKind.choices])
@@ -323,8 +323,8 @@ class RuleForm(forms.Form):
         typed = self.cleaned_data
         if not typed.get("what"):
             return None
-        given = {name: typed[name].strip() for name in CONDITIONS if typed.get(name, "").strip()}
-        rule = {"what": typed["what"], **given, "after_days": _days(typed.get("after_days", ""))}
+        conditions = {name: typed[name].strip() for name in CONDITIONS if typed.get(name, "").strip()}
+        rule = {"what": typed["what"], **conditions, "after_days": _days(typed.get("after_days", ""))}
         try:
             return RetentionRule.model_validate(rule).model_dump(mode="json", exclude_none=True) | {
                 "after_days": rule["after_days"]
@@ -336,12 +336,12 @@ class RuleForm(forms.Form):
 
 
 class _Ordered(_BaseFormSet):
-    def add_fields(self, form: RuleForm, index: int | None) -> None:
+    def add_fields(self, form: RetentionRuleForm, index: int | None) -> None:
         super().add_fields(form, index)
         form.fields["ORDER"].label = "Position"
 
 
-_Rules = formset_factory(RuleForm, formset=_Ordered, extra=1, can_order=True, max_num=MAX_RULES)
+_Rules = formset_factory(RetentionRuleForm, formset=_Ordered, extra=1, can_order=True, max_num=MAX_RULES)
 
 
 class PolicyForm:
@@ -352,8 +352,8 @@ class PolicyForm:
             return
         self.simple = SimpleForm(initial={name: getattr(initial, name) or "never" for name in SIMPLE})
         rules = [rule.model_dump(mode="json") for rule in initial.retention]
-        shown = [{**rule, "after_days": rule["after_days"] or "never"} for rule in rules]
-        self.rules = _Rules(initial=shown, prefix="rules")
+        values = [{**rule, "after_days": rule["after_days"] or "never"} for rule in rules]
+        self.rules = _Rules(initial=values, prefix="rules")
 
     @property
     def has_errors(self) -> bool:
@@ -375,12 +375,12 @@ class PolicyForm:
     def refuse(self, problem: str) -> None:
         self.problem = problem
 
-    def differs_from(self, kept: ProjectSettings) -> bool:
+    def differs_from(self, effective: ProjectSettings) -> bool:
         """Return whether other layers override the submitted settings."""
-        wanted = ProjectSettings.model_validate(self._wanted)
-        return any(getattr(kept, name) != getattr(wanted, name) for name in (*SIMPLE, "retention"))
+        submitted = ProjectSettings.model_validate(self._wanted)
+        return any(getattr(effective, name) != getattr(submitted, name) for name in (*SIMPLE, "retention"))
 
-    def _in_order(self) -> list[RuleForm]:
+    def _in_order(self) -> list[RetentionRuleForm]:
         # A stable sort: rows of the same position keep their order.
         forms_: list[Any] = list(self.rules)
         return sorted(forms_, key=lambda form: form.cleaned_data.get("ORDER") or len(forms_))

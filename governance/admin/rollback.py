@@ -14,8 +14,6 @@ from pydantic import ValidationError
 
 from governance.models import Rollback, RollbackAction
 from governance.retention.candidates import words_of
-from governance.rollback.downstream import groups
-from governance.rollback.plan import Source, Sources, sources
 from governance.rollback.schemas import (
     Group,
     Include,
@@ -26,7 +24,8 @@ from governance.rollback.schemas import (
     RollbackView,
     Thing,
 )
-from governance.rollback.service import preview, roll_back, undo_rollback
+from governance.rollback.service import EventSource, event_sources, preview, roll_back, undo_rollback
+from governance.rollback.tracing import groups
 from memoryhub.core import clock
 from memoryhub.core.admin import HubModelAdmin, cells
 from memoryhub.core.admin.access import needs
@@ -83,17 +82,17 @@ class RollbackForm(forms.Form):
         required=False, choices=_INCLUDE, widget=forms.CheckboxSelectMultiple(attrs=_OF_FORM), label="Also include"
     )
 
-    def __init__(self, data: QueryDict | None, known: Sources) -> None:
+    def __init__(self, data: QueryDict | None, sources: dict[str, list[EventSource]]) -> None:
         super().__init__(_with_action(data), label_suffix="")
-        self._fill("session_id", known.sessions, "any session")
-        self._fill("actor", known.actors, "any client")
-        self._fill("source", known.doors, "any source")
+        self._fill("session_id", sources["session_id"], "any session")
+        self._fill("actor", sources["actor"], "any client")
+        self._fill("source", sources["source"], "any source")
         self._ids: QueryDict = data if data is not None else QueryDict()
 
-    def _fill(self, name: str, found: Iterable[Source], any_label: str) -> None:
+    def _fill(self, name: str, sources: Iterable[EventSource], any_label: str) -> None:
         choices = [
             (source.name, f"{source.name} · {counted(source.events, 'event')}, last {_time(source)}")
-            for source in found
+            for source in sources
         ]
         self.fields[name].choices = [("", any_label), *choices]  # type: ignore[attr-defined]
 
@@ -124,7 +123,7 @@ def _with_action(data: QueryDict | None) -> QueryDict | None:
     return completed
 
 
-def _time(source: Source) -> str:
+def _time(source: EventSource) -> str:
     return clock.minute(source.last).replace("T", " ")
 
 
@@ -140,11 +139,11 @@ class RollbackAdmin(HubModelAdmin):
     change_list_template = "admin/governance/change_list.html"
 
     def get_urls(self) -> list[URLPattern]:
-        own = [
+        urls = [
             path("run/", self._governed(self.run_view), name="governance_rollback_run"),
             path("<int:rollback_id>/undo/", self._governed(self.undo_view), name="governance_rollback_undo"),
         ]
-        return [*own, *super().get_urls()]
+        return [*urls, *super().get_urls()]
 
     def _governed(self, view: Any) -> Any:
         return self.admin_site.admin_view(needs(Act.GOVERN, view))
@@ -153,7 +152,7 @@ class RollbackAdmin(HubModelAdmin):
         return self._show_preview(request, request.GET)
 
     def run_view(self, request: HttpRequest) -> HttpResponse:
-        form = RollbackForm(request.POST or None, sources())
+        form = RollbackForm(request.POST or None, event_sources())
         plan = form.plan() if form.is_bound else None
         if plan is None:
             return redirect(self.url("changelist"))
@@ -162,12 +161,12 @@ class RollbackAdmin(HubModelAdmin):
         try:
             if is_long() and sum(preview(command=plan).counts.values()) > _LONG_STEPS:
                 return self._later(lambda _: roll_back(command=command))
-            made = roll_back(command=command)
+            rollback = roll_back(command=command)
         except ConfirmationRequired:
             return self._show_preview(request, request.POST, unconfirmed=_CHANGED)
         except HubError as error:
             return self._show_preview(request, request.POST, problem=_sentence(error))
-        for level, text in _described(made):
+        for level, text in _described(rollback):
             messages.add_message(request, level, text)
         return redirect(self.url("changelist"))
 
@@ -186,32 +185,32 @@ class RollbackAdmin(HubModelAdmin):
             return redirect(self.url("changelist"))
         messages.success(request, f"Undid roll-back #{undone.id}.")
         if undone.undone_left:
-            left = cells.counted(len(undone.undone_left), "item")
-            messages.warning(request, f"{left} not restored. The page of the roll-back lists them.")
+            unrestored = cells.counted(len(undone.undone_left), "item")
+            messages.warning(request, f"{unrestored} not restored. The page of the roll-back lists them.")
         return redirect(self.url("changelist"))
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        found = self.find(request, object_id)
+        rollback = self.find(request, object_id)
         context = {
-            "title": f"Roll-back #{found.pk}",
-            "chosen": selection_text(found.selection),
-            "steps": step_rows(found.steps[:_SHOWN]),
-            "steps_cut": max(0, len(found.steps) - _SHOWN),
-            "left": left_rows(found.left[:_SHOWN]),
-            "undone_left": left_rows(found.undone_left[:_SHOWN]),
+            "title": f"Roll-back #{rollback.pk}",
+            "chosen": selection_text(rollback.selection),
+            "steps": step_rows(rollback.steps[:_SHOWN]),
+            "steps_cut": max(0, len(rollback.steps) - _SHOWN),
+            "left": left_rows(rollback.left[:_SHOWN]),
+            "undone_left": left_rows(rollback.undone_left[:_SHOWN]),
         }
-        return self.page(request, "admin/governance/rollback_made.html", found, **context)
+        return self.page(request, "admin/governance/rollback_made.html", rollback, **context)
 
     def _show_preview(self, request: HttpRequest, data: QueryDict, **context: Any) -> HttpResponse:
-        form = RollbackForm(data or None, sources())
+        form = RollbackForm(data or None, event_sources())
         plan = form.plan() if form.is_bound else None
-        shown = _previewed(plan) if plan else {}
+        previewed = _previewed(plan) if plan else {}
         latest = [_made(rollback) for rollback in Rollback.objects.order_by("-id")[:_LATEST]]
         chosen = [(name, value) for name in data for value in data.getlist(name) if name not in _NOT_CHOSEN]
         common = {"title": "Roll back", "form": form, "latest": latest, "chosen": chosen}
-        return self.page(request, "admin/governance/rollback.html", None, **{**common, **shown, **context})
+        return self.page(request, "admin/governance/rollback.html", None, **{**common, **previewed, **context})
 
 
 _NOT_CHOSEN = frozenset({"csrfmiddlewaretoken", "confirm_token", "reason"})
@@ -219,27 +218,29 @@ _NOT_CHOSEN = frozenset({"csrfmiddlewaretoken", "confirm_token", "reason"})
 
 def _previewed(plan: RollbackPlan) -> dict[str, Any]:
     try:
-        shown = preview(command=plan)
+        answer = preview(command=plan)
     except HubError as error:
         return {"problem": _sentence(error)}
-    return {"preview": shown, **_shown(shown, plan)}
+    return {"preview": answer, **_shown(answer, plan)}
 
 
-def _shown(shown: Preview, plan: RollbackPlan) -> dict[str, Any]:
-    total = sum(shown.counts.values())
-    verb = "Quarantine" if shown.action == "quarantine" else "Undo"
+def _shown(answer: Preview, plan: RollbackPlan) -> dict[str, Any]:
+    total = sum(answer.counts.values())
+    verb = "Quarantine" if answer.action == "quarantine" else "Undo"
     return {
-        "direct": group_rows(shown.trace.direct, plan),
-        "derived": group_rows(shown.trace.derived, plan),
-        "left": left_rows([left.model_dump() for left in shown.left]),
-        "done": counts_text(shown.counts),
+        "direct": group_rows(answer.trace.direct, plan),
+        "derived": group_rows(answer.trace.derived, plan),
+        "left": left_rows([item.model_dump() for item in answer.left]),
+        "done": counts_text(answer.counts),
         "total": total,
         "act_label": f"{verb} {cells.counted(total, 'item')}",
     }
 
 
-def _described(made: RollbackView) -> list[tuple[int, str]]:
-    return [(messages.SUCCESS, f"Made roll-back #{made.id}: {counts_text(made.counts)}. You can undo it below.")]
+def _described(rollback: RollbackView) -> list[tuple[int, str]]:
+    return [
+        (messages.SUCCESS, f"Made roll-back #{rollback.id}: {counts_text(rollback.counts)}. You can undo it below.")
+    ]
 
 
 def _made(rollback: Rollback) -> dict[str, Any]:
@@ -352,27 +353,27 @@ def step_rows(steps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def left_rows(left: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    titled = _titled(left)
+def left_rows(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    titled = _titled(items)
     return [
         {**titled[index], "why": item["why"], "name": _as_words(item.get("title", ""))}
-        for index, item in enumerate(left)
+        for index, item in enumerate(items)
     ]
 
 
 def _titled(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ids = {item["id"] for item in items if item.get("id")}
-    known = find_entities(ids)
-    events = RawEvent.objects.filter(position__in=ids - set(known))
+    entities = find_entities(ids)
+    events = RawEvent.objects.filter(position__in=ids - set(entities))
     types = dict(events.values_list("position", "event_type"))
     words = words_of(list(types))
-    return [_named(item.get("id", 0), known, types, words) for item in items]
+    return [_named(item.get("id", 0), entities, types, words) for item in items]
 
 
 def _named(
-    thing: int, known: Mapping[int, Entity], types: Mapping[int, str], words: Mapping[int, str]
+    thing: int, entities: Mapping[int, Entity], types: Mapping[int, str], words: Mapping[int, str]
 ) -> dict[str, Any]:
-    entity = known.get(thing)
+    entity = entities.get(thing)
     page = _PAGES.get(entity.type) if entity else None
     name, wanted = (f"admin:{page}_change", thing) if page else ("admin:core_rawevent_change", thing)
     url = reverse(name, args=[wanted]) if thing else ""

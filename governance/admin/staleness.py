@@ -53,14 +53,14 @@ def _files(diff: str) -> Iterator[tuple[str, list[str]]]:
 def _lines(lines: list[str]) -> SafeString:
     start = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
     head = [line for line in lines[:start] if line and not line.startswith(_LEFT_OUT)]
-    shown = (*(("note", line) for line in head), *((_MARKS.get(line[:1], "same"), line) for line in lines[start:]))
-    return format_html_join("", '<span class="line-{}">{}\n</span>', shown) or format_html("{}", "")
+    marked = (*(("note", line) for line in head), *((_MARKS.get(line[:1], "same"), line) for line in lines[start:]))
+    return format_html_join("", '<span class="line-{}">{}\n</span>', marked) or format_html("{}", "")
 
 
 _PAGE = "admin/governance/staleness.html"
 
 
-class VerdictForm(forms.Form):
+class RecheckForm(forms.Form):
     reason = forms.CharField(required=False, max_length=1_000)
     valid_until = forms.DateTimeField(required=False)
 
@@ -117,10 +117,10 @@ class AffirmationAdmin(HubModelAdmin):
             return redirect(self.url("changelist"))
 
     def affirm_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
-        return self._give(request, entity_id, VerdictForm(request.POST).affirm)
+        return self._give(request, entity_id, RecheckForm(request.POST).affirm)
 
     def retire_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
-        return self._give(request, entity_id, VerdictForm(request.POST).retire)
+        return self._give(request, entity_id, RecheckForm(request.POST).retire)
 
     def _give(
         self, request: HttpRequest, entity_id: int, verdict: Callable[[int], AffirmResult | RetireResult]
@@ -190,5 +190,5 @@ def _label(kind: str) -> str:
 
 def _shown_commit(commit: dict[str, Any]) -> dict[str, Any]:
     url = reverse("admin:sessions_app_commit_change", args=[commit["id"]])
-    shown = {**commit, "at": clock.from_text(commit["date"]), "url": url}
-    return {**shown, "patch": patch(commit["diff"])} if commit["diff"] else shown
+    row = {**commit, "at": clock.from_text(commit["date"]), "url": url}
+    return {**row, "patch": patch(commit["diff"])} if commit["diff"] else row

@@ -32,34 +32,30 @@ from sessions_app.spooled import find_spooled
 
 logger = logging.getLogger(__name__)
 
-_READER = Path(__file__).with_name("reading.py")
+_SCRIPT = Path(__file__).with_name("search_files.py")
 
 
 @dataclass(slots=True)
 class Proof:
     files: int = 0
     bytes: int = 0
-    # Files that contain one of the texts
-    left: list[Path] = field(default_factory=list)
+    # Those that contain one of the texts
+    paths: list[Path] = field(default_factory=list)
     # False if the files could not be read
     complete: bool = True
 
 
-def search_home(texts: Collection[str]) -> Proof:
-    return _search(env.home(), texts)
-
-
-# Runs a subprocess; reading.py says why. Never raises.
-def _search(folder: Path, texts: Collection[str]) -> Proof:
+# Runs a subprocess; search_files.py says why. Never raises.
+def search_folder(folder: Path, texts: Collection[str]) -> Proof:
     request = json.dumps({"folder": str(folder), "texts": sorted(texts)})
-    command = [sys.executable, "-P", str(_READER)]
+    command = [sys.executable, "-P", str(_SCRIPT)]
     try:
         ended = subprocess.run(command, input=request, capture_output=True, text=True, check=True)  # noqa: S603
-        found = json.loads(ended.stdout)
+        answer = json.loads(ended.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         logger.warning("%s could not be searched: %s", folder, type(error).__name__)
         return Proof(complete=False)
-    return Proof(found["files"], found["bytes"], [Path(path) for path in found["left"]])
+    return Proof(answer["files"], answer["bytes"], [Path(path) for path in answer["left"]])
 
 
 _HEADERS = ("session_id", "turn_id", "actor", "idempotency_key", "trace_id")
@@ -80,12 +76,12 @@ _COUNTS = {
 
 
 def entities_of(positions: Sequence[int]) -> list[int]:
-    found = rows.fetch(
+    first_events = rows.fetch(
         "SELECT position FROM raw_events WHERE stream_seq = 1 AND stream_id IN (SELECT stream_id FROM raw_events "
         f"WHERE position IN {IDS}) ORDER BY position",
         [json.dumps(list(positions))],
     )
-    return [row[0] for row in found]
+    return [row[0] for row in first_events]
 
 
 def count_copies(positions: Sequence[int], entities: Sequence[int]) -> dict[str, int]:
@@ -123,15 +119,12 @@ def packs_without_marks(payloads: Mapping[int, Any]) -> dict[int, Any]:
 
 # Headers stay: the hash chain covers them (decision 28)
 def kept_headers(matcher: Matcher) -> list[KeptPlace]:
+    why = "headers are part of the hash chain and can't be redacted"
     places: list[KeptPlace] = []
     for column in _HEADERS:
         for (value,) in rows.fetch(f"SELECT DISTINCT {column} FROM raw_events WHERE {column} <> ''"):
             if len(places) < _MOST_HEADERS and matcher.clean_text(value, is_name=True):
-                places.append(
-                    KeptPlace(
-                        where=f"{column} of events", why="headers are part of the hash chain and can't be redacted"
-                    )
-                )
+                places.append(KeptPlace(where=f"{column} of events", why=why))
                 break
     return places
 
@@ -145,11 +138,14 @@ def kept_other_case(selection: RedactionSelect, findings: Findings) -> list[Kept
     """Return how many events have the text in another case only; only ``ignore_case`` selects those."""
     if selection.text is None or selection.ignore_case or selection.narrowed:
         return []
-    written, lowered = (json.dumps(text, ensure_ascii=False)[1:-1] for text in (selection.text, selection.text.lower()))
+    written = json.dumps(selection.text, ensure_ascii=False)[1:-1]
+    lowered = json.dumps(selection.text.lower(), ensure_ascii=False)[1:-1]
     count = rows.fetch(_IN_ANOTHER_CASE, [json.dumps(findings.positions), lowered, written])[0][0]
     count += sum(lowered in canonical_json(payload).lower() for payload in findings.payloads().values())
+    if not count:
+        return []
     why = "only names derived from the text are redacted in lower case; preview again with ignore_case"
-    return [KeptPlace(where=f"{counted(count, 'event')} with it in another case", why=why)] if count else []
+    return [KeptPlace(where=f"{counted(count, 'event')} with it in another case", why=why)]
 
 
 def kept_unselected(selection: RedactionSelect, matcher: Matcher) -> list[KeptPlace]:
@@ -162,59 +158,51 @@ def kept_unselected(selection: RedactionSelect, matcher: Matcher) -> list[KeptPl
         places.append(KeptPlace(where=where, why="not selected; preview again without ids and search"))
     waiting = len(find_spooled(matcher.clean_waiting).lines)
     if waiting:
-        where = f"{counted(waiting, 'hook event')} in the spool"
-        places.append(
-            KeptPlace(
-                where=where,
-                why="only a redaction of the whole store cleans the spool; preview again without a selection",
-            )
-        )
+        why = "only a redaction of the whole store cleans the spool; preview again without a selection"
+        places.append(KeptPlace(where=f"{counted(waiting, 'hook event')} in the spool", why=why))
     return places
 
 
 def kept_files(proof: Proof, *, wiped: bool) -> list[KeptPlace]:
-    own = folder_of(current_store())
+    folder = folder_of(current_store())
     mirrors = set(_mirror_states())  # ``kept_mirrors`` names them
     places = [
-        KeptPlace(where=str(path.relative_to(env.home())), why=_why(path, own, wiped=wiped))
-        for path in proof.left
+        KeptPlace(where=str(path.relative_to(env.home())), why=_why(path, folder, wiped=wiped))
+        for path in proof.paths
         if path not in mirrors
     ]
     if not proof.complete:
-        places.append(
-            KeptPlace(where="the home folder", why="it could not be searched completely; run the redaction again")
-        )
+        why = "it could not be searched completely; run the redaction again"
+        places.append(KeptPlace(where="the home folder", why=why))
     return places
 
 
 def kept_in_store(texts: Collection[str], *, wiped: bool) -> list[KeptPlace]:
     """Return the places of the current store that contain one of the texts, where the store is not a file."""
-    why = (
-        "outside the selection, in a field of a fixed form, or in a header"
-        if wiped
-        else "other transactions of the server may still read it; the running hub removes it within an hour"
-    )
+    why = "other transactions of the server may still read it; the running hub removes it within an hour"
+    if wiped:
+        why = "outside the selection, in a field of a fixed form, or in a header"
     return [KeptPlace(where=where, why=why) for where in wiping.still_in(texts, wiped=wiped)]
 
 
 def unproven() -> list[KeptPlace]:
-    found = wiping.unproven()
+    places = wiping.unproven()
     if origin := arrival():
         why = "`memory-hub move PROJECT --confirm` compares both and removes it"
-        found.append((f"the old place of this store, {origin['address']}", why))
-    return [KeptPlace(where=where, why=why) for where, why in found]
+        places.append((f"the old place of this store, {origin['address']}", why))
+    return [KeptPlace(where=where, why=why) for where, why in places]
 
 
 def kept_mirrors(texts: Collection[str], names: DerivedNames) -> list[KeptPlace]:
     """Return the mirrors of the current store (decision 66) that have one of the texts or a name derived from one."""
-    places: list[KeptPlace] = []
+    places = []
     why = "the next run of `memory-hub mirror` removes it; the history of git keeps what was committed"
     for folder, state in sorted(_mirrors().items()):
-        files = set(_search(folder, texts).left) if folder.is_dir() else set()
+        files = set(search_folder(folder, texts).paths) if folder.is_dir() else set()
         files |= {path for path in folder.rglob("*.md") if _has_name(path.relative_to(folder), names)}
         if files:
             places.append(KeptPlace(where=f"{counted(len(files), 'file')} of the mirror {folder}", why=why))
-        entries = [*state["memories"].values(), *state["decisions"].values()]
+        entries = (*state["memories"].values(), *state["decisions"].values())
         paths = [*(entry["path"] for entry in entries), *state["orphans"]]
         if any(_has_name(Path(path), names) for path in paths):
             places.append(KeptPlace(where=f"the state of the mirror {folder}, in the names of files", why=why))
@@ -241,7 +229,7 @@ def _mirror_states() -> list[Path]:
     return sorted((env.home() / "mirrors").glob("*.json"))
 
 
-def _why(path: Path, own: Path, *, wiped: bool) -> str:
+def _why(path: Path, folder: Path, *, wiped: bool) -> str:
     if "before-restore" in path.name or "before-rebuild" in path.name:
         return (
             "a copy of the store from before a restore or rebuild; the next backup of that store removes it, "
@@ -249,7 +237,7 @@ def _why(path: Path, own: Path, *, wiped: bool) -> str:
         )
     if env.home() / "backups" in path.parents or "backup" in path.name:
         return "an earlier backup; later backups replace it, or delete it yourself"
-    if own not in path.parents:
+    if folder not in path.parents:
         return "belongs to another store or to a client's spool; redact it there too"
     if wiped:
         return "elsewhere in this store: outside the selection, in a field of a fixed form, or in a header"
@@ -286,8 +274,8 @@ def _pack_digest() -> str:
 
 
 def last_look() -> Look | None:
-    found = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [_KEY])
-    return Look(**json.loads(found[0][0])) if found else None
+    stored = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [_KEY])
+    return Look(**json.loads(stored[0][0])) if stored else None
 
 
 def look_through(progress: Callable[[int], None] = lambda _: None) -> Look:
@@ -299,6 +287,6 @@ def look_through(progress: Callable[[int], None] = lambda _: None) -> Look:
     digest = rules_digest()
     findings = find_places(RedactionSelect(rules=True), progress=progress)
     last = rows.fetch("SELECT coalesce(max(position), 0) FROM raw_events")[0][0]
-    look = Look(digest, last, findings.count, len(findings.found))
+    look = Look(digest, last, findings.count, len(findings.matches))
     rows.execute(upsert("store_meta", "key", ["value"]), [_KEY, json.dumps(asdict(look))])
     return look

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -71,57 +71,60 @@ class Matcher:
         if self._by_rules and by_pack_only:
             cleaned, _ = sanitize(value, shape, by_pack_only=True)
             return cleaned, list(_differences(value, cleaned, ""))
-        walk = _Walk(self._clean, names)
-        cleaned = walk.of(value, "", shape)
+        cleaner = _PayloadCleaner(self._clean, names)
+        cleaned = cleaner.clean(value, "", shape)
         if not self._by_rules:
-            return cleaned, walk.finds
-        named, _ = sanitize(cleaned, shape)  # what only its key gives away
-        return named, [*walk.finds, *_differences(cleaned, named, "")]
+            return cleaned, cleaner.finds
+        sanitized, _ = sanitize(cleaned, shape)  # what only its key gives away
+        return sanitized, [*cleaner.finds, *_differences(cleaned, sanitized, "")]
 
     def clean_waiting(self, value: Any) -> tuple[Any, list[str]]:
-        left, finds = self.clean(value, hook_names())
-        return left, [text for find in finds for text in find.texts]
+        cleaned, finds = self.clean(value, hook_names())
+        texts: list[str] = []
+        for find in finds:
+            texts += find.texts
+        return cleaned, texts
 
     def clean_text(self, text: str, *, is_name: bool = False) -> list[Span]:
         return self._clean(text, is_name)[1]
 
 
-class _Walk:
+class _PayloadCleaner:
     def __init__(self, clean: Cleaner, names: Collection[str]) -> None:
         self.finds: list[Find] = []
         self._clean, self._names = clean, names
 
-    def of(self, value: Any, field: str, shape: Shape) -> Any:
+    def clean(self, value: Any, field: str, shape: Shape) -> Any:
         if isinstance(value, str):
-            return value if shape.leaf is Leaf.GENERATED else self._text(value, field, is_name=shape.leaf is Leaf.NAME)
+            if shape.leaf is Leaf.GENERATED:
+                return value
+            return self._text(value, field, is_name=shape.leaf is Leaf.NAME)
         if isinstance(value, dict):
-            return _keyed(
-                (self._key(key, field, shape), self.of(item, inside(field, key), shape.at(key)))
-                for key, item in value.items()
-            )
+            return self._dict(value, field, shape)
         if isinstance(value, list):
-            return [self.of(item, inside(field, index), shape.at(index)) for index, item in enumerate(value)]
+            return [self.clean(item, inside(field, index), shape.at(index)) for index, item in enumerate(value)]
         return value
 
-    def _key(self, key: str, field: str, shape: Shape) -> str:
-        return key if key in self._names or shape.key(key) is not Leaf.TEXT else self._text(key, field, is_name=False)
+    # Numbered, because two keys that become equal must not lose one of the values
+    def _dict(self, value: dict[str, Any], field: str, shape: Shape) -> dict[str, Any]:
+        cleaned: dict[str, Any] = {}
+        for key, item in value.items():
+            name = key
+            if key not in self._names and shape.key(key) is Leaf.TEXT:
+                name = self._text(key, field, is_name=False)
+            free = name
+            number = 2
+            while free in cleaned:
+                free = f"{name} {number}"
+                number += 1
+            cleaned[free] = self.clean(item, inside(field, key), shape.at(key))
+        return cleaned
 
     def _text(self, text: str, field: str, *, is_name: bool) -> str:
         after, spans = self._clean(text, is_name)
         if spans:
             self.finds.append(Find(field, text, after, spans))
         return after
-
-
-# Numbered, because two keys that become equal must not lose one of the values
-def _keyed(pairs: Iterator[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for key, value in pairs:
-        number, free = 2, key
-        while free in made:
-            free, number = f"{key} {number}", number + 1
-        made[free] = value
-    return made
 
 
 def inside(field: str, key: str | int) -> str:
@@ -144,7 +147,7 @@ def _differences(before: Any, after: Any, field: str) -> Iterator[Find]:
 def _cleaner(selection: RedactionSelect, names: DerivedNames) -> Cleaner:
     tag = f"[REDACTED:{selection.label}]"
     if selection.rules:
-        return lambda text, is_name: _by_rules(text, names, tag, is_name=is_name)
+        return partial(_clean_by_rules, names, tag)
     pattern = _compiled(selection, names)
 
     def clean(text: str, is_name: bool) -> tuple[str, list[Span]]:  # noqa: FBT001
@@ -152,22 +155,25 @@ def _cleaner(selection: RedactionSelect, names: DerivedNames) -> Cleaner:
         spans = _united([*spans, *names.spans(text, is_name=is_name)])
         if spans and _OPENING in text:
             spans = _around_tags(text, spans, tag)
-        return (_replaced(text, spans, tag) if spans else text), spans
+        return _replace_spans(text, spans, tag), spans
 
     return clean
 
 
 # Replacing inside an existing [REDACTED:…] tag would break its frame. A tag with another label that matches is
 # replaced whole; our own tag is never matched.
-def _around_tags(text: str, spans: list[Span], own: str) -> list[Span]:
+def _around_tags(text: str, spans: list[Span], own_tag: str) -> list[Span]:
     stay: list[Span] = []
     for tag in _TAG.finditer(text):
         start, end = tag.start() + len(_OPENING), tag.end() - 1
-        if tag.group() != own and any(left < end and start < right for left, right in spans):
+        if tag.group() != own_tag and any(first < end and start < right for first, right in spans):
             spans = [*spans, tag.span()]
         else:
             stay.append(tag.span())
-    return [part for span in _united(spans) for part in _without(span, stay)]
+    parts: list[Span] = []
+    for span in _united(spans):
+        parts += _without(span, stay)
+    return parts
 
 
 def _united(spans: list[Span]) -> list[Span]:
@@ -180,31 +186,32 @@ def _united(spans: list[Span]) -> list[Span]:
     return united
 
 
-def _without(span: Span, others: list[Span]) -> Iterator[Span]:
+def _without(span: Span, gaps: list[Span]) -> Iterator[Span]:
     start, end = span
-    for left, right in others:
-        if left < end and start < right:
-            if start < left:
-                yield start, left
+    for first, right in gaps:
+        if first < end and start < right:
+            if start < first:
+                yield start, first
             start = right
     if start < end:
         yield start, end
 
 
-def _replaced(text: str, spans: list[Span], tag: str) -> str:
-    parts, done = [], 0
+def _replace_spans(text: str, spans: list[Span], tag: str) -> str:
+    parts: list[str] = []
+    position = 0
     for start, end in spans:
-        parts += [text[done:start], tag]
-        done = end
-    return "".join([*parts, text[done:]])
+        parts += [text[position:start], tag]
+        position = end
+    return "".join([*parts, text[position:]])
 
 
-def _by_rules(text: str, names: DerivedNames, tag: str, *, is_name: bool) -> tuple[str, list[Span]]:
+def _clean_by_rules(names: DerivedNames, tag: str, text: str, is_name: bool) -> tuple[str, list[Span]]:  # noqa: FBT001
     clean, findings = sanitize_text(text)
     if findings or not names:
         return clean, [(finding.start, finding.end) for finding in findings]
     spans = _united(names.spans(text, is_name=is_name))
-    return _replaced(text, spans, tag), spans
+    return _replace_spans(text, spans, tag), spans
 
 
 # RE2 takes linear time for any pattern
@@ -241,26 +248,25 @@ def field_names(type_name: str) -> frozenset[str]:
     schemas: list[type[BaseModel]] = [ProjectSettings, *(memory_kind.attributes for memory_kind in KINDS.values())]
     if kind:
         schemas.append(kind.schema)
-    return frozenset(name for schema in schemas for name in _names_in(schema))
+    names: set[str] = set()
+    for schema in schemas:
+        shape = schema.model_json_schema()
+        for part in (shape, *shape.get("$defs", {}).values()):
+            names.update(part.get("properties", ()))
+            names.update(word for word in part.get("enum", ()) if isinstance(word, str))
+    return frozenset(names)
 
 
-def _names_in(schema: type[BaseModel]) -> Iterator[str]:
-    shape = schema.model_json_schema()
-    for part in (shape, *shape.get("$defs", {}).values()):
-        yield from part.get("properties", ())
-        yield from (word for word in part.get("enum", ()) if isinstance(word, str))
-
-
-def fit(type_name: str, before: Any, left: Any, finds: list[Find]) -> tuple[list[Find], list[str]]:
-    """Change ``left`` until it fits its schema: truncate long texts, restore fields of a fixed form.
+def fit(type_name: str, before: Any, after: Any, finds: list[Find]) -> tuple[list[Find], list[str]]:
+    """Change ``after`` until it fits its schema: truncate long texts, restore fields of a fixed form.
 
     Returns the finds that remain and the restored fields. The log refuses a payload that still does not fit.
     """
     stay: list[str] = []
     for _ in range(_ROUNDS):
-        faults = _faults(type_name, left)
+        faults = _faults(type_name, after)
         for fault in faults:
-            finds = _mended(before, left, fault, finds, stay)
+            finds = _mended(before, after, fault, finds, stay)
         if not faults:
             break
     return finds, stay
@@ -271,17 +277,15 @@ def _faults(type_name: str, payload: Any) -> list[Mapping[str, Any]]:
     kind = event_type(type_name)
     faults = _faults_in(kind.schema, payload, ()) if kind else []
     if type_name == PROJECT_CONFIGURED.name:
-        faults += _faults_in(ProjectSettings, _set(payload["settings"]), ("settings",))
-    kind_of = payload.get("kind", DEFAULT_KIND)
-    has_attributes = "attributes" in (kind.schema.model_fields if kind else payload)  # or a client's own field
-    if has_attributes and "attributes" in payload and kind_of in KINDS:
-        faults += _faults_in(KINDS[kind_of].attributes, payload["attributes"], ("attributes",))
+        # None resets a setting
+        settings = {name: value for name, value in payload["settings"].items() if value is not None}
+        faults += _faults_in(ProjectSettings, settings, ("settings",))
+    memory_kind = KINDS.get(payload.get("kind", DEFAULT_KIND))
+    # Else ``attributes`` is a client's own field
+    has_attributes = kind is None or "attributes" in kind.schema.model_fields
+    if has_attributes and "attributes" in payload and memory_kind:
+        faults += _faults_in(memory_kind.attributes, payload["attributes"], ("attributes",))
     return faults
-
-
-# None resets a setting
-def _set(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _faults_in(schema: type[BaseModel], value: Any, place: tuple[str, ...]) -> list[Mapping[str, Any]]:
@@ -292,27 +296,27 @@ def _faults_in(schema: type[BaseModel], value: Any, place: tuple[str, ...]) -> l
     return []
 
 
-def _mended(before: Any, left: Any, fault: Mapping[str, Any], finds: list[Find], stay: list[str]) -> list[Find]:
-    path = _path(left, fault["loc"])
-    old, new = _at(before, path), _at(left, path)
+def _mended(before: Any, after: Any, fault: Mapping[str, Any], finds: list[Find], stay: list[str]) -> list[Find]:
+    path = _path(after, fault["loc"])
+    old, new = _at(before, path), _at(after, path)
     if not isinstance(old, str) or not isinstance(new, str) or old == new:
-        return _as_before(before, left, fault["loc"], finds, stay)
+        return _as_before(before, after, fault["loc"], finds, stay)
     field = _name(path)
     if fault["type"] == "string_too_long":
         cut = new[: fault["ctx"]["max_length"]]
-        _at(left, path[:-1])[path[-1]] = cut
+        _at(after, path[:-1])[path[-1]] = cut
         return [Find(field, old, cut, find.spans) if _is_of(find, field, old) else find for find in finds]
-    _at(left, path[:-1])[path[-1]] = old
+    _at(after, path[:-1])[path[-1]] = old
     stay.append(field)
     return [find for find in finds if not _is_of(find, field, old)]
 
 
 # Restores a whole field after one of its keys became invalid
-def _as_before(before: Any, left: Any, loc: Path, finds: list[Find], stay: list[str]) -> list[Find]:
+def _as_before(before: Any, after: Any, loc: Path, finds: list[Find], stay: list[str]) -> list[Find]:
     name = str(loc[0]) if loc else ""
-    if left.get(name) == before.get(name):
+    if after.get(name) == before.get(name):
         return finds
-    left[name] = deepcopy(before[name])
+    after[name] = deepcopy(before[name])
     stay.append(name)
     return [find for find in finds if find.field.partition(".")[0].partition("[")[0] != name]
 

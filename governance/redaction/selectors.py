@@ -37,16 +37,16 @@ class RedactionList(Paging):
 
 def list_redactions(*, command: RedactionList) -> Listing:
     """Return a page of redactions, latest first."""
-    found = Redaction.objects.order_by("-id")
-    total = found.count()
+    redactions = Redaction.objects.order_by("-id")
+    total = redactions.count()
     cursor = decode_cursor(command.cursor, (int,))
     if cursor:
-        found = found.filter(id__lt=cursor[0])
-    rows = [view(redaction) for redaction in found[: command.limit + 1]]
+        redactions = redactions.filter(id__lt=cursor[0])
+    entries = [view(redaction) for redaction in redactions[: command.limit + 1]]
     return page(
-        rows[: command.limit],
+        entries[: command.limit],
         total=total,
-        more=len(rows) > command.limit,
+        more=len(entries) > command.limit,
         cursor_of=lambda item: encode_cursor(item["id"]),
         line=redaction_line,
         max_tokens=command.max_tokens,
@@ -75,7 +75,9 @@ _DIGEST = re.compile(r"~[0-9a-f]{12}(?=~\d+\Z|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EventText:
+    """An event with its payload as text."""
+
     position: int
     type: str
     stream: str
@@ -84,18 +86,22 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    event: Event
+class EventMatch:
+    """What a redaction finds in an event, and what it leaves."""
+
+    event: EventText
     # The payload without the matched text
-    left: Any
+    cleaned: Any
     finds: list[Find]
 
 
 @dataclass(slots=True)
 class Findings:
+    """The matches of a selection in the log."""
+
     # Position of the last erasure or redaction at the time of the search
     erasure: int
-    found: list[Found] = field(default_factory=list)
+    matches: list[EventMatch] = field(default_factory=list)
     # (event type, field) pairs whose fixed form does not allow a replacement
     stay: set[tuple[str, str]] = field(default_factory=set)
     # The names that are derived from the texts
@@ -103,34 +109,44 @@ class Findings:
 
     @property
     def positions(self) -> list[int]:
-        return [match.event.position for match in self.found]
+        return [match.event.position for match in self.matches]
 
     @property
     def count(self) -> int:
-        return sum(len(find.spans) for match in self.found for find in match.finds)
+        return sum(len(find.spans) for find in self.finds())
+
+    def finds(self) -> Iterator[Find]:
+        for match in self.matches:
+            yield from match.finds
 
     def payloads(self) -> dict[int, Any]:
-        return {match.event.position: match.left for match in self.found}
+        return {match.event.position: match.cleaned for match in self.matches}
 
     def texts(self) -> set[str]:
-        return {text for match in self.found for find in match.finds for text in find.texts}
+        texts: set[str] = set()
+        for find in self.finds():
+            texts.update(find.texts)
+        return texts
 
     def topics(self) -> dict[str, int]:
         """Return the topic keys that lose a text, with the ids of their memories."""
-        changed = (match.event for match in self.found if any(find.field == _TOPIC for find in match.finds))
-        memories = ((event, event.stream.partition(":")[2]) for event in changed)
-        return {json.loads(event.payload)[_TOPIC]: int(number) for event, number in memories if number.isdecimal()}
+        topics = {}
+        for match in self.matches:
+            number = match.event.stream.partition(":")[2]
+            if number.isdecimal() and any(find.field == _TOPIC for find in match.finds):
+                topics[json.loads(match.event.payload)[_TOPIC]] = int(number)
+        return topics
 
     # Covers the events, what is left of them, and the spool
     def token(self, spooled: Spooled) -> str:
         digest = hashlib.sha256(b"redact")
-        for match in self.found:
-            digest.update(f"{match.event.position} {canonical_json(match.left)}\n".encode())
+        for match in self.matches:
+            digest.update(f"{match.event.position} {canonical_json(match.cleaned)}\n".encode())
         digest.update("\n".join(sorted(spooled.lines)).encode())
         return digest.hexdigest()[:16]
 
 
-def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] = lambda _: None) -> Findings:
+def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] | None = None) -> Findings:
     """Search the current store's log for the selection, and for names that the hub derived from its text.
 
     Args:
@@ -138,7 +154,7 @@ def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] =
         progress: called with the position of each event that is read.
     """
     erasure = last_erasure()
-    findings = _find(selection, Matcher(selection), erasure, progress)
+    findings = _search_log(selection, Matcher(selection), erasure, progress)
     if selection.text is not None and not selection.ignore_case:
         return findings
     # The texts are known only now: look again for the names derived from them
@@ -146,31 +162,34 @@ def find_places(selection: RedactionSelect, *, progress: Callable[[int], None] =
     if selection.rules:  # a password such as "admin" is no secret elsewhere
         texts = set(filter(is_repeatable, texts))
     names = DerivedNames([*selection.texts(), *texts])
-    return _find(selection, Matcher(selection, names), erasure, lambda _: None) if names else findings
+    return _search_log(selection, Matcher(selection, names), erasure) if names else findings
 
 
-def _find(selection: RedactionSelect, matcher: Matcher, erasure: int, progress: Callable[[int], None]) -> Findings:
+def _search_log(
+    selection: RedactionSelect, matcher: Matcher, erasure: int, progress: Callable[[int], None] | None = None
+) -> Findings:
     findings = Findings(erasure, names=matcher.names)
     for event in _events(selection, matcher.names):
-        progress(event.position)
+        if progress:
+            progress(event.position)
         _look(matcher, event, findings)
     return findings
 
 
-def _look(matcher: Matcher, event: Event, findings: Findings) -> None:
+def _look(matcher: Matcher, event: EventText, findings: Findings) -> None:
     payload = json.loads(event.payload)
     text = {name: value for name, value in payload.items() if _is_text(event.type, name)}
     kind = event_type(event.type)
     shape = payload_shape(kind.schema) if kind else TEXT
     by_pack_only = kind is not None and kind.by_pack_only
-    left, finds = matcher.clean(text, field_names(event.type), shape, by_pack_only=by_pack_only)
+    cleaned, finds = matcher.clean(text, field_names(event.type), shape, by_pack_only=by_pack_only)
     if not finds:
         return
-    left = {**payload, **left}
-    finds, stay = fit(event.type, payload, left, finds)
+    cleaned = {**payload, **cleaned}
+    finds, stay = fit(event.type, payload, cleaned, finds)
     findings.stay |= {(event.type, name) for name in stay}
     if finds:
-        findings.found.append(Found(event, left, _numbered(event, payload, left, finds)))
+        findings.matches.append(EventMatch(event, cleaned, _numbered(event, payload, cleaned, finds)))
 
 
 def _is_text(type_name: str, field_name: str) -> bool:
@@ -185,29 +204,30 @@ def _removes_text(type_name: str) -> bool:
 
 
 # Numbered, because names are unique, and two that lose their text would become equal
-def _numbered(event: Event, before: dict[str, Any], left: dict[str, Any], finds: list[Find]) -> list[Find]:
+def _numbered(event: EventText, before: dict[str, Any], after: dict[str, Any], finds: list[Find]) -> list[Find]:
     name = "name" if event.type == TAG_CREATED.name else _TOPIC
-    if left.get(name) == before.get(name):
+    if after.get(name) == before.get(name):
         return finds
     # Without the digest of a long key, which has the text
-    left[name] = f"{_DIGEST.sub('', left[name])} {event.stream.partition(':')[2]}"
-    return [replace(find, after=left[name]) if find.field == name else find for find in finds]
+    after[name] = f"{_DIGEST.sub('', after[name])} {event.stream.partition(':')[2]}"
+    return [replace(find, after=after[name]) if find.field == name else find for find in finds]
 
 
-def selected_events(selection: RedactionSelect) -> list[Event]:
+def selected_events(selection: RedactionSelect) -> list[EventText]:
     """Return the events that ``whole`` erases: the whole stream of any event that can't be erased alone."""
     selected = [event for event in _events(selection, NO_NAMES) if not _removes_text(event.type)]
     streams = sorted({event.stream for event in selected if not stands_alone(event.type)})
-    rest = (Event(*row) for row in rows.fetch(_OF_STREAMS, [json.dumps(streams)]))
-    every = {event.position: event for event in [*selected, *rest]}
-    return [every[position] for position in sorted(every)]
+    by_position = {event.position: event for event in selected}
+    for row in rows.fetch(_OF_STREAMS, [json.dumps(streams)]):
+        by_position[row[0]] = EventText(*row)
+    return [by_position[position] for position in sorted(by_position)]
 
 
 _COLUMNS = "position, event_type, stream_id, occurred_at, payload_json"
 _OF_STREAMS = f"SELECT {_COLUMNS} FROM raw_events WHERE payload_json IS NOT NULL AND stream_id IN {TEXTS}"
 
 
-def _events(selection: RedactionSelect, names: DerivedNames) -> Iterator[Event]:
+def _events(selection: RedactionSelect, names: DerivedNames) -> Iterator[EventText]:
     conditions, parameters = _conditions(selection, names)
     sql = (
         f"SELECT {_COLUMNS} FROM raw_events "
@@ -215,7 +235,7 @@ def _events(selection: RedactionSelect, names: DerivedNames) -> Iterator[Event]:
     )
     last = 0
     while batch := rows.fetch(sql, [last, *parameters]):
-        yield from (Event(*row) for row in batch)
+        yield from (EventText(*row) for row in batch)
         last = batch[-1][0]
 
 
@@ -245,8 +265,8 @@ def _ids(selection: RedactionSelect) -> Sequence[int]:
     if not selection.search:
         return selection.ids
     question = MemorySearch(query=selection.search, limit=_SEARCHED)
-    found = [hit["id"] for hit in selectors.search(command=question, whole_store=True).results]
-    return [entity_id for entity_id in found if not selection.ids or entity_id in selection.ids]
+    hits = selectors.search(command=question, whole_store=True).results
+    return [hit["id"] for hit in hits if not selection.ids or hit["id"] in selection.ids]
 
 
 _MOST = 100
@@ -256,23 +276,44 @@ _NEAR = 24
 
 
 def places_of(findings: Findings) -> list[Place]:
-    every = ((found, find) for found in findings.found for find in found.finds)
-    return [_place(found, find) for (found, find), _ in zip(every, range(_MOST), strict=False)]
+    """Return the first 100 strings with matches."""
+    places: list[Place] = []
+    for match in findings.matches:
+        places += [_place(match, find) for find in match.finds[: _MOST - len(places)]]
+        if len(places) == _MOST:
+            break
+    return places
 
 
-def whole_places(events: list[Event]) -> list[Place]:
-    return [_whole(event) for event in events[:_MOST]]
+def whole_places(events: list[EventText]) -> list[Place]:
+    """Return the beginnings of the first 100 events that are erased whole."""
+    places = []
+    for event in events[:_MOST]:
+        text = " ".join(texts_of(event))[:_LONGEST]
+        place = Place(
+            position=event.position,
+            event_type=event.type,
+            stream=event.stream,
+            occurred_at=clock.from_text(event.occurred_at),
+            field="",
+            before=text,
+            after="",
+            finds=1,
+            marked=[(0, len(text))],
+        )
+        places.append(place)
+    return places
 
 
-def _place(found: Found, find: Find) -> Place:
+def _place(match: EventMatch, find: Find) -> Place:
     start, end = _window(find)
-    inside = [(left - start, right - start) for left, right in find.spans if start <= left and right <= end]
+    inside = [(first - start, right - start) for first, right in find.spans if start <= first and right <= end]
     before = find.before[start:end]
     return Place(
-        position=found.event.position,
-        event_type=found.event.type,
-        stream=found.event.stream,
-        occurred_at=clock.from_text(found.event.occurred_at),
+        position=match.event.position,
+        event_type=match.event.type,
+        stream=match.event.stream,
+        occurred_at=clock.from_text(match.event.occurred_at),
         field=find.field,
         before=before,
         after=_after(find, start, end),
@@ -298,38 +339,19 @@ def _to_space(text: str, at: int, step: int) -> int:
 
 # Text behind the window has the same length before and after
 def _after(find: Find, start: int, end: int) -> str:
-    tail = len(find.before) - end
-    return (
-        find.after[start : len(find.after) - tail] if _tail_is_same(find, end) else find.after[start : start + _LONGEST]
-    )
+    if any(right > end for _, right in find.spans):
+        return find.after[start : start + _LONGEST]
+    return find.after[start : len(find.after) - (len(find.before) - end)]
 
 
-def _tail_is_same(find: Find, end: int) -> bool:
-    return all(right <= end for _, right in find.spans)
+def texts_of(event: EventText) -> list[str]:
+    """Return all strings of an event's payload."""
+    return list(_strings_in(json.loads(event.payload)))
 
 
-def _whole(event: Event) -> Place:
-    text = " ".join(texts_of(event))[:_LONGEST]
-    return Place(
-        position=event.position,
-        event_type=event.type,
-        stream=event.stream,
-        occurred_at=clock.from_text(event.occurred_at),
-        field="",
-        before=text,
-        after="",
-        finds=1,
-        marked=[(0, len(text))],
-    )
-
-
-def texts_of(event: Event) -> list[str]:
-    return _texts(json.loads(event.payload))
-
-
-def _texts(value: object) -> list[str]:
+def _strings_in(value: object) -> Iterator[str]:
     if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict):
-        return [text for item in value.values() for text in _texts(item)]
-    return [text for item in value for text in _texts(item)] if isinstance(value, list) else []
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings_in(item)

@@ -16,7 +16,7 @@ from governance.redaction.copies import (
     kept_unselected,
     look_through,
     packs_without_marks,
-    search_home,
+    search_folder,
     unproven,
 )
 from governance.redaction.matching import Matcher
@@ -29,7 +29,7 @@ from governance.redaction.schemas import (
     RedactionSelect,
 )
 from governance.redaction.selectors import (
-    Event,
+    EventText,
     Findings,
     find_places,
     places_of,
@@ -39,6 +39,7 @@ from governance.redaction.selectors import (
 )
 from memories.duplicates import remember_topics
 from memories.services.deletion import Traces, wipe_traces
+from memoryhub import env
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked, NotFound
 from memoryhub.core.permissions import Act, demand
@@ -67,21 +68,19 @@ def preview_redaction(*, command: RedactionSelect) -> RedactionPreview:
     matcher = Matcher(command, findings.names)
     spooled = _spooled(command, matcher)
     _require_found(findings.positions, spooled)
-    kept = [
-        *kept_fields(findings),
-        *kept_unselected(command, matcher),
-        *kept_other_case(command, findings),
-    ]
+    remaining = [*kept_fields(findings), *kept_unselected(command, matcher), *kept_other_case(command, findings)]
+    if not command.rules:
+        remaining += kept_headers(matcher)
     return _preview(
         findings.positions,
         spooled=spooled,
         finds=findings.count + len(spooled.texts),
         token=findings.token(spooled),
         question=f"permanently redact {counted(findings.count + len(spooled.texts), 'match', 'matches')} in "
-        f"{counted(len(findings.found), 'event')}{_and_spooled(spooled)}?",
-        kept=[*kept, *([] if command.rules else kept_headers(matcher))],
+        f"{counted(len(findings.matches), 'event')}{_and_spooled(spooled)}?",
+        remaining=remaining,
         places=places_of(findings),
-        all_places=sum(len(match.finds) for match in findings.found),
+        all_places=len(list(findings.finds())),
     )
 
 
@@ -98,27 +97,29 @@ def redact(*, command: RedactionRun, progress: Progress = lambda _: None) -> Red
         Forbidden: the caller may not redact.
     """
     demand(Act.GOVERN)
-    _require_clean_reason(command)
+    if not command.whole and not command.rules and Matcher(command).clean_text(command.reason):
+        raise Invalid("reason contains the text to redact, and the log keeps it; reword the reason")
     if command.whole:
         return _erase_whole(command)
     findings = find_places(command)
     matcher = Matcher(command, findings.names)
     spooled = _spooled(command, matcher)
     _require(command, findings.token(spooled), findings.positions, spooled)
-    taken, expected = _Taken(names=findings.names), bool(findings.found)
+    removed = RemovedText(names=findings.names)
+    has_matches = bool(findings.matches)
     for _ in range(_ROUNDS):
         # The spool first: what the hub has drained from it until now is in the log, where the next round finds it
-        taken.clean_spool(command, matcher)
-        if findings.found:
-            _take(command, findings, taken, progress)
+        removed.clean_spool(command, matcher)
+        if findings.matches:
+            _remove(command, findings, removed, progress)
         findings = find_places(command)
-        if not findings.found:
+        if not findings.matches:
             break
-    if expected and not taken.positions:
+    if has_matches and not removed.positions:
         raise Locked("other processes keep erasing or redacting events; run the redaction again")
     if command.rules:
         look_through()
-    return _proven(taken)
+    return _proven(removed)
 
 
 # A selection of some events never includes spooled ones
@@ -127,7 +128,7 @@ def _spooled(command: RedactionSelect, matcher: Matcher) -> Spooled:
 
 
 @dataclass(slots=True)
-class _Taken:
+class RemovedText:
     event_id: int | None = None
     finds: int = 0
     positions: set[int] = field(default_factory=set)
@@ -146,25 +147,25 @@ class _Taken:
         self.texts |= set(spooled.texts)
 
 
-def _take(command: RedactionRun, findings: Findings, taken: _Taken, progress: Progress) -> None:
+def _remove(command: RedactionRun, findings: Findings, removed: RemovedText, progress: Progress) -> None:
     remember_topics(findings.topics())  # before, because it may fail; it changes nothing until the keys have changed
-    what, seen = _what(command), findings.erasure
+    what = f"{'a text' if command.text else 'a pattern'} called {command.label}"
+    if command.rules:
+        what = "the rules for secrets"
     payloads = findings.payloads()
     payloads |= packs_without_marks(payloads)
     try:
-        event = log.redact_payloads(payloads, what=what, reason=command.reason, seen=seen, progress=progress)
+        event = log.redact_payloads(
+            payloads, what=what, reason=command.reason, seen=findings.erasure, progress=progress
+        )
     except Conflict:  # others erased or redacted since the search; the next round searches again
         return
-    taken.event_id, taken.finds = event.position, taken.finds + findings.count
-    taken.positions |= set(findings.positions)
-    taken.texts |= findings.texts()
+    removed.event_id = event.position
+    removed.finds += findings.count
+    removed.positions |= set(findings.positions)
+    removed.texts |= findings.texts()
     if command.text:
-        taken.texts |= findings.names.slugs
-
-
-def _require_clean_reason(command: RedactionRun) -> None:
-    if not command.whole and not command.rules and Matcher(command).clean_text(command.reason):
-        raise Invalid("reason contains the text to redact, and the log keeps it; reword the reason")
+        removed.texts |= findings.names.slugs
 
 
 def _erase_whole(command: RedactionRun) -> RedactionDone:
@@ -172,7 +173,7 @@ def _erase_whole(command: RedactionRun) -> RedactionDone:
     events = selected_events(command)
     traces = Traces([event.position for event in events])
     _require(command, _token(events), [event.position for event in events], Spooled())
-    taken = _Taken()
+    removed = RemovedText()
     # In this order: the drain also takes the spool's lock before the store's (decision 31)
     with traces.cleaning() as clean_spool, log.transaction():
         events = selected_events(command)
@@ -183,14 +184,15 @@ def _erase_whole(command: RedactionRun) -> RedactionDone:
         if alone:
             log.erase_events(alone, reason=reason)
         traces.erase_packs(reason=reason)
-        taken.add(clean_spool())
-    taken.finds += len(events)
-    taken.positions = {event.position for event in events}
-    taken.texts |= {text for event in events for text in texts_of(event) if len(text) >= _TELLING}
-    return _proven(taken)
+        removed.add(clean_spool())
+    removed.finds += len(events)
+    removed.positions = {event.position for event in events}
+    for event in events:
+        removed.texts.update(text for text in texts_of(event) if len(text) >= _TELLING)
+    return _proven(removed)
 
 
-def _apart(events: Sequence[Event]) -> tuple[list[int], list[str]]:
+def _apart(events: Sequence[EventText]) -> tuple[list[int], list[str]]:
     alone = [event for event in events if log.stands_alone(event.type)]
     streams = {event.stream for event in events if event not in alone}
     return [event.position for event in alone if event.stream not in streams], sorted(streams)
@@ -217,26 +219,26 @@ def _and_spooled(spooled: Spooled) -> str:
     return f" and {counted(count, 'event')} in the spool" if count else ""
 
 
-def _proven(taken: _Taken) -> RedactionDone:
+def _proven(removed: RemovedText) -> RedactionDone:
     wiped = wipe_traces()
-    proof = search_home(taken.texts)
+    proof = search_folder(env.home(), removed.texts)
     return RedactionDone(
-        id=taken.event_id,
-        events=len(taken.positions),
-        finds=taken.finds,
-        spooled=taken.spooled,
+        id=removed.event_id,
+        events=len(removed.positions),
+        finds=removed.finds,
+        spooled=removed.spooled,
         searched_files=proof.files,
         searched_bytes=proof.bytes,
         left=[
-            *kept_in_store(taken.texts, wiped=wiped),
+            *kept_in_store(removed.texts, wiped=wiped),
             *kept_files(proof, wiped=wiped),
-            *kept_mirrors(taken.texts, taken.names),
+            *kept_mirrors(removed.texts, removed.names),
         ],
         unproven=unproven(),
     )
 
 
-def _preview_whole(events: list[Event]) -> RedactionPreview:
+def _preview_whole(events: list[EventText]) -> RedactionPreview:
     positions = [event.position for event in events]
     _require_found(positions, Spooled())
     traces = Traces(positions)
@@ -249,7 +251,7 @@ def _preview_whole(events: list[Event]) -> RedactionPreview:
         finds=len(events),
         token=_token(events),
         question=question,
-        kept=[],
+        remaining=[],
         places=whole_places(events),
         all_places=len(events),
     )
@@ -262,7 +264,7 @@ def _preview(
     finds: int,
     token: str,
     question: str,
-    kept: list[KeptPlace],
+    remaining: list[KeptPlace],
     places: list[Place],
     all_places: int,
     packs: int = 0,
@@ -277,18 +279,12 @@ def _preview(
         copies=count_copies(positions, entities) | {name: count for name, count in quoting.items() if count},
         places=places,
         all_places=all_places,
-        kept=kept,
+        kept=remaining,
         confirm_token=token,
         question=question,
     )
 
 
-def _token(events: Sequence[Event]) -> str:
+def _token(events: Sequence[EventText]) -> str:
     listed = " ".join(str(event.position) for event in events)
     return hashlib.sha256(f"erase {listed}".encode()).hexdigest()[:16]
-
-
-def _what(command: RedactionSelect) -> str:
-    if command.rules:
-        return "the rules for secrets"
-    return f"{'a text' if command.text else 'a pattern'} called {command.label}"

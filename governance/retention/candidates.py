@@ -1,21 +1,186 @@
-"""Find items past their age: one SELECT per sort of item, each row with what protects it."""
+"""Items past their age under the retention rules: one SELECT per sort of item, each row with what protects it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from governance.retention import policy
-from governance.retention import policy as keepers
-from governance.retention.policy import Policy, match_rules
 from governance.retention.schemas import Sample
-from memoryhub.config.retention_rules import What, captured_types, pack_types
+from memoryhub.config.current_settings import project_settings
+from memoryhub.config.retention_rules import RetentionRule, What, captured_types, pack_types
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import quoted
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
+
+# Reasons for protection, as plans show them
+LABELS = {
+    "hold": "a hold",
+    "quarantine": "in quarantine, as evidence for a roll-back",
+    "turn": "its turn is open",
+    "session": "its session has not ended",
+    "conflict": "an unresolved conflict",
+    "review": "awaiting review",
+    "cited": "cited by a decision in force",
+    "relation": "related to an item that is kept",
+    "lineage": "in the lineage of a decision that is kept",
+    "evidence": "linked by evidence to an item that is kept",
+    "belongs": "an item that is kept belongs to it",
+    "rule": "a rule",
+}
+# What the id of a keeper refers to; "" if it varies
+_REFERS_TO = {
+    "hold": "hold",
+    "quarantine": "event",
+    "turn": "turn",
+    "session": "session",
+    "conflict": "conflict",
+    "cited": "decision",
+    "relation": "relation",
+    "lineage": "decision",
+    "evidence": "",
+    "belongs": "",
+}
+
+# The first hold on the whole store, on the stream, or on a session of it
+_HELD = (
+    "SELECT 'hold:' || h.id FROM governance_hold h WHERE h.lifted_at IS NULL AND (h.stream_id = '*' "
+    "OR h.stream_id = t.stream OR {session}) ORDER BY h.id LIMIT 1"
+)
+_HELD_EVENT = _HELD.format(session="h.stream_id = 'session:' || t.session")
+_HELD_STREAM = _HELD.format(
+    session="h.stream_id IN (SELECT 'session:' || e.session_id FROM raw_events e WHERE e.stream_id = t.stream)"
+)
+_QUARANTINED = "SELECT 'quarantine:' || q.placed_by FROM quarantine q WHERE q.id = t.id"
+_OPEN_TURN = (
+    "SELECT 'turn:' || u.id FROM sessions_app_turn u "
+    "WHERE u.session_id = t.session AND u.turn_id = t.turn AND u.status = 'open'"
+)
+_OPEN_SESSION = (
+    "SELECT 'session:' || s.id FROM sessions_app_session s "
+    "WHERE s.session_id = t.session AND s.status IN ('active', 'paused')"
+)
+_CONFLICT = (
+    "SELECT 'conflict:' || c.id FROM memories_conflict c "
+    "WHERE c.memory_id = t.id AND c.resolved_at IS NULL ORDER BY c.id LIMIT 1"
+)
+_REVIEW = "SELECT 'review:0' FROM memories_memory m WHERE m.id = t.id AND m.review = 'proposed'"
+_KEPT_BY_RULE = "SELECT 'rule:' || t.first WHERE t.first IS DISTINCT FROM t.ageing"
+
+
+def parse_keeper(keeper: str) -> tuple[str, int]:
+    kind, _, number = keeper.partition(":")
+    return kind, int(number)
+
+
+CONDITIONS = ("event_type", "kind", "type", "scope")
+# Deleted only by a rule that names them; plans show a warning
+EXPLICIT = frozenset({What.MEMORY, What.SESSION, What.DECISION, What.ITERATION, What.COMMIT})
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    # The first matching rule decides
+    rules: tuple[RetentionRule, ...]
+    # Ages are counted from here
+    cutoff: datetime
+    # How many rules at the end are the two simple settings
+    simple: int = 2
+
+    @classmethod
+    def current(cls, cutoff: datetime) -> RetentionPolicy:
+        settings = project_settings()
+        simple = [
+            RetentionRule(what=What.CAPTURED, after_days=settings.retention_days),
+            RetentionRule(what=What.DELETED, after_days=settings.purge_deleted_after_days),
+        ]
+        return cls((*settings.retention, *simple), cutoff)
+
+    @property
+    def applies(self) -> bool:
+        return any(rule.after_days is not None for rule in self.rules)
+
+    def name(self, index: int) -> str:
+        named_rules = len(self.rules) - self.simple
+        if index < named_rules:
+            return f"rule {index + 1}"
+        return ("retention_days", "purge_deleted_after_days")[index - named_rules]
+
+    def before(self, index: int) -> datetime:
+        try:
+            return self.cutoff - timedelta(days=self.rules[index].after_days or 0)
+        except OverflowError:  # ``now`` is close to year 1
+            return datetime.min.replace(tzinfo=UTC)
+
+    def about(self, *whats: What) -> list[int]:
+        return [index for index, rule in enumerate(self.rules) if rule.what in whats]
+
+    def takes(self, *whats: What) -> bool:
+        return any(self.rules[index].after_days is not None for index in self.about(*whats))
+
+
+# Midnight UTC, so that a plan stays valid for the whole day (decision 26)
+def day_start(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleMatch:
+    # The first matching rule; NULL for none
+    first: str
+    # The first matching rule that deletes
+    ageing: str
+    # The time before which the rule in the column ``ageing`` deletes the row
+    before: str
+    first_parameters: list[str]
+    ageing_parameters: list[str]
+    before_parameters: list[str]
+
+
+def match_rules(
+    policy: RetentionPolicy, *whats: What, columns: Mapping[str, str], pack: str = "", iso: bool
+) -> RuleMatch:
+    """Return SQL for the rule that matches each row.
+
+    Args:
+        policy: the rules.
+        whats: sorts of items the rows can be.
+        columns: the rows' columns by rule condition.
+        pack: SQL condition for context packs among captured events.
+        iso: True if times are in the log's format, False for the read models' format.
+    """
+    indexes = policy.about(*whats)
+    first, first_parameters = _case(policy, indexes, columns, pack)
+    deleting = [index for index in indexes if policy.rules[index].after_days is not None]
+    ageing, ageing_parameters = _case(policy, deleting, columns, pack)
+    text = clock.to_text if iso else rows.time_value
+    times = [text(policy.before(index)) for index in deleting]
+    before = "NULL"
+    if deleting:
+        before = f"CASE ageing {' '.join(f'WHEN {index} THEN %s' for index in deleting)} END"
+    return RuleMatch(first, ageing, before, first_parameters, ageing_parameters, times)
+
+
+def _case(policy: RetentionPolicy, indexes: list[int], columns: Mapping[str, str], pack: str) -> tuple[str, list[str]]:
+    if not indexes:
+        return "NULL", []
+    arms, parameters = [], []
+    for index in indexes:
+        condition, values = _condition(policy.rules[index], columns, pack)
+        arms.append(f"WHEN {condition} THEN {index}")
+        parameters += values
+    return f"CASE {' '.join(arms)} END", parameters
+
+
+def _condition(rule: RetentionRule, columns: Mapping[str, str], pack: str) -> tuple[str, list[str]]:
+    values = {columns[name]: getattr(rule, name) for name in CONDITIONS if getattr(rule, name) is not None}
+    parts = [f"{column} = %s" for column in values]
+    if rule.what is What.PACK:
+        parts.append(pack)
+    return " AND ".join(parts) or "true", list(values.values())
 
 
 class Candidate(NamedTuple):
@@ -37,7 +202,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CandidateSource:
     what: What
     # SELECT of id, sub, stream, at and what ``columns`` and keepers need. ``{only}`` restricts ids; ``{types}`` and
     # ``{packs}`` are lists of event types.
@@ -57,8 +222,8 @@ class Source:
 
 
 _MEMORY_COLUMNS = {"kind": "kind", "type": "type", "scope": "scope"}
-_OF_MEMORY = (keepers.HELD_STREAM, keepers.QUARANTINED, keepers.CONFLICT, keepers.REVIEW)
-_OF_THING = (keepers.HELD_STREAM, keepers.QUARANTINED)
+_OF_MEMORY = (_HELD_STREAM, _QUARANTINED, _CONFLICT, _REVIEW)
+_OF_THING = (_HELD_STREAM, _QUARANTINED)
 _MEMORY = (
     "SELECT id, kind AS sub, 'memory:' || id AS stream, CAST({at} AS text) AS at, kind, type, scope "
     "FROM memories_memory WHERE deleted_at IS {deleted} {{only}}"
@@ -70,13 +235,13 @@ _STORED_AT = (
 )
 _LAST = "(SELECT max(e.occurred_at) FROM raw_events e WHERE e.stream_id = 'decision:' || d.id)"
 
-CAPTURED = Source(
+CAPTURED = CandidateSource(
     What.CAPTURED,
     "SELECT position AS id, event_type AS sub, stream_id AS stream, occurred_at AS at, session_id AS session, "
     "turn_id AS turn, event_type, octet_length(payload_json) AS bytes, event_type IN ({packs}) AS is_pack "
     "FROM raw_events WHERE event_type IN ({types}) AND payload_json IS NOT NULL {only}",
     "position",
-    (keepers.HELD_EVENT, keepers.QUARANTINED, keepers.OPEN_TURN, keepers.OPEN_SESSION),
+    (_HELD_EVENT, _QUARANTINED, _OPEN_TURN, _OPEN_SESSION),
     columns={"event_type": "event_type"},
     iso=True,
     also=(What.PACK,),
@@ -84,11 +249,13 @@ CAPTURED = Source(
     single=True,
 )
 THINGS = (
-    Source(
+    CandidateSource(
         What.DELETED, _MEMORY.format(at="deleted_at", deleted="NOT NULL"), "id", _OF_MEMORY, columns=_MEMORY_COLUMNS
     ),
-    Source(What.MEMORY, _MEMORY.format(at=_STORED_AT, deleted="NULL"), "id", _OF_MEMORY, columns=_MEMORY_COLUMNS),
-    Source(
+    CandidateSource(
+        What.MEMORY, _MEMORY.format(at=_STORED_AT, deleted="NULL"), "id", _OF_MEMORY, columns=_MEMORY_COLUMNS
+    ),
+    CandidateSource(
         What.SESSION,
         "SELECT id, '' AS sub, 'session:' || s.session_id AS stream, (SELECT max(e.occurred_at) FROM raw_events e "
         "WHERE e.stream_id = 'session:' || s.session_id) AS at "
@@ -97,7 +264,7 @@ THINGS = (
         _OF_THING,
         iso=True,
     ),
-    Source(
+    CandidateSource(
         What.DECISION,
         f"SELECT d.id AS id, '' AS sub, 'decision:' || d.id AS stream, {_LAST} AS at FROM decisions_decision d "
         "WHERE true {only}",
@@ -105,14 +272,14 @@ THINGS = (
         _OF_THING,
         iso=True,
     ),
-    Source(
+    CandidateSource(
         What.ITERATION,
         "SELECT id, '' AS sub, 'iteration:' || id AS stream, CAST(ended_at AS text) AS at FROM sessions_app_iteration "
         "WHERE ended_at IS NOT NULL {only}",
         "id",
         _OF_THING,
     ),
-    Source(
+    CandidateSource(
         What.COMMIT,
         "SELECT c.id AS id, '' AS sub, e.stream_id AS stream, e.occurred_at AS at FROM sessions_app_commit c "
         "JOIN raw_events e ON e.position = c.id WHERE true {only}",
@@ -128,7 +295,7 @@ _SIZES = (
 )
 
 
-def select(source: Source, policy: Policy, only: Sequence[int] | None = None) -> Iterator[Candidate]:
+def select(source: CandidateSource, policy: RetentionPolicy, only: Sequence[int] | None = None) -> Iterator[Candidate]:
     """Yield items past their age, by id, each with what protects it by itself.
 
     Args:
@@ -139,23 +306,23 @@ def select(source: Source, policy: Policy, only: Sequence[int] | None = None) ->
     if not policy.takes(*source.whats):
         return
     fits = match_rules(policy, *source.whats, columns=source.columns, pack=source.pack, iso=source.iso)
-    narrowed, listed = ("", []) if only is None else (f"AND {source.id} IN {IDS}", [only])
-    sizes = "1, t.bytes" if source.single else _SIZES
-    found = ", ".join(f"({sql})" for sql in (*source.keepers, keepers.KEPT_BY_RULE))
-    sql = (
-        f"SELECT t.id, t.sub, t.stream, t.at, {sizes}, t.ageing, coalesce({found}, '') "
-        f"FROM (SELECT r.*, {fits.first} AS first, {fits.ageing} AS ageing "
-        f"FROM ({source.rows.format(only=narrowed, **_types())}) AS r) AS t WHERE t.at < {fits.before} ORDER BY t.id"
-    )
-    parameters = [*fits.first_parameters, *fits.ageing_parameters, *map(json.dumps, listed), *fits.before_parameters]
+    parameters = [*fits.first_parameters, *fits.ageing_parameters]
+    restriction = ""
+    if only is not None:
+        restriction = f"AND {source.id} IN {IDS}"
+        parameters.append(json.dumps(only))
     packs = pack_types()
-    for row in rows.iterate(sql, parameters):
+    items = source.rows.format(only=restriction, types=quoted(captured_types()), packs=quoted(packs))
+    sizes = "1, t.bytes" if source.single else _SIZES
+    protection = ", ".join(f"({sql})" for sql in (*source.keepers, _KEPT_BY_RULE))
+    sql = (
+        f"SELECT t.id, t.sub, t.stream, t.at, {sizes}, t.ageing, coalesce({protection}, '') "
+        f"FROM (SELECT r.*, {fits.first} AS first, {fits.ageing} AS ageing FROM ({items}) AS r) AS t "
+        f"WHERE t.at < {fits.before} ORDER BY t.id"
+    )
+    for row in rows.iterate(sql, [*parameters, *fits.before_parameters]):
         what = What.PACK if row[1] in packs else source.what
         yield Candidate(what.value, *row)
-
-
-def _types() -> dict[str, str]:
-    return {"types": quoted(captured_types()), "packs": quoted(pack_types())}
 
 
 _CHARACTERS = 120
@@ -165,30 +332,31 @@ _PAYLOADS = (
 )
 
 
-def samples_of(found: Sequence[Candidate]) -> dict[int, Sample]:
-    words = words_of([candidate.id for candidate in found])
-    return {
-        candidate.id: Sample(
-            id=candidate.id,
-            at=clock.from_text(candidate.at),
-            text=words.get(candidate.id, ""),
-            by=_keeper(candidate.keeper),
-        )
-        for candidate in found
-    }
+def samples_of(candidates: Sequence[Candidate]) -> dict[int, Sample]:
+    words = words_of([candidate.id for candidate in candidates])
+    samples = {}
+    for candidate in candidates:
+        at = clock.from_text(candidate.at)
+        text = words.get(candidate.id, "")
+        samples[candidate.id] = Sample(id=candidate.id, at=at, text=text, by=_keeper_text(candidate.keeper))
+    return samples
 
 
 def words_of(ids: Sequence[int]) -> dict[int, str]:
     payloads = rows.fetch(_PAYLOADS, [json.dumps(sorted(set(ids)))])
-    return {position: first_words(json.loads(payload)) or name for position, name, payload in payloads}
+    return {position: _first_words(json.loads(payload)) or name for position, name, payload in payloads}
 
 
-def first_words(payload: dict[str, Any]) -> str:
+def _first_words(payload: dict[str, Any]) -> str:
     text = next((str(payload[name]) for name in _FIELDS if payload.get(name)), "")
     line = " ".join(text[: 4 * _CHARACTERS].split())
-    return line if len(line) <= _CHARACTERS else f"{line[: _CHARACTERS - 1].rstrip()}…"
+    if len(line) > _CHARACTERS:
+        return f"{line[: _CHARACTERS - 1].rstrip()}…"
+    return line
 
 
-def _keeper(keeper: str) -> str:
-    kind, number = policy.parse(keeper) if keeper else ("", 0)
-    return f"{policy.REFERS_TO[kind]} #{number}".strip() if kind in policy.REFERS_TO else ""
+def _keeper_text(keeper: str) -> str:
+    if not keeper:
+        return ""
+    kind, number = parse_keeper(keeper)
+    return f"{_REFERS_TO[kind]} #{number}".strip() if kind in _REFERS_TO else ""

@@ -8,11 +8,21 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import NamedTuple
 
-from governance.retention import policy as protections
-from governance.retention.candidates import CAPTURED, THINGS, Candidate, samples_of, select
-from governance.retention.policy import EXPLICIT, Policy
+from governance.models import Hold
+from governance.retention.candidates import (
+    CAPTURED,
+    EXPLICIT,
+    LABELS,
+    THINGS,
+    Candidate,
+    RetentionPolicy,
+    parse_keeper,
+    samples_of,
+    select,
+)
 from governance.retention.schemas import Going, Kept, Report, Sample
 from memories.uses.counting import named_in
 from memoryhub.config.retention_rules import What, pack_types
@@ -24,7 +34,7 @@ Ranges = list[tuple[int, int]]
 
 
 # Ids must be added in ascending order
-def extend(ranges: Ranges, number: int) -> None:
+def _extend(ranges: Ranges, number: int) -> None:
     if ranges and ranges[-1][1] == number - 1:
         ranges[-1] = (ranges[-1][0], number)
     else:
@@ -52,7 +62,7 @@ _SINGLE = frozenset({What.CAPTURED, What.PACK})
 
 
 @dataclass(slots=True)
-class Group:
+class CandidateGroup:
     things: int = 0
     events: int = 0
     bytes: int = 0
@@ -62,13 +72,14 @@ class Group:
     last: deque[Candidate] = field(default_factory=lambda: deque(maxlen=_LAST))
     ids: Ranges = field(default_factory=list)
 
-    def add(self, found: Candidate) -> None:
+    def add(self, candidate: Candidate) -> None:
         self.things += 1
-        self.events += found.events
-        self.bytes += found.bytes
-        self.oldest = min(self.oldest or found.at, found.at)
-        self.newest = max(self.newest, found.at)
-        (self.first if len(self.first) < _FIRST else self.last).append(found)
+        self.events += candidate.events
+        self.bytes += candidate.bytes
+        self.oldest = min(self.oldest or candidate.at, candidate.at)
+        self.newest = max(self.newest, candidate.at)
+        samples = self.first if len(self.first) < _FIRST else self.last
+        samples.append(candidate)
 
     @property
     def samples(self) -> list[Candidate]:
@@ -80,26 +91,30 @@ class Group:
 
 
 class Tally:
-    def __init__(self, policy: Policy, found: Iterable[Candidate]) -> None:
+    def __init__(self, policy: RetentionPolicy, candidates: Iterable[Candidate]) -> None:
         self.policy = policy
-        self.going: dict[tuple[int, str, str], Group] = {}
-        self.kept: dict[tuple[str, str], Group] = {}
+        self.going: dict[tuple[int, str, str], CandidateGroup] = {}
+        self.protected: dict[tuple[str, str], CandidateGroup] = {}
         # Single events to delete
         self.positions: Ranges = []
         self._digest = hashlib.sha256()
-        for candidate in found:
-            self._keep(candidate) if candidate.keeper else self._let_go(candidate)
+        for candidate in candidates:
+            if candidate.keeper:
+                self._add_protected(candidate)
+            else:
+                self._add_going(candidate)
 
-    def _let_go(self, found: Candidate) -> None:
-        self._digest.update(f"{found.what}:{found.id}:{found.events}:{found.bytes}\n".encode())
-        group = self.going.setdefault((found.rule, found.what, found.sub), Group())
-        group.add(found)
-        extend(self.positions if found.what in _SINGLE else group.ids, found.id)
+    def _add_going(self, candidate: Candidate) -> None:
+        self._digest.update(f"{candidate.what}:{candidate.id}:{candidate.events}:{candidate.bytes}\n".encode())
+        group = self.going.setdefault((candidate.rule, candidate.what, candidate.sub), CandidateGroup())
+        group.add(candidate)
+        _extend(self.positions if candidate.what in _SINGLE else group.ids, candidate.id)
 
-    def _keep(self, found: Candidate) -> None:
-        kind, _ = protections.parse(found.keeper)
-        named = found.keeper if kind in ("hold", "rule") else kind
-        self.kept.setdefault((named, found.what), Group()).add(found)
+    # Holds and rules have a group each, the other reasons one of their kind
+    def _add_protected(self, candidate: Candidate) -> None:
+        kind, _ = parse_keeper(candidate.keeper)
+        reason = candidate.keeper if kind in ("hold", "rule") else kind
+        self.protected.setdefault((reason, candidate.what), CandidateGroup()).add(candidate)
 
     # A run is confirmed by the digest of its list, not by the rules (decision 26)
     @property
@@ -110,75 +125,72 @@ class Tally:
     def things(self) -> dict[int, Ranges]:
         return {place: group.ids for place, (_, group) in enumerate(self._in_order()) if group.ids}
 
-    def _in_order(self) -> list[tuple[tuple[int, str, str], Group]]:
+    def _in_order(self) -> list[tuple[tuple[int, str, str], CandidateGroup]]:
         order = list(What)
         return sorted(self.going.items(), key=lambda item: (order.index(What(item[0][1])), -item[1].things, item[0]))
 
     def report(self) -> Report:
-        samples = samples_of([candidate for group in self._groups() for candidate in group.samples])
+        candidates: list[Candidate] = []
+        for group in (*self.going.values(), *self.protected.values()):
+            candidates += group.samples
+        samples = samples_of(candidates)
         going = [self._going(key, group, samples) for key, group in self._in_order()]
-        reasons = protections.hold_reasons()
-        kept = [
-            self._kept(key, group, samples, reasons)
-            for key, group in sorted(self.kept.items(), key=lambda item: item[0])
-        ]
         return Report(
             going=going,
-            kept=kept,
+            kept=[self._protected(key, self.protected[key], samples) for key in sorted(self.protected)],
             things=sum(share.things for share in going),
             events=sum(share.events for share in going),
             bytes=sum(share.bytes for share in going),
         )
 
-    def _groups(self) -> list[Group]:
-        return [*self.going.values(), *self.kept.values()]
-
-    def _going(self, key: tuple[int, str, str], group: Group, samples: dict[int, Sample]) -> Going:
+    def _going(self, key: tuple[int, str, str], group: CandidateGroup, samples: dict[int, Sample]) -> Going:
         rule, what, sub = key
+        name = self.policy.name(rule)
         return Going.model_validate(
             {
                 "what": what,
                 "sub": "" if sub in pack_types() else sub,
-                "rule": self.policy.name(rule),
+                "rule": name,
                 "says": self.policy.rules[rule].sentence(),
-                "warning": _WARNING.format(self.policy.name(rule)) if what in EXPLICIT else "",
+                "warning": f"These are deleted only because {name} names them." if what in EXPLICIT else "",
                 "samples": [samples[candidate.id] for candidate in group.samples],
                 **group.counts(),
             }
         )
 
-    def _kept(self, key: tuple[str, str], group: Group, samples: dict[int, Sample], reasons: dict[int, str]) -> Kept:
-        named, what = key
-        kind, number = protections.parse(named) if ":" in named else (named, 0)
+    def _protected(self, key: tuple[str, str], group: CandidateGroup, samples: dict[int, Sample]) -> Kept:
+        reason, what = key
         return Kept.model_validate(
             {
                 "what": what,
-                "keeper": kind,
-                "says": self._says(kind, number, reasons),
+                "keeper": reason.partition(":")[0],
+                "says": self._says(reason),
                 "samples": [samples[candidate.id] for candidate in group.samples],
                 **group.counts(),
             }
         )
 
-    def _says(self, kind: str, number: int, reasons: dict[int, str]) -> str:
-        if kind == "hold":
-            return f"hold #{number}: {reasons.get(number, '')}"
+    def _says(self, reason: str) -> str:
+        if ":" not in reason:
+            return LABELS[reason]
+        kind, number = parse_keeper(reason)
         if kind == "rule":
             return f"{self.policy.name(number)}: {self.policy.rules[number].sentence()}"
-        return protections.LABELS[kind]
+        return f"hold #{number}: {self._hold_reasons.get(number, '')}"
 
-
-_WARNING = "These are deleted only because {} names them."
+    @cached_property
+    def _hold_reasons(self) -> dict[int, str]:
+        return dict(Hold.objects.filter(lifted_at__isnull=True).values_list("id", "reason"))
 
 
 # Ids by sort of item
 Sorts = dict[What, list[int]]
 
 
-# While ``stays`` exists, ``kept`` is kept
+# While ``holder`` exists, ``protected`` is kept
 class Reference(NamedTuple):
-    stays: int
-    kept: int
+    holder: int
+    protected: int
     # The reason, as ``kind:id``
     keeper: str
 
@@ -235,49 +247,45 @@ _NOTES = (
 )
 
 
-# ``found``: candidates with what protects them by themselves; ``cited``: citations by decisions. Returns the keepers,
-# following references among candidates to any depth.
-def kept_by_references(found: Sequence[Candidate], cited: Sequence[Reference]) -> dict[int, str]:
-    direct = {candidate.id: candidate.keeper for candidate in found}
-    kept = {thing_id: keeper for thing_id, keeper in direct.items() if keeper}
+# What protects each candidate, by itself or by references from others, to any depth; ``cited`` by decisions
+def _keepers_of(candidates: Sequence[Candidate], cited: Sequence[Reference]) -> dict[int, str]:
+    ids = {candidate.id for candidate in candidates}
+    keepers = {candidate.id: candidate.keeper for candidate in candidates if candidate.keeper}
+    sorts: Sorts = {}
+    for candidate in candidates:
+        sorts.setdefault(What(candidate.what), []).append(candidate.id)
     held_by: dict[int, list[Reference]] = {}
     waiting: list[Reference] = []
-    for reference in [*(citation for citation in cited if citation.kept in direct), *references(sorts(found))]:
-        if reference.stays in direct:
-            held_by.setdefault(reference.stays, []).append(reference)
-        else:
+    for reference in (*cited, *_references(sorts)):
+        if reference.holder in ids:
+            held_by.setdefault(reference.holder, []).append(reference)
+        elif reference.protected in ids:
             waiting.append(reference)
-    waiting += [reference for thing_id in kept for reference in held_by.get(thing_id, ())]
+    for thing_id in keepers:
+        waiting += held_by.get(thing_id, ())
     while waiting:
         reference = waiting.pop()
-        if reference.kept not in kept:
-            kept[reference.kept] = reference.keeper
-            waiting += held_by.get(reference.kept, ())
-    return kept
+        if reference.protected in ids and reference.protected not in keepers:
+            keepers[reference.protected] = reference.keeper
+            waiting += held_by.get(reference.protected, ())
+    return keepers
 
 
-def sorts(found: Sequence[Candidate]) -> Sorts:
-    grouped: Sorts = {}
-    for candidate in found:
-        grouped.setdefault(What(candidate.what), []).append(candidate.id)
-    return grouped
-
-
-def references(things: Sorts) -> Iterator[Reference]:
+def _references(things: Sorts) -> Iterator[Reference]:
     for whats, sql in _REFERENCES:
-        ids = [thing_id for what in whats for thing_id in things.get(what, ())]
+        ids: list[int] = []
+        for what in whats:
+            ids += things.get(what, ())
         if ids:
             yield from (Reference(*row) for row in rows.fetch(sql, [json.dumps(ids)]))
 
 
 # Ids that the texts and notes of decisions in force mention
-def citations() -> list[Reference]:
-    return [
-        Reference(decision, entity_id, f"cited:{decision}")
-        for sql in (_TEXT, _NOTES)
-        for decision, text in rows.fetch(sql)
-        for entity_id in named_in(text)
-    ]
+def _citations() -> Iterator[Reference]:
+    for sql in (_TEXT, _NOTES):
+        for decision, text in rows.fetch(sql):
+            for entity_id in named_in(text):
+                yield Reference(decision, entity_id, f"cited:{decision}")
 
 
 # Items that reference each other are erased in one transaction, or not at all (decision 26)
@@ -289,9 +297,9 @@ def group_referenced(things: Sorts, cited: Sequence[Reference]) -> list[list[int
             leader[thing_id] = thing_id = leader[leader[thing_id]]
         return thing_id
 
-    for reference in [*cited, *references(things)]:
-        if reference.stays in leader and reference.kept in leader:
-            first, second = sorted((find(reference.stays), find(reference.kept)))
+    for reference in (*cited, *_references(things)):
+        if reference.holder in leader and reference.protected in leader:
+            first, second = sorted((find(reference.holder), find(reference.protected)))
             leader[second] = first
     groups: dict[int, list[int]] = {}
     for thing_id in sorted(leader):
@@ -301,27 +309,30 @@ def group_referenced(things: Sorts, cited: Sequence[Reference]) -> list[list[int
 
 # One reading of the store; citations are read once for it
 class Survey:
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: RetentionPolicy) -> None:
         self.policy = policy
-        self.cited: list[Reference] = citations()
+        self.cited: list[Reference] = list(_citations())
 
     # Whole streams first, then single events: a citation by a decision that is deleted itself protects nothing
     def past_age(
         self, *, events: Sequence[int] | None = None, things: Sequence[int] | None = None
     ) -> Iterator[Candidate]:
         gone: set[int] = set()
-        for found in self.things(things):
-            if not found.keeper:
-                gone.add(found.id)
-            yield found
+        for candidate in self.things(things):
+            if not candidate.keeper:
+                gone.add(candidate.id)
+            yield candidate
         yield from self.events(events, but_of=gone)
 
     def events(self, only: Sequence[int] | None = None, *, but_of: Collection[int] = ()) -> Iterator[Candidate]:
-        cited = {reference.kept: reference.keeper for reference in self.cited if reference.stays not in but_of}
-        for found in select(CAPTURED, self.policy, only):
-            yield found._replace(keeper=found.keeper or cited.get(found.id, ""))
+        cited = {reference.protected: reference.keeper for reference in self.cited if reference.holder not in but_of}
+        for candidate in select(CAPTURED, self.policy, only):
+            yield candidate._replace(keeper=candidate.keeper or cited.get(candidate.id, ""))
 
     def things(self, only: Sequence[int] | None = None) -> Iterator[Candidate]:
-        found = [candidate for source in THINGS for candidate in select(source, self.policy, only)]
-        kept = kept_by_references(found, self.cited)
-        yield from (candidate._replace(keeper=kept.get(candidate.id, "")) for candidate in found)
+        candidates: list[Candidate] = []
+        for source in THINGS:
+            candidates += select(source, self.policy, only)
+        keepers = _keepers_of(candidates, self.cited)
+        for candidate in candidates:
+            yield candidate._replace(keeper=keepers.get(candidate.id, ""))

@@ -2,23 +2,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from governance.events import HOLD_LIFTED, HOLD_PLACED, HoldLifted, HoldPlaced, RetentionBegan
+from governance.events import RetentionBegan
 from governance.models import Hold, RetentionRun
-from governance.retention.candidates import words_of
+from governance.retention.candidates import RetentionPolicy, day_start, words_of
 from governance.retention.plan import Survey, Tally, numbers
-from governance.retention.policy import Policy, day_start
 from governance.retention.schemas import (
-    HoldLift,
     HoldList,
-    HoldPlace,
     HoldView,
     Plan,
     RetentionPlanRequest,
     RunList,
     RunView,
 )
-from memoryhub.core import clock, log
-from memoryhub.core.errors import Conflict, NotFound
+from memoryhub.core import clock
+from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
 
 RUNS_SHOWN = 50
@@ -44,9 +41,9 @@ def plan_retention(*, command: RetentionPlanRequest) -> Plan:
 def tally_now(command: RetentionPlanRequest, unfinished: RetentionRun | None) -> Tally:
     """Count what is past its age, or the rest of an interrupted run."""
     if unfinished is None:
-        policy = Policy.current(day_start(command.now or clock.now()))
+        policy = RetentionPolicy.current(day_start(command.now or clock.now()))
         return Tally(policy, Survey(policy).past_age())
-    policy = Policy.current(unfinished.cutoff)
+    policy = RetentionPolicy.current(unfinished.cutoff)
     survey, began = Survey(policy), began_with(unfinished.id)
     things = [number for ranges in began.things.values() for number in numbers(ranges)]
     return Tally(policy, survey.past_age(events=list(numbers(began.positions)), things=things))
@@ -54,8 +51,8 @@ def tally_now(command: RetentionPlanRequest, unfinished: RetentionRun | None) ->
 
 def unfinished_run() -> RetentionRun | None:
     """Return the interrupted run, if any."""
-    found: RetentionRun | None = RetentionRun.objects.filter(ran_at__isnull=True).order_by("-id").first()
-    return found
+    run: RetentionRun | None = RetentionRun.objects.filter(ran_at__isnull=True).order_by("-id").first()
+    return run
 
 
 def began_with(run_id: int) -> RetentionBegan:
@@ -75,34 +72,36 @@ def find_run(run_id: int) -> RetentionRun:
     Raises:
         NotFound: no run has this id.
     """
-    found: RetentionRun | None = RetentionRun.objects.filter(id=run_id).first()
-    if found is None:
+    run: RetentionRun | None = RetentionRun.objects.filter(id=run_id).first()
+    if run is None:
         raise NotFound(f"there is no retention run #{run_id} in this store", id=run_id)
-    return found
+    return run
 
 
 def view_run(run: RetentionRun) -> RunView:
     """Return a run as callers get it; sample texts are read from the log, if they still exist."""
-    shown = RunView(**{name: getattr(run, name) for name in RunView.model_fields})
-    samples = [sample for share in (*shown.report.going, *shown.report.kept) for sample in share.samples]
+    answer = RunView(**{name: getattr(run, name) for name in RunView.model_fields})
+    samples = [sample for share in (*answer.report.going, *answer.report.kept) for sample in share.samples]
     words = words_of([sample.id for sample in samples])
     for sample in samples:
         sample.text = words.get(sample.id, "")
-    return shown
+    return answer
 
 
 def list_holds(*, stream_id: str = "") -> HoldList:
     """Return the holds in force, newest first; with ``stream_id``, those on that stream."""
-    found = Hold.objects.filter(lifted_at__isnull=True, **({"stream_id": stream_id} if stream_id else {}))
-    return HoldList(results=[view_hold(hold) for hold in found.order_by("-id")])
+    holds = Hold.objects.filter(lifted_at__isnull=True).order_by("-id")
+    if stream_id:
+        holds = holds.filter(stream_id=stream_id)
+    return HoldList(results=[view_hold(hold) for hold in holds])
 
 
 def holds_that_keep(*, stream_id: str) -> list[HoldView]:
     """Return the holds that protect a stream, newest first: its own, its sessions', the whole store's."""
     sessions = RawEvent.objects.filter(stream_id=stream_id).exclude(session_id="").values_list("session_id", flat=True)
     streams = ["*", stream_id, *(f"session:{name}" for name in sessions.order_by().distinct())]
-    found = Hold.objects.filter(lifted_at__isnull=True, stream_id__in=streams).order_by("-id")
-    return [view_hold(hold) for hold in found]
+    holds = Hold.objects.filter(lifted_at__isnull=True, stream_id__in=streams).order_by("-id")
+    return [view_hold(hold) for hold in holds]
 
 
 def find_hold(hold_id: int) -> Hold:
@@ -111,68 +110,12 @@ def find_hold(hold_id: int) -> Hold:
     Raises:
         NotFound: no hold has this id.
     """
-    found: Hold | None = Hold.objects.filter(id=hold_id).first()
-    if found is None:
+    hold: Hold | None = Hold.objects.filter(id=hold_id).first()
+    if hold is None:
         raise NotFound(f"there is no hold #{hold_id} in this store; list holds to see their ids", id=hold_id)
-    return found
+    return hold
 
 
 def view_hold(hold: Any) -> HoldView:
     """Return a hold as callers get it."""
     return HoldView(**{name: getattr(hold, name) for name in HoldView.model_fields})
-
-
-EVERYTHING = "*"
-
-
-def place_hold(*, command: HoldPlace) -> HoldView:
-    """Protect a stream, a session or the whole store from deletion until the hold is lifted.
-
-    Raises:
-        NotFound: the store has no such stream, or all of it is erased.
-        Forbidden: the caller may not govern.
-    """
-    draft = log.prepare(HOLD_PLACED, HoldPlaced(stream_id=command.stream_id.strip(), reason=command.reason))
-    with log.transaction():
-        first = log.find_by_key(command.idempotency_key, HOLD_PLACED)
-        if first:
-            return view_hold(find_hold(first.position))
-        _require_stream(draft.payload.stream_id)
-        event = log.append(draft, entity="hold", idempotency_key=command.idempotency_key)
-        return view_hold(find_hold(event.position))
-
-
-def lift_hold(*, command: HoldLift) -> HoldView:
-    """Lift a hold; from the next run on, what it protected is deleted when due.
-
-    Raises:
-        NotFound: no hold has this id.
-        Conflict: it is already lifted.
-        Forbidden: the caller may not govern.
-    """
-    with log.transaction():
-        hold = find_hold(command.id)
-        _require_in_force(hold)
-        draft = log.prepare(HOLD_LIFTED, HoldLifted(hold_id=hold.id, reason=command.reason))
-        log.append(draft, stream=f"hold:{hold.id}")
-        return view_hold(find_hold(hold.id))
-
-
-def _require_in_force(hold: Hold) -> None:
-    if hold.lifted_at is not None:
-        raise Conflict(f"hold #{hold.id} was already lifted by {hold.lifted_by}", id=hold.id)
-
-
-def _require_stream(stream: str) -> None:
-    if stream == EVERYTHING:
-        return
-    kind, _, name = stream.partition(":")
-    if RawEvent.objects.filter(stream_id=stream, payload_json__isnull=False).exists():
-        return
-    if kind == "session" and name and RawEvent.objects.filter(session_id=name).exists():
-        return
-    raise NotFound(
-        f"no stream {stream[:80]!r} in this store; give one such as memory:12, decision:7 or session:<name>, "
-        "or * for the whole store",
-        stream_id=stream,
-    )

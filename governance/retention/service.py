@@ -1,31 +1,51 @@
+"""Run retention, and place and lift holds."""
+
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from governance.events import RETENTION_BEGAN, RETENTION_RAN, RetentionBegan, RetentionRan
+from governance.events import (
+    HOLD_LIFTED,
+    HOLD_PLACED,
+    RETENTION_BEGAN,
+    RETENTION_RAN,
+    HoldLifted,
+    HoldPlaced,
+    RetentionBegan,
+    RetentionRan,
+)
 from governance.models import RetentionRun
-from governance.retention.candidates import Candidate
+from governance.retention.candidates import Candidate, RetentionPolicy
 from governance.retention.plan import Sorts, Survey, Tally, chunks, group_referenced, numbers
-from governance.retention.policy import Policy
-from governance.retention.schemas import Report, RetentionPlanRequest, RetentionRunRequest, RunView
+from governance.retention.schemas import (
+    HoldLift,
+    HoldPlace,
+    HoldView,
+    Report,
+    RetentionPlanRequest,
+    RetentionRunRequest,
+    RunView,
+)
 from governance.retention.selectors import (
     began_with,
+    find_hold,
     find_run,
     plan_retention,
     tally_now,
     unfinished_run,
+    view_hold,
     view_run,
 )
 from memories.embeddings.vectors import forget_files
 from memories.search.index import forget_removed
 from memoryhub.config.retention_rules import What, pack_types
 from memoryhub.core import clock, log
-from memoryhub.core.errors import PreconditionFailed
+from memoryhub.core.errors import Conflict, NotFound, PreconditionFailed
 from memoryhub.core.log.erase import wipe_free_space
+from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import ORDERED_JOIN, elements, json_int
@@ -48,14 +68,9 @@ _LEFT_THINGS = (
 
 
 # Does nothing if another process closed the run first
-def close(run: RetentionRun, began: RetentionBegan) -> None:
+def _close(run: RetentionRun, began: RetentionBegan) -> None:
     report = _report(began)
-    payload = RetentionRan(
-        run_id=run.id,
-        events=report["events"],
-        bytes=report["bytes"],
-        report=report,
-    )
+    payload = RetentionRan(run_id=run.id, events=report["events"], bytes=report["bytes"], report=report)
     with log.transaction():
         if RetentionRun.objects.filter(id=run.id, ran_at__isnull=True).exists():
             log.append(log.prepare(RETENTION_RAN, payload), stream=f"retention:{run.id}")
@@ -64,15 +79,15 @@ def close(run: RetentionRun, began: RetentionBegan) -> None:
 # The plan's report minus what became protected during the run
 def _report(began: RetentionBegan) -> dict[str, Any]:
     report: dict[str, Any] = json.loads(json.dumps(began.report))
-    left = {name: (count, size) for name, count, size in rows.fetch(_LEFT_EVENTS, [json.dumps(began.positions)])}
+    remaining = {name: (count, size) for name, count, size in rows.fetch(_LEFT_EVENTS, [json.dumps(began.positions)])}
     for place, group in enumerate(report["going"]):
         if place in began.things:
             things, events, size = rows.fetch(_LEFT_THINGS, [json.dumps(began.things[place])])[0]
         else:
             names = pack_types() if group["what"] == "pack" else [group["sub"]]
-            events = sum(left.get(name, (0, 0))[0] for name in names)
-            size = sum(left.get(name, (0, 0))[1] for name in names)
-            things = events
+            counts = [remaining[name] for name in names if name in remaining]
+            things = events = sum(count for count, _ in counts)
+            size = sum(size for _, size in counts)
         group["things"] -= things
         group["events"] -= events
         group["bytes"] -= size or 0
@@ -90,7 +105,7 @@ _TEXTS = {part: {"__all__": {"samples": {"__all__": {"text"}}}} for part in ("go
 Progress = Callable[[int, int], None]
 
 
-def run_retention(*, command: RetentionRunRequest, progress: Progress = lambda _done, _total: None) -> RunView | None:
+def run_retention(*, command: RetentionRunRequest, progress: Progress = lambda _count, _total: None) -> RunView | None:
     """Delete what the plan with this digest lists.
 
     An interrupted run is finished first: it deletes the rest of its list, as of its own time.
@@ -122,7 +137,7 @@ def run_retention(*, command: RetentionRunRequest, progress: Progress = lambda _
     return _finish(unfinished or _begin(tally), progress)
 
 
-def run_due(*, now: datetime, progress: Progress = lambda _done, _total: None) -> RunView | None:
+def run_due(*, now: datetime, progress: Progress = lambda _count, _total: None) -> RunView | None:
     """Delete what is due, without confirmation: for the daily job. Finishes an interrupted run first.
 
     Args:
@@ -157,68 +172,113 @@ def _begin(tally: Tally) -> RetentionRun:
 
 def _finish(run: RetentionRun, progress: Progress) -> RunView:
     began = began_with(run.id)
-    for done, total in _Execution(run, began).batches():
-        progress(done, total)
+    for count, total in _Execution(run, began).batches():
+        progress(count, total)
     forget_removed()
     forget_files()
     wipe_free_space()
-    close(run, began)
+    _close(run, began)
     return view_run(find_run(run.id))
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    events: list[int]
-    things: list[int]
 
 
 class _Execution:
     def __init__(self, run: RetentionRun, began: RetentionBegan) -> None:
         self._reason = f"retention #{run.id}"
-        self._policy = Policy.current(run.cutoff)
+        self._policy = RetentionPolicy.current(run.cutoff)
         self._began = began
         self._report = Report.model_validate(began.report)
 
+    # Yields the number of processed items, and of all
     def batches(self) -> Iterator[tuple[int, int]]:
-        total = self._report.things
-        done = 0
-        for batch in self._split():
+        count = 0
+        for events, things in self._split():
             with log.transaction():
-                self._erase(batch)
-            done += len(batch.events) + len(batch.things)
-            yield done, total
+                self._erase(events, things)
+            count += len(events) + len(things)
+            yield count, self._report.things
 
-    def _things(self) -> Sorts:
-        found: Sorts = {}
+    # Batches of single events or of items with their streams
+    def _split(self) -> Iterator[tuple[list[int], list[int]]]:
+        things: Sorts = {}
         for place, ranges in self._began.things.items():
-            found.setdefault(What(self._report.going[place].what), []).extend(numbers(ranges))
-        return found
-
-    def _split(self) -> Iterator[_Batch]:
+            things.setdefault(What(self._report.going[place].what), []).extend(numbers(ranges))
         batch: list[int] = []
-        for group in group_referenced(self._things(), Survey(self._policy).cited):  # erased together or not at all
+        for group in group_referenced(things, Survey(self._policy).cited):  # erased together or not at all
             if batch and len(batch) + len(group) > BATCH:
-                yield _Batch([], batch)
+                yield [], batch
                 batch = []
             batch += group
         if batch:
-            yield _Batch([], batch)
+            yield [], batch
         for events in chunks(self._began.positions, BATCH):  # events that decisions cite are erased after the decisions
-            yield _Batch(events, [])
+            yield events, []
 
-    def _erase(self, batch: _Batch) -> None:
+    def _erase(self, events: list[int], things: list[int]) -> None:
         survey = Survey(self._policy)
-        single = (
-            [candidate for candidate in survey.events(batch.events) if not candidate.keeper] if batch.events else []
-        )
-        whole = [candidate for candidate in survey.things(batch.things) if not candidate.keeper] if batch.things else []
-        positions = [candidate.id for candidate in single if candidate.what != What.PACK]
-        streams = _streams([*(candidate for candidate in single if candidate.what == What.PACK), *whole])
+        candidates: list[Candidate] = []
+        if events:
+            candidates += survey.events(events)
+        if things:
+            candidates += survey.things(things)
+        positions: list[int] = []
+        streams: list[str] = []
+        for candidate in candidates:
+            if candidate.keeper:
+                continue
+            if candidate.what == What.CAPTURED:
+                positions.append(candidate.id)
+            else:
+                streams.append(candidate.stream)
         if positions:
             log.erase_events(positions, reason=self._reason)
         if streams:
             log.erase_streams(streams, reason=self._reason)
 
 
-def _streams(found: list[Candidate]) -> list[str]:
-    return [candidate.stream for candidate in found]
+def place_hold(*, command: HoldPlace) -> HoldView:
+    """Protect a stream, a session or the whole store from deletion until the hold is lifted.
+
+    Raises:
+        NotFound: the store has no such stream, or all of it is erased.
+        Forbidden: the caller may not govern.
+    """
+    draft = log.prepare(HOLD_PLACED, HoldPlaced(stream_id=command.stream_id.strip(), reason=command.reason))
+    with log.transaction():
+        first = log.find_by_key(command.idempotency_key, HOLD_PLACED)
+        if first:
+            return view_hold(find_hold(first.position))
+        _require_stream(draft.payload.stream_id)
+        event = log.append(draft, entity="hold", idempotency_key=command.idempotency_key)
+        return view_hold(find_hold(event.position))
+
+
+def lift_hold(*, command: HoldLift) -> HoldView:
+    """Lift a hold; from the next run on, what it protected is deleted when due.
+
+    Raises:
+        NotFound: no hold has this id.
+        Conflict: it is already lifted.
+        Forbidden: the caller may not govern.
+    """
+    with log.transaction():
+        hold = find_hold(command.id)
+        if hold.lifted_at is not None:
+            raise Conflict(f"hold #{hold.id} was already lifted by {hold.lifted_by}", id=hold.id)
+        draft = log.prepare(HOLD_LIFTED, HoldLifted(hold_id=hold.id, reason=command.reason))
+        log.append(draft, stream=f"hold:{hold.id}")
+        return view_hold(find_hold(hold.id))
+
+
+def _require_stream(stream: str) -> None:
+    if stream == "*":
+        return
+    kind, _, name = stream.partition(":")
+    if RawEvent.objects.filter(stream_id=stream, payload_json__isnull=False).exists():
+        return
+    if kind == "session" and name and RawEvent.objects.filter(session_id=name).exists():
+        return
+    raise NotFound(
+        f"no stream {stream[:80]!r} in this store; give one such as memory:12, decision:7 or session:<name>, "
+        "or * for the whole store",
+        stream_id=stream,
+    )

@@ -1,14 +1,26 @@
-"""Reverse changes to settings, statuses and memories: plan the steps, and execute them."""
+"""Reverse changes to memories, relations, quarantine and values: plan the steps, execute them, and undo them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from governance.rollback.selectors import NEVER, MemoryNow, clean_versions, memories_now, review_states_of, rivals
+from governance.rollback.selectors import listed
+from governance.rollback.state import (
+    NEVER,
+    MemoryNow,
+    ValueHistory,
+    changed_since,
+    clean_versions,
+    memories_now,
+    review_states_of,
+    rivals,
+    value_histories,
+    values_of,
+)
 from memories.duplicates import Existing, review_status_of
 from memories.events import (
     ACCEPTED,
@@ -24,11 +36,12 @@ from memories.events import (
     ReviewStatus,
     Verdict,
 )
-from memories.models import Memory
+from memories.models import ACYCLIC, SYMMETRIC, Memory, Relation, statement
 from memories.services.revise import append_version
 from memoryhub.core import log
+from memoryhub.core.entities import find_entities
 from memoryhub.core.events.event_types import EventType, rollback_groups, types_reversed_by
-from memoryhub.core.events.rollback import Apply, Effect, Left, Own, Reach, Step, Treatment, Values, effects
+from memoryhub.core.events.rollback import Apply, Effect, Left, Own, Reach, Step, Treatment, effects
 from memoryhub.core.log.quarantine import (
     QUARANTINE_LIFTED,
     QUARANTINE_PLACED,
@@ -38,13 +51,16 @@ from memoryhub.core.log.quarantine import (
 )
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import TEXTS, int_entries
+from memoryhub.core.stores.dialect import IDS, TEXTS, int_entries, json_int, json_text
 
 # The payload of a given version of each memory
 _STATES = (
     f"SELECT v.memory_id, e.payload_json FROM {int_entries()} s JOIN memories_memoryversion v "
     "ON v.memory_id = CAST(s.key AS INTEGER) AND v.version = s.value JOIN raw_events e ON e.position = v.id"
 )
+_PLACED = f"SELECT id FROM quarantine WHERE placed_by = %s AND id IN {IDS}"
+_QUARANTINED_BEFORE = "already in quarantine"
+_INVERSE = {"delete": "restore", "restore": "delete", "revert": "revert", "review": "review"}
 
 
 def execute_steps(steps: Sequence[Step], *, reason: str) -> None:
@@ -54,13 +70,15 @@ def execute_steps(steps: Sequence[Step], *, reason: str) -> None:
         by_name.setdefault(step.do, []).append(step)
     for name, effect in effects().items():
         if name in by_name:
-            (effect.apply or partial(_put_back, effect))(by_name[name], reason)
+            apply = effect.apply or partial(_put_back, effect)
+            apply(by_name[name], reason)
 
 
 def _put_back(effect: Effect, steps: Sequence[Step], reason: str) -> None:
-    values, event_type = effect.values, types_reversed_by(effect.step)[0]
+    values = effect.values
     if values is None or values.write is None:
         raise TypeError(f"effect {effect.step!r} can't be applied")  # ``Effect`` refuses such a declaration
+    event_type = types_reversed_by(effect.step)[0]
     for step in steps:
         stream = f"{values.thing}:{step.id}" if values.thing else "project"
         log.append(log.prepare(event_type, values.write(step, reason)), stream=stream)
@@ -76,6 +94,83 @@ def lift(steps: Sequence[Step], reason: str) -> None:
     log.append(log.prepare(QUARANTINE_LIFTED, payload), stream="quarantine")
 
 
+def undo_quarantine(steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
+    ids = [step.id for step in steps]
+    in_quarantine = {thing_id for (thing_id,) in rows.fetch(_PLACED, [undone.positions.start, listed(ids)])}
+    for thing_id in ids:
+        if thing_id in in_quarantine:
+            yield Step(do="lift", id=thing_id)
+        else:
+            yield Left(id=thing_id, why="released or erased since")
+
+
+def undo_nothing(_steps: Sequence[Step], _undone: Own) -> Iterator[Step | Left]:
+    yield from ()
+
+
+def plan_values(effect: Effect, reach: Reach) -> Iterator[Step | Left]:
+    rules = rollback_groups()
+    thing = values_of(effect).thing
+    touched: set[Any] = set()
+    created: set[int] = set()
+    for name, ids in reach.things.items():
+        if name in rules and rules[name].by == effect.step:
+            touched |= set(ids)
+        elif name in rules and rules[name].thing == thing and rules[name].treatment is Treatment.SET_ASIDE:
+            created |= set(ids)
+    if not thing:
+        yield from _taken_back(effect, value_histories(effect) if touched else {}, reach)
+        return
+    touched -= created
+    quarantined = touched & set(reach.aside)
+    yield from (Left(id=thing_id, why=_QUARANTINED_BEFORE) for thing_id in quarantined)
+    touched -= quarantined
+    histories = value_histories(effect, touched)
+    yield from _taken_back(effect, histories, reach)
+    for thing_id in touched:
+        values = histories.get(thing_id, ValueHistory()).values
+        if not any(position in reach.rolled_back for position, _, _ in values):
+            yield Left(id=thing_id, why=values_of(effect).unset)
+
+
+def _taken_back(effect: Effect, histories: Mapping[Any, ValueHistory], reach: Reach) -> Iterator[Step | Left]:
+    for key, complete in histories.items():
+        history = complete.without(reach.void)
+        rolled_back = [position for position, _, _ in history.values if position in reach.rolled_back]
+        if not rolled_back:
+            continue
+        position, actor, value = history.last()
+        thing = {"id": key} if isinstance(key, int) else {"name": key}
+        limit = position
+        if position not in reach.rolled_back:
+            if not reach.include_changed:
+                yield Left(id=thing.get("id", 0), title=str(key), why=f"changed since by {actor} at #{position}")
+                continue
+            limit = rolled_back[0]
+        after = history.clean(reach.rolled_back, limit, values_of(effect).default(key))
+        if after != value:
+            yield Step(do=effect.step, before=value, after=after, **thing)
+
+
+def undo_values(effect: Effect, steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
+    ids = [step.id for step in steps if step.id]
+    aside = quarantined_among(ids)
+    histories = value_histories(effect, ids) if steps else {}
+    yield from (Left(id=thing_id, why="in quarantine since") for thing_id in aside)
+    for step in steps:
+        if step.id in aside:
+            continue
+        history = histories.get(step.id or step.name, ValueHistory()).without(undone.void)
+        if not history.values:
+            yield Left(id=step.id, title=step.name, why="erased since")
+            continue
+        position, actor, _ = history.last()
+        if position in undone.positions:
+            yield Step(do=step.do, id=step.id, name=step.name, before=step.after, after=step.before)
+        else:
+            yield Left(id=step.id, title=step.name, why=f"changed since by {actor} at #{position}")
+
+
 def append_to_memories(event_type: EventType[MemoryTouched]) -> Apply:
     def append(steps: Sequence[Step], reason: str) -> None:
         for step in steps:
@@ -87,7 +182,7 @@ def append_to_memories(event_type: EventType[MemoryTouched]) -> Apply:
 
 def revert(steps: Sequence[Step], reason: str) -> None:
     memories = Memory.objects.in_bulk([step.id for step in steps])
-    states = states_at({step.id: step.to_version or 1 for step in steps})
+    states = _states_at({step.id: step.to_version or 1 for step in steps})
     for step in steps:
         existing = Existing.of(memories[step.id])
         status = ReviewStatus.model_validate(step.after) if step.after else ACCEPTED
@@ -110,140 +205,13 @@ def review(steps: Sequence[Step], reason: str) -> None:
         log.append(log.prepare(MEMORY_REVIEWED, payload), stream=f"memory:{step.id}")
 
 
-def states_at(versions: dict[int, int]) -> dict[int, MemoryState]:
-    found = rows.fetch(_STATES, [json.dumps(versions)])
-    return {memory_id: _state(json.loads(payload or "{}")) for memory_id, payload in found}
-
-
-def _state(payload: dict[str, Any]) -> MemoryState:
-    return MemoryState(**{name: value for name, value in payload.items() if name in MemoryState.model_fields})
-
-
-def relate(steps: Sequence[Step], _: str) -> None:
-    made = relations_as_made(step.id for step in steps)
-    for step in steps:
-        log.append(log.prepare(RELATION_CREATED, made[step.id]), entity="relation")
-
-
-def relations_as_made(ids: Iterable[int]) -> dict[int, RelationCreated]:
-    events = RawEvent.objects.filter(position__in=list(ids), event_type=RELATION_CREATED.name)
-    return {event.position: RelationCreated(**json.loads(event.payload_json)) for event in events if event.payload_json}
-
-
-def unrelate(steps: Sequence[Step], reason: str) -> None:
-    for step in steps:
-        draft = log.prepare(RELATION_DELETED, RelationDeleted(relation_id=step.id, reason=reason))
-        log.append(draft, stream=f"relation:{step.id}")
-
-
-_PAYLOADS = (
-    f"SELECT position, actor, payload_json FROM raw_events WHERE event_type IN {TEXTS} {{}} "
-    "AND payload_json IS NOT NULL ORDER BY position"
-)
-_ASIDE = "already in quarantine"
-
-
-@dataclass(slots=True)
-class ValueHistory:
-    # Position, actor and value, in order
-    values: list[tuple[int, str, Any]] = field(default_factory=list)
-
-    def add(self, position: int, actor: str, value: Any) -> None:
-        self.values.append((position, actor, value))
-
-    def last(self) -> tuple[int, str, Any]:
-        return self.values[-1]
-
-    def is_by(self, positions: Collection[int]) -> bool:
-        return any(position in positions for position, _, _ in self.values)
-
-    def without(self, void: frozenset[int]) -> ValueHistory:
-        return ValueHistory([entry for entry in self.values if entry[0] not in void])
-
-    def clean(self, rolled_back: frozenset[int], before: int, default: Any) -> Any:
-        kept = [value for position, _, value in self.values if position not in rolled_back and position < before]
-        return kept[-1] if kept else default
-
-
-def value_histories(effect: Effect, ids: Iterable[int] = ()) -> dict[Any, ValueHistory]:
-    """Return the history of each value that an effect handles, by name or by id.
-
-    Args:
-        effect: one with ``values``.
-        ids: of memories or decisions, if the values belong to such.
-    """
-    values = values_of(effect)
-    histories: dict[Any, ValueHistory] = {}
-    types = json.dumps([*values.also, *(event_type.name for event_type in types_reversed_by(effect.step))])
-    parameters = (
-        [types, json.dumps([f"{values.thing}:{thing_id}" for thing_id in sorted(ids)])] if values.thing else [types]
-    )
-    sql = _PAYLOADS.format(f"AND stream_id IN {TEXTS}" if values.thing else "")
-    for position, actor, payload in rows.fetch(sql, parameters):
-        for key, value in values.read(position, json.loads(payload)).items():
-            histories.setdefault(key, ValueHistory()).add(position, actor, value)
-    return histories
-
-
-def values_of(effect: Effect) -> Values:
-    if effect.values is None:
-        raise TypeError(f"effect {effect.step!r} has no values")
-    return effect.values
-
-
-def plan_values(effect: Effect, reach: Reach) -> Iterator[Step | Left]:
-    rules, thing = rollback_groups(), values_of(effect).thing
-    touched = {
-        key for name, ids in reach.things.items() for key in ids if name in rules and rules[name].by == effect.step
-    }
-    if not thing:
-        yield from _taken_back(effect, value_histories(effect) if touched else {}, reach)
-        return
-    created = (name for name, rule in rules.items() if rule.thing == thing and rule.treatment is Treatment.SET_ASIDE)
-    touched -= {thing_id for name in created for thing_id in reach.things[name]}
-    yield from (Left(id=thing_id, why=_ASIDE) for thing_id in touched & {*reach.aside})
-    histories = value_histories(effect, touched - {*reach.aside})
-    yield from _taken_back(effect, histories, reach)
-    for thing_id in touched - {*reach.aside}:
-        if thing_id not in histories or not histories[thing_id].is_by(reach.rolled_back):
-            yield Left(id=thing_id, why=values_of(effect).unset)
-
-
-def _taken_back(effect: Effect, histories: Mapping[Any, ValueHistory], reach: Reach) -> Iterator[Step | Left]:
-    for key, complete in histories.items():
-        history = complete.without(reach.void)
-        own = [position for position, _, _ in history.values if position in reach.rolled_back]
-        if not own:
-            continue
-        position, actor, value = history.last()
-        thing = {"id": key} if isinstance(key, int) else {"name": key}
-        changed = position not in reach.rolled_back
-        if changed and not reach.include_changed:
-            yield Left(id=thing.get("id", 0), title=str(key), why=f"changed since by {actor} at #{position}")
-            continue
-        default = values_of(effect).default(key)
-        after = history.clean(reach.rolled_back, own[0] if changed else position, default)
-        if after != value:
-            yield Step(do=effect.step, before=value, after=after, **thing)
-
-
-def undo_values(effect: Effect, steps: Sequence[Step], own: Own) -> Iterator[Step | Left]:
-    ids = [step.id for step in steps if step.id]
-    aside = quarantined_among(ids)
-    histories = value_histories(effect, ids) if steps else {}
-    yield from (Left(id=thing_id, why="in quarantine since") for thing_id in aside)
-    for step in steps:
-        if step.id in aside:
-            continue
-        history = histories.get(step.id or step.name, ValueHistory()).without(own.void)
-        if not history.values:
-            yield Left(id=step.id, title=step.name, why="erased since")
-            continue
-        position, actor, _ = history.last()
-        if position in own.positions:
-            yield Step(do=step.do, id=step.id, name=step.name, before=step.after, after=step.before)
-        else:
-            yield Left(id=step.id, title=step.name, why=f"changed since by {actor} at #{position}")
+def _states_at(versions: dict[int, int]) -> dict[int, MemoryState]:
+    states = {}
+    for memory_id, payload_json in rows.fetch(_STATES, [json.dumps(versions)]):
+        payload = json.loads(payload_json or "{}")
+        fields = {name: value for name, value in payload.items() if name in MemoryState.model_fields}
+        states[memory_id] = MemoryState(**fields)
+    return states
 
 
 def memory_groups() -> list[str]:
@@ -252,20 +220,19 @@ def memory_groups() -> list[str]:
 
 
 def plan_memories(reach: Reach) -> Iterator[Step | Left]:
-    touched = {memory_id for name in memory_groups() for memory_id in reach.things[name]}
-    reached = {
-        memory_id for memory_id in touched if reach.include_changed or f"memory:{memory_id}" not in reach.changed
-    }
-    yield from (Left(id=memory_id, why=_ASIDE) for memory_id in reached & {*reach.aside})
-    memories = memories_now(reached - {*reach.aside})
+    reached: set[int] = set()
+    for name in memory_groups():
+        reached.update(reach.things[name])
+    if not reach.include_changed:
+        reached = {memory_id for memory_id in reached if f"memory:{memory_id}" not in reach.changed}
+    quarantined = reached & set(reach.aside)
+    yield from (Left(id=memory_id, why=_QUARANTINED_BEFORE) for memory_id in quarantined)
+    memories = memories_now(reached - quarantined)
+    changed = [memory_id for memory_id in memories if f"memory:{memory_id}" in reach.changed]
     yield from MemoryReversal(
         memories=memories,
         created=reach.things[MEMORY_WRITTEN.rollback.group],
-        limits={
-            memory_id: reach.firsts[f"memory:{memory_id}"]
-            for memory_id in memories
-            if f"memory:{memory_id}" in reach.changed
-        },
+        limits={memory_id: reach.firsts[f"memory:{memory_id}"] for memory_id in changed},
         ignored=reach.rolled_back | reach.void,
         going=reach.going,
     ).parts()
@@ -286,21 +253,21 @@ class MemoryReversal:
 
     def parts(self) -> Iterator[Step | Left]:
         for memory_id, memory in self.memories.items():
-            if memory_id in self._taken:
-                rival = self._taken[memory_id]
-                yield Left(id=memory_id, why=f"#{rival} has its topic or title now; change or delete that first")
+            if memory_id in self._rivals:
+                yield _occupied(memory_id, self._rivals[memory_id])
             else:
                 yield from self._steps(memory)
 
     def _steps(self, memory: MemoryNow) -> Iterator[Step]:
-        if memory.deleted and not self._stays_deleted(memory):
+        stays_deleted = self._stays_deleted(memory)
+        if memory.deleted and not stays_deleted:
             yield Step(do="restore", id=memory.id)
-        elif not memory.deleted and self._stays_deleted(memory):
+        elif not memory.deleted and stays_deleted:
             yield Step(do="delete", id=memory.id, from_version=memory.version)
         if memory.id in self._review_states:
-            yield from self._of_text(memory)
+            yield from self._text_steps(memory)
 
-    def _of_text(self, memory: MemoryNow) -> Iterator[Step]:
+    def _text_steps(self, memory: MemoryNow) -> Iterator[Step]:
         before, after = self._review_states[memory.id]
         review = {"before": before.model_dump(mode="json"), "after": after.model_dump(mode="json")}
         version = self._versions[memory.id]
@@ -312,45 +279,226 @@ class MemoryReversal:
     def _stays_deleted(self, memory: MemoryNow) -> bool:
         if memory.id in self.created:
             return True
-        return memory.deletions.before(self.limits.get(memory.id, NEVER), self.ignored, False)
+        return memory.deletions.before(self._limit(memory.id), self.ignored, False)
+
+    def _limit(self, memory_id: int) -> int:
+        return self.limits.get(memory_id, NEVER)
 
     @cached_property
     def _versions(self) -> dict[int, int]:
-        changed = {
-            memory_id: self.limits.get(memory_id, NEVER) for memory_id in self.memories if memory_id not in self.created
-        }
-        clean = clean_versions(changed, self.ignored)
+        limits = {memory_id: self._limit(memory_id) for memory_id in self.memories if memory_id not in self.created}
+        clean = clean_versions(limits, self.ignored)
         return {memory_id: clean.get(memory_id, memory.version) for memory_id, memory in self.memories.items()}
 
     @cached_property
     def _review_states(self) -> dict[int, tuple[ReviewStatus, ReviewStatus]]:
         ids = [memory_id for memory_id in self.memories if memory_id not in self.created]
-        histories = review_states_of(ids)
         now = {memory.id: review_status_of(memory) for memory in Memory.objects.filter(id__in=ids)}
-        return {
-            memory_id: (
-                now[memory_id],
-                histories[memory_id].before(self.limits.get(memory_id, NEVER), self.ignored, ACCEPTED),
-            )
-            for memory_id in ids
-        }
+        states = {}
+        for memory_id, history in review_states_of(ids).items():
+            states[memory_id] = (now[memory_id], history.before(self._limit(memory_id), self.ignored, ACCEPTED))
+        return states
 
-    # One by one: a memory that can't get its former name back keeps the present one, which another may need
+    # The live memories that occupy the names of these
     @cached_property
-    def _taken(self) -> dict[int, int]:
+    def _rivals(self) -> dict[int, int]:
         lasting = {memory_id: memory for memory_id, memory in self.memories.items() if not self._stays_deleted(memory)}
-        states = states_at({memory_id: self._versions[memory_id] for memory_id in lasting})
-        renamed = {
-            memory_id: memory.named(states.get(memory_id))
-            for memory_id, memory in lasting.items()
-            if memory.deleted or self._is_renamed(memory, states.get(memory_id))
-        }
+        states = _states_at({memory_id: self._versions[memory_id] for memory_id in lasting})
         leaving = {*self.going, *(memory_id for memory_id in self.memories if memory_id not in lasting)}
-        taken: dict[int, int] = {}
-        while found := rivals(renamed.values(), leaving | set(renamed)):
-            taken |= found
-            renamed = {memory_id: name for memory_id, name in renamed.items() if memory_id not in found}
-        return taken
+        names = {}
+        for memory_id, memory in lasting.items():
+            name = memory.named(states.get(memory_id))
+            if memory.deleted or name != memory.named():
+                names[memory_id] = name
+        return _find_rivals(names, leaving)
 
-    def _is_renamed(self, memory: MemoryNow, state: MemoryState | None) -> bool:
-        return state is not None and memory.named(state) != memory.named()
+
+# One by one: a memory that can't get its former name back keeps the present one, which another may need
+def _find_rivals(names: dict[int, dict[str, Any]], leaving: set[int]) -> dict[int, int]:
+    occupied: dict[int, int] = {}
+    while holders := rivals(names.values(), leaving | set(names)):
+        occupied |= holders
+        names = {memory_id: name for memory_id, name in names.items() if memory_id not in holders}
+    return occupied
+
+
+def _occupied(memory_id: int, rival: int) -> Left:
+    return Left(id=memory_id, why=f"#{rival} has its topic or title now; change or delete that first")
+
+
+def undo_memories(steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
+    ids = {step.id for step in steps}
+    memories = memories_now(ids)
+    streams = {f"memory:{memory_id}": undone.positions.start for memory_id in ids}
+    why: dict[int, str] = {}
+    for stream, note in changed_since(streams, undone.positions, undone.void).items():
+        why[int(stream.partition(":")[2])] = note
+    why |= dict.fromkeys(quarantined_among(sorted(ids)), "quarantined since")
+    why |= dict.fromkeys(ids - set(memories), "erased since")
+    occupied = _rivals_of_undo([step for step in steps if step.id not in why], memories)
+    yield from (Left(id=memory_id, why=note) for memory_id, note in why.items())
+    yield from (_occupied(memory_id, rival) for memory_id, rival in occupied.items())
+    for step in steps:
+        if step.id not in why and step.id not in occupied:
+            yield _inverse(step, memories[step.id])
+
+
+def _rivals_of_undo(steps: list[Step], memories: Mapping[int, MemoryNow]) -> dict[int, int]:
+    going = {step.id for step in steps if step.do == "restore"}
+    back = {step.id for step in steps if step.do == "delete"}
+    states = _states_at({step.id: step.from_version or 1 for step in steps if step.do == "revert"})
+    names = {}
+    for memory_id in {step.id for step in steps} - going:
+        memory = memories[memory_id]
+        name = memory.named(states.get(memory_id))
+        if (memory.deleted and memory_id in back) or (not memory.deleted and name != memory.named()):
+            names[memory_id] = name
+    return _find_rivals(names, going)
+
+
+def _inverse(step: Step, memory: MemoryNow) -> Step:
+    inverse = Step(do=_INVERSE[step.do], id=step.id, before=step.after, after=step.before)
+    if step.do == "revert":
+        return inverse.model_copy(update={"from_version": memory.version, "to_version": step.from_version})
+    return inverse
+
+
+# When each relation equal to one of these in ends and type was created and removed
+_CHANGES = f"""
+WITH stated AS (
+    SELECT position, actor, {json_int("payload_json", "source_id")} AS source,
+        {json_int("payload_json", "target_id")} AS target, {json_text("payload_json", "relation")} AS relation
+    FROM raw_events WHERE event_type = '{RELATION_CREATED.name}' AND payload_json IS NOT NULL
+),
+same AS MATERIALIZED (
+    SELECT DISTINCT s.* FROM stated s JOIN stated w ON s.relation = w.relation AND (
+            s.source = w.source AND s.target = w.target
+            OR s.source = w.target AND s.target = w.source AND s.relation IN {TEXTS}
+        )
+        WHERE w.position IN {IDS}
+)
+SELECT position, actor, 1, position, source, target, relation FROM same
+    WHERE position NOT IN (SELECT id FROM quarantine)
+UNION ALL SELECT e.position, e.actor, 0, s.position, s.source, s.target, s.relation FROM same s
+    JOIN raw_events e ON e.stream_id = 'relation:' || s.position AND e.event_type = '{RELATION_DELETED.name}'
+ORDER BY 1
+"""
+
+Statement = tuple[str, int, int]
+
+
+class RelationChange(NamedTuple):
+    position: int
+    actor: str
+    is_created: bool
+    relation_id: int
+
+
+# Recreates relations that rolled-back events removed. A recreated relation has a new id, so its source, target and
+# type are compared (decision 35).
+def plan_relations(reach: Reach) -> Iterator[Step | Left]:
+    removed = set(reach.things[RELATION_DELETED.rollback.group])
+    histories = _relation_histories(removed, reach.void)
+    erased = set(removed)
+    for changes in histories.values():
+        erased -= {change.relation_id for change in changes}
+    yield from (Left(id=relation_id, title="Relation", why="erased since") for relation_id in erased)
+    recreated: list[int] = []
+    for changes in histories.values():
+        decided = _relation_to_recreate(changes, reach)
+        if isinstance(decided, Left):
+            yield decided
+        elif decided is not None:
+            recreated.append(decided)
+    yield from _possible_relations(recreated, reach.going)
+
+
+def _relation_histories(relation_ids: set[int], void: Collection[int]) -> dict[Statement, list[RelationChange]]:
+    histories: dict[Statement, list[RelationChange]] = {}
+    changes = rows.fetch(_CHANGES, [json.dumps(sorted(SYMMETRIC)), listed(relation_ids)])
+    for position, actor, is_created, relation_id, source, target, relation in changes:
+        if position not in void:
+            change = RelationChange(position, actor, bool(is_created), relation_id)
+            histories.setdefault(statement(relation, source, target), []).append(change)
+    return histories
+
+
+# The relation to recreate, why not, or None if there should be none
+def _relation_to_recreate(changes: list[RelationChange], reach: Reach) -> int | Left | None:
+    firsts = [place for place, change in enumerate(changes) if change.position in reach.rolled_back]
+    removed = [changes[place].relation_id for place in firsts if not changes[place].is_created]
+    if not removed:
+        return None
+    last = changes[-1]
+    if last.position not in reach.rolled_back:
+        if not reach.include_changed:
+            return Left(id=removed[0], title="Relation", why=f"changed since by {last.actor} at #{last.position}")
+        changes = changes[: firsts[0]]
+    remaining = [change for change in changes if change.position not in reach.rolled_back]
+    return remaining[-1].relation_id if remaining and remaining[-1].is_created else None
+
+
+def _possible_relations(relation_ids: Sequence[int], going: Collection[int]) -> Iterator[Step | Left]:
+    relations = _created_relations(relation_ids)
+    ends: set[int] = set()
+    for relation in relations.values():
+        ends |= {relation.source_id, relation.target_id}
+    existing_ends = set(find_entities(ends))
+    present: list[Statement] = []
+    for number, *row in Relation.objects.values_list("id", "relation", "source_id", "target_id"):
+        if number not in going:
+            present.append((row[0], row[1], row[2]))
+    existing = {statement(*row) for row in present}
+    for relation_id in sorted(relations, reverse=True):
+        relation = relations[relation_id]
+        row = (relation.relation, relation.source_id, relation.target_id)
+        if not {relation.source_id, relation.target_id} <= existing_ends:
+            yield Left(id=relation_id, title="Relation", why="one of its ends no longer exists")
+        elif statement(*row) in existing:
+            continue
+        elif _closes_cycle(row, present):
+            yield Left(id=relation_id, title="Relation", why="it would close a cycle with newer relations")
+        else:
+            present.append(row)
+            yield Step(do="relate", id=relation_id)
+
+
+def _closes_cycle(row: Statement, present: Sequence[Statement]) -> bool:
+    relation, source, target = row
+    if relation not in ACYCLIC:
+        return False
+    reached = {target}
+    waiting = [target]
+    while waiting:
+        here = waiting.pop()
+        further = {end for name, start, end in present if name == relation and start == here} - reached
+        reached |= further
+        waiting += further
+    return source in reached
+
+
+def relate(steps: Sequence[Step], _: str) -> None:
+    relations = _created_relations(step.id for step in steps)
+    for step in steps:
+        log.append(log.prepare(RELATION_CREATED, relations[step.id]), entity="relation")
+
+
+def _created_relations(ids: Iterable[int]) -> dict[int, RelationCreated]:
+    events = RawEvent.objects.filter(position__in=list(ids), event_type=RELATION_CREATED.name)
+    return {event.position: RelationCreated(**json.loads(event.payload_json)) for event in events if event.payload_json}
+
+
+def unrelate(steps: Sequence[Step], reason: str) -> None:
+    for step in steps:
+        draft = log.prepare(RELATION_DELETED, RelationDeleted(relation_id=step.id, reason=reason))
+        log.append(draft, stream=f"relation:{step.id}")
+
+
+def undo_relations(steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
+    if not steps:
+        return
+    restored = list(Relation.objects.filter(id__in=list(undone.positions)).values_list("id", flat=True))
+    yield from (Step(do="unrelate", id=relation_id) for relation_id in restored)
+    removed = len(steps) - len(restored)
+    if removed > 0:
+        yield Left(title="Relations", why=f"{removed} of the restored relations were removed since")

@@ -2,32 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
+from django.db.models import Count, Max
+
 from governance.events import ROLLBACK_MADE, ROLLBACK_UNDONE, RollbackMade, RollbackUndone
-from governance.models import Rollback
-from governance.rollback.plan import Plan, planned, shown_plan, sorted_plan, token_of, traced, view_trace
-from governance.rollback.reversal import execute_steps, states_at, undo_values
-from governance.rollback.schemas import Preview, RollbackMake, RollbackPlan, RollbackUndo, RollbackView, Selection
-from governance.rollback.selectors import (
-    MemoryNow,
-    changed_since,
-    find_rollback,
-    listed,
-    memories_now,
-    rivals,
-    view,
-    void_positions,
+from governance.models import Rollback, RollbackAction
+from governance.rollback.reversal import execute_steps, memory_groups, plan_values, undo_values
+from governance.rollback.schemas import (
+    SHOWN,
+    Include,
+    Preview,
+    RollbackMake,
+    RollbackPlan,
+    RollbackUndo,
+    RollbackView,
+    Selection,
 )
-from memories.models import Relation
+from governance.rollback.selectors import find_rollback, view
+from governance.rollback.state import changed_since, promoted_by, void_positions
+from governance.rollback.tracing import Traced, groups, touched_things, trace, view_trace
+from memories.models import Conflict as VersionConflict
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid
-from memoryhub.core.events.rollback import Left, Own, Step, Undo, count_events, effects
+from memoryhub.core.events.event_types import event_type, types_that_change_streams
+from memoryhub.core.events.rollback import Left, Own, Reach, Step, Treatment, Undo, count_events, effects
 from memoryhub.core.log.quarantine import quarantined_among
+from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, demand
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
+from sessions_app.events import SESSION_ENDED
+
+_MAX_SESSIONS = 200
+_MAX_ACTORS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class EventSource:
+    name: str
+    events: int
+    # Time of its last event; ISO 8601
+    last: str
+
+
+def event_sources() -> dict[str, list[EventSource]]:
+    """Return the sessions, actors and sources of events, the latest first, by the field of a selection."""
+    sources = {}
+    for column, most in (("session_id", _MAX_SESSIONS), ("actor", _MAX_ACTORS), ("source", _MAX_ACTORS)):
+        named = RawEvent.objects.exclude(**{column: ""}).values_list(column)
+        latest = named.annotate(events=Count("*"), last=Max("occurred_at")).order_by("-last")[:most]
+        sources[column] = [EventSource(*row) for row in latest]
+    return sources
 
 
 def preview(*, command: RollbackPlan) -> Preview:
@@ -36,9 +65,17 @@ def preview(*, command: RollbackPlan) -> Preview:
     Raises:
         Invalid: an id in ``also`` is not downstream of the selection.
     """
-    found = traced(command)
-    plan = planned(command, found)
-    return shown_plan(command, plan, view_trace(found), token_of(command, plan))
+    traced = trace(command)
+    plan = _plan_rollback(command, traced)
+    return Preview(
+        trace=view_trace(traced),
+        action=command.action,
+        counts=plan.counts,
+        steps=plan.steps[:SHOWN],
+        left=plan.unchanged[:SHOWN],
+        left_count=len(plan.unchanged),
+        confirm_token=_token_of(command, plan),
+    )
 
 
 def roll_back(*, command: RollbackMake) -> RollbackView:
@@ -51,7 +88,7 @@ def roll_back(*, command: RollbackMake) -> RollbackView:
     """
     demand(Act.GOVERN)
     with log.transaction():
-        plan = planned(command, traced(command))
+        plan = _plan_rollback(command, trace(command))
         if not plan.steps:
             raise Invalid("nothing to roll back: nothing of the selection is in force")
         _require_confirmation(command, plan)
@@ -59,23 +96,11 @@ def roll_back(*, command: RollbackMake) -> RollbackView:
             selection=command.model_dump(mode="json", include=set(Selection.model_fields), exclude_defaults=True),
             action=command.action,
             reason=command.reason,
-            **_as_data(plan),
+            **plan.as_data(),
         )
         event = log.append(log.prepare(ROLLBACK_MADE, payload), entity="rollback")
         execute_steps(plan.steps, reason=_reason(f"roll-back #{event.position}", command.reason))
         return view(find_rollback(event.position))
-
-
-def _require_confirmation(command: RollbackMake, plan: Plan) -> None:
-    wanted = token_of(command, plan)
-    if command.confirm_token != wanted:
-        done = ", ".join(f"{count} × {do}" for do, count in plan.counts.items())
-        raise ConfirmationRequired(
-            f"roll back ({command.action}): {done}, {len(plan.left)} unchanged? Confirm with the token of the preview",
-            confirm_token=wanted,
-            id=None,
-            counts=plan.counts,
-        )
 
 
 def undo_rollback(*, command: RollbackUndo) -> RollbackView:
@@ -91,91 +116,236 @@ def undo_rollback(*, command: RollbackUndo) -> RollbackView:
         rollback = find_rollback(command.id)
         if rollback.undone_at:
             raise Conflict(f"roll-back #{rollback.id} was already undone by {rollback.undone_by}", id=rollback.id)
-        plan = plan_undo(rollback)
-        payload = RollbackUndone(rollback_id=rollback.id, reason=command.reason, **_as_data(plan))
+        plan = _plan_undo(rollback)
+        payload = RollbackUndone(rollback_id=rollback.id, reason=command.reason, **plan.as_data())
         log.append(log.prepare(ROLLBACK_UNDONE, payload), stream=f"rollback:{rollback.id}")
         execute_steps(plan.steps, reason=_reason(f"roll-back #{rollback.id} undone", command.reason))
         return view(find_rollback(rollback.id))
-
-
-def _as_data(plan: Plan) -> dict[str, list[dict[str, object]]]:
-    return {
-        "steps": [step.model_dump(mode="json", exclude_defaults=True) for step in plan.steps],
-        "left": [left.model_dump(mode="json", exclude_defaults=True) for left in plan.left],
-    }
 
 
 def _reason(what: str, why: str) -> str:
     return f"{what}: {why}" if why else what
 
 
-_PLACED = f"SELECT id FROM quarantine WHERE placed_by = %s AND id IN {IDS}"
-_IN_QUARANTINE = "quarantined since"
-_INVERSE = {"delete": "restore", "restore": "delete", "revert": "revert", "review": "review"}
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    steps: list[Step]
+    unchanged: list[Left]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return dict(Counter(step.do for step in self.steps))
+
+    def as_data(self) -> dict[str, list[dict[str, object]]]:
+        return {
+            "steps": [step.model_dump(mode="json", exclude_defaults=True) for step in self.steps],
+            "left": [item.model_dump(mode="json", exclude_defaults=True) for item in self.unchanged],
+        }
 
 
-def plan_undo(rollback: Rollback) -> Plan:
+def _sorted_plan(parts: Iterable[Step | Left]) -> StepPlan:
+    plan = StepPlan([], [])
+    for part in parts:
+        if isinstance(part, Step):
+            plan.steps.append(part)
+        else:
+            plan.unchanged.append(part)
+    order = list(effects())
+    plan.steps.sort(key=lambda step: (order.index(step.do), step.id, step.name))
+    plan.unchanged.sort(key=lambda item: (item.id, item.why, item.title))
+    return plan
+
+
+# A digest of the request and the plan, so a changed store has another token
+def _token_of(command: RollbackPlan, plan: StepPlan) -> str:
+    request = {
+        "asked": command.model_dump(mode="json", include=set(RollbackPlan.model_fields)),
+        "steps": [step.model_dump(mode="json") for step in plan.steps],
+        "left": [item.model_dump(mode="json") for item in plan.unchanged],
+    }
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _require_confirmation(command: RollbackMake, plan: StepPlan) -> None:
+    token = _token_of(command, plan)
+    if command.confirm_token != token:
+        counts = ", ".join(f"{count} × {do}" for do, count in plan.counts.items())
+        raise ConfirmationRequired(
+            f"roll back ({command.action}): {counts}, {len(plan.unchanged)} unchanged? Confirm with the token of "
+            "the preview",
+            confirm_token=token,
+            id=None,
+            counts=plan.counts,
+        )
+
+
+# Inverts the steps of a roll-back, and leaves what others have changed since
+def _plan_undo(rollback: Rollback) -> StepPlan:
     steps = [Step.model_validate(step) for step in rollback.steps]
-    own = Own(range(rollback.id + 1, rollback.id + 1 + count_events(steps)), void_positions())
+    undone = Own(range(rollback.id + 1, rollback.id + 1 + count_events(steps)), void_positions())
     undos: dict[Undo, set[str]] = {}
     for effect in effects().values():
         undos.setdefault(effect.undo or partial(undo_values, effect), set()).add(effect.step)
-    return sorted_plan(
-        part for undo, names in undos.items() for part in undo([step for step in steps if step.do in names], own)
-    )
+    parts: list[Step | Left] = []
+    for undo, names in undos.items():
+        parts += undo([step for step in steps if step.do in names], undone)
+    return _sorted_plan(parts)
 
 
-def undo_quarantine(steps: Sequence[Step], own: Own) -> Iterator[Step | Left]:
-    ids = [step.id for step in steps]
-    still = {row[0] for row in rows.fetch(_PLACED, [own.positions.start, listed(ids)])}
-    for thing_id in ids:
-        yield Step(do="lift", id=thing_id) if thing_id in still else Left(id=thing_id, why="released or erased since")
+def _plan_rollback(command: RollbackPlan, traced: Traced) -> StepPlan:
+    return _sorted_plan(_Planner(command, traced).parts())
 
 
-def undo_memories(steps: Sequence[Step], own: Own) -> Iterator[Step | Left]:
-    ids = {step.id for step in steps}
-    memories = memories_now(ids)
-    kept = changed_since({f"memory:{memory_id}": own.positions.start for memory_id in ids}, own.positions, own.void)
-    why = {memory_id: kept[f"memory:{memory_id}"] for memory_id in ids if f"memory:{memory_id}" in kept}
-    why |= dict.fromkeys(quarantined_among(sorted(ids)), _IN_QUARANTINE)
-    why |= dict.fromkeys(ids - set(memories), "erased since")
-    back = [step for step in steps if step.id not in why]
-    why |= {
-        memory_id: f"#{rival} has its topic or title now; change or delete that first"
-        for memory_id, rival in _taken(back, memories)
-    }
-    yield from (Left(id=memory_id, why=reason) for memory_id, reason in why.items())
-    yield from (_inverse(step, memories[step.id]) for step in steps if step.id not in why)
+# What a roll-back would do to each item, and what it would leave; nothing is written
+class _Planner:
+    def __init__(self, command: RollbackPlan, traced: Traced) -> None:
+        selected = traced.selected
+        self._command = command
+        self._selected = selected
+        self._downstream = traced.downstream
+        self._direct = traced.direct
+        self._groups = groups()
+        self._undo = command.action is RollbackAction.UNDO
+        self._include_changed = Include.CHANGED_SINCE in command.include
+        self._leave = set(command.leave)
+        # Events of excluded items count as if others had caused them
+        self._rolled_back = selected.positions
+        for thing in touched_things(self._direct):
+            if thing.id in self._leave:
+                self._rolled_back -= set(thing.events)
+        self._void = void_positions() - selected.positions
+        self._firsts = self._first_events()
+        self._changed = changed_since(self._until(), selected.positions, self._void)
+        self._aside = quarantined_among(sorted(thing.id for thing in touched_things(self._direct)))
 
+    def parts(self) -> Iterator[Step | Left]:
+        setting_aside = {*self._to_set_aside(), *self._derived_chosen()} - self._leave
+        quarantined = quarantined_among(sorted(setting_aside))
+        yield from (Step(do="quarantine", id=thing_id) for thing_id in setting_aside - quarantined)
+        yield from (Left(id=thing_id, why="already in quarantine") for thing_id in quarantined)
+        yield from (Left(id=thing_id, why="excluded by the request") for thing_id in self._leave)
+        yield from self._changed_by_others()
+        if self._undo:
+            yield from self._reversals(setting_aside)
+        else:
+            yield from self._out_of_reach()
+        yield from self._in_force()
 
-def _taken(steps: list[Step], memories: Mapping[int, MemoryNow]) -> Iterator[tuple[int, int]]:
-    going = {step.id for step in steps if step.do == "restore"}
-    states = states_at({step.id: step.from_version or 1 for step in steps if step.do == "revert"})
-    back = {step.id for step in steps if step.do == "delete"}
-    moved = {step.id for step in steps if step.id in back or not memories[step.id].deleted} - going
-    wanted = {memory_id: memories[memory_id].named(states.get(memory_id)) for memory_id in moved}
-    renamed = {
-        memory_id: name
-        for memory_id, name in wanted.items()
-        if memories[memory_id].deleted or name != memories[memory_id].named()
-    }
-    while found := rivals(renamed.values(), going | set(renamed)):
-        yield from found.items()
-        renamed = {memory_id: name for memory_id, name in renamed.items() if memory_id not in found}
+    # The first rolled-back change of each stream that others may have changed since
+    def _first_events(self) -> dict[str, int]:
+        firsts: dict[str, int] = {}
+        for header in self._selected.of(*types_that_change_streams()):
+            if header.stream.startswith(("memory:", "decision:")):
+                firsts.setdefault(header.stream, header.position)
+        # Deleted by the end of a session, which is in another stream
+        for memory in self._direct["memories_deleted"].values():
+            firsts[f"memory:{memory.id}"] = min(memory.first, firsts.get(f"memory:{memory.id}", memory.first))
+        return firsts
 
+    # The position in each stream after which a change by others counts
+    def _until(self) -> dict[str, int]:
+        until = dict(self._firsts)
+        for memory in self._direct["memories_deleted"].values():
+            stream = f"memory:{memory.id}"
+            until[stream] = max(until[stream], memory.events[-1])
+        return until
 
-def _inverse(step: Step, memory: MemoryNow) -> Step:
-    versions = {"from_version": memory.version, "to_version": step.from_version} if step.do == "revert" else {}
-    return Step(do=_INVERSE[step.do], id=step.id, before=step.after, after=step.before, **versions)
+    def _reaches(self, stream: str) -> bool:
+        return self._include_changed or stream not in self._changed
 
+    def _to_set_aside(self) -> Iterator[int]:
+        for name, rule in self._groups.items():
+            sets_aside = rule.is_hidden
+            if self._undo:
+                sets_aside = rule.treatment is Treatment.SET_ASIDE and not rule.by
+            if not sets_aside:
+                continue
+            for thing_id in self._direct[name]:
+                # The stream whose later changes protect an item
+                stream = ""
+                if rule.follows_stream:
+                    stream = self._selected.streams[thing_id]
+                elif rule.thing and rule.is_hidden:
+                    stream = f"{rule.thing}:{thing_id}"
+                if not stream or (self._reaches(stream) and int(stream.partition(":")[2]) not in self._leave):
+                    yield thing_id
+        if self._undo and self._include_changed:
+            yield from self._conflicts_of_others()
 
-def undo_relations(steps: Sequence[Step], own: Own) -> Iterator[Step | Left]:
-    ids = list(own.positions) if steps else []
-    made = set(Relation.objects.filter(id__in=ids).values_list("id", flat=True))
-    yield from (Step(do="unrelate", id=relation_id) for relation_id in made)
-    if len(made) < len(steps):
-        yield Left(title="Relations", why=f"{len(steps) - len(made)} of the restored relations were removed since")
+    # Conflicts that others opened with versions that are undone too
+    def _conflicts_of_others(self) -> Iterator[int]:
+        memories: set[int] = set()
+        for name in memory_groups():
+            memories.update(self._direct[name])
+        reached = [memory_id for memory_id in memories - self._leave if f"memory:{memory_id}" in self._changed]
+        conflicts = VersionConflict.objects.filter(memory_id__in=reached)
+        for conflict_id, memory_id in conflicts.values_list("id", "memory_id"):
+            if conflict_id > self._firsts[f"memory:{memory_id}"]:
+                yield conflict_id
 
+    def _derived_chosen(self) -> set[int]:
+        downstream = self._downstream
+        chosen = set(self._command.also)
+        unknown = chosen - downstream.ids("built_on", "relations", "told_sessions", "influenced")
+        if unknown:
+            raise Invalid(f"'also': #{min(unknown)} is not downstream of the selection; use ids that the preview lists")
+        if Include.BUILT_ON in self._command.include:
+            chosen |= downstream.ids("built_on")
+        if Include.INFLUENCED in self._command.include:
+            chosen |= downstream.ids("influenced")
+        return chosen
 
-def undo_nothing(_steps: Sequence[Step], _own: Own) -> Iterator[Step | Left]:
-    yield from ()
+    # Groups of items that quarantine hides whole
+    def _hidden_groups(self) -> list[str]:
+        return [name for name, rule in self._groups.items() if rule.thing and rule.is_hidden]
+
+    def _changed_by_others(self) -> Iterator[Left]:
+        names = set(self._hidden_groups())
+        if self._undo:
+            names.update(memory_groups())
+        streams: dict[str, int] = {}
+        for name in names:
+            for thing_id in self._direct[name]:
+                streams[f"{self._groups[name].thing}:{thing_id}"] = thing_id
+        for stream, thing_id in streams.items():
+            if thing_id not in self._leave and not self._reaches(stream):
+                yield Left(id=thing_id, why=self._changed[stream])
+
+    def _out_of_reach(self) -> Iterator[Left]:
+        listed = set(self._leave)
+        for name in self._hidden_groups():
+            listed.update(self._direct[name])
+        why = "a change, which can't be quarantined; undo reverses it"
+        for name, rule in self._groups.items():
+            if rule.treatment is Treatment.REVERSED:
+                for thing_id in self._direct[name]:
+                    if thing_id not in listed:
+                        yield Left(id=thing_id, title=rule.title, why=why)
+
+    # Events that stay in force, with the reason that their type declares (decision 35)
+    def _in_force(self) -> Iterator[Left]:
+        other_events = self._direct["other"]
+        counts = Counter(header.type for header in self._selected.headers if header.position in other_events)
+        for name, count in counts.items():
+            kind = event_type(name)
+            why = "this version can't roll back events of this type; they stay in force"
+            yield Left(title=f"{count} × {name}", why=kind.rollback.why if kind else why)
+        promoted = promoted_by(header.position for header in self._selected.of(SESSION_ENDED.name))
+        for memory_id in promoted - set(self._direct["memories_created"]) - self._leave:
+            yield Left(id=memory_id, why="kept at the end of its scratch session; stays kept")
+
+    def _reversals(self, setting_aside: set[int]) -> Iterator[Step | Left]:
+        reach = Reach(
+            things={name: set(group) - self._leave for name, group in self._direct.items()},
+            rolled_back=self._rolled_back,
+            void=self._void,
+            going=setting_aside,
+            aside=self._aside,
+            firsts=self._firsts,
+            changed=self._changed,
+            include_changed=self._include_changed,
+        )
+        by_step = effects()
+        steps = dict.fromkeys(rule.by for name, rule in self._groups.items() if rule.by and reach.things[name])
+        for plan in dict.fromkeys(by_step[step].plan or partial(plan_values, by_step[step]) for step in steps):
+            yield from plan(reach)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -94,14 +94,14 @@ class Governing:
 
 
 def governing(among: Collection[int] | None = None) -> dict[int, Governing]:
-    found: dict[int, Governing] = {}
+    things: dict[int, Governing] = {}
     root = root_of_project().rstrip("/")
     for entity_id, position, looked_at, uri in _rows(among):
         path = governed_path(uri, root)
         if path:
-            thing = found.setdefault(entity_id, Governing(entity_id, position, looked_at))
+            thing = things.setdefault(entity_id, Governing(entity_id, position, looked_at))
             thing.paths.add(path)
-    return found
+    return things
 
 
 def _rows(among: Collection[int] | None) -> Iterable[tuple[Any, ...]]:
@@ -124,10 +124,10 @@ def fetch_among(
 # The path relative to the repository, as commits have it; "" for other URIs and paths outside ``root``
 @lru_cache(maxsize=4096)
 def governed_path(uri: str, root: str = "") -> str:
-    scheme, has_scheme, rest = uri.strip().partition("://")
+    scheme, has_scheme, address = uri.strip().partition("://")
     if has_scheme and scheme.lower() != "file":
         return ""
-    path = "/" + unquote(rest).partition("/")[2] if has_scheme else uri.strip()
+    path = "/" + unquote(address).partition("/")[2] if has_scheme else uri.strip()
     if path.startswith("/"):
         path = path.removeprefix(f"{root}/") if root and path.startswith(f"{root}/") else ""
     path = path.removeprefix("./").rstrip("/")
@@ -149,35 +149,34 @@ def add_diffs(commits: Sequence[dict[str, Any]]) -> None:
 
     Commits that no local repository has keep None.
     """
-    wanted: dict[str, set[str]] = {}
+    paths_of: dict[str, set[str]] = {}
     for commit in commits[:MAX_COMMITS]:
-        wanted.setdefault(commit["sha"], set()).update(file["path"] for file in commit["files"])
-    if not wanted:
+        paths_of.setdefault(commit["sha"], set()).update(file["path"] for file in commit["files"])
+    if not paths_of:
         return
-    changes = _changes(list(wanted), sorted(set().union(*wanted.values())))
+    changes = _changes(list(paths_of), sorted(set().union(*paths_of.values())))
     for commit in commits:
         text = changes.get(commit["sha"])
         if text is not None:
-            paths = {file["path"] for file in commit["files"]}
-            commit["diff"] = _shown_diff(_of_files(text, paths))
+            commit["diff"] = _short_diff(_diff_of_files(text, [file["path"] for file in commit["files"]]))
 
 
 def _changes(shas: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
     for folder in repositories():
         try:
-            found = git.read_changes(folder, shas, paths)
+            diffs = git.read_changes(folder, shas, paths)
         except Unavailable:
             continue
-        if found:
-            return found
+        if diffs:
+            return diffs
     return {}
 
 
 # The project's own folder, and those where sessions worked last
 def repositories() -> list[Path]:
-    named = [(profile().root_path,), *rows.fetch(_DIRECTORIES)]
-    places = dict.fromkeys(Path(path) for (path,) in named if path.startswith("/"))
-    return [place for place in places if is_folder(place)]
+    named = [profile().root_path, *(path for (path,) in rows.fetch(_DIRECTORIES))]
+    folders = dict.fromkeys(Path(path) for path in named if path.startswith("/"))
+    return [folder for folder in folders if is_folder(folder)]
 
 
 _DIRECTORIES = (
@@ -186,27 +185,24 @@ _DIRECTORIES = (
 )
 
 
-def _of_files(text: str, paths: Iterable[str]) -> str:
+def _diff_of_files(text: str, paths: Iterable[str]) -> str:
     heads = {f"diff --git a/{path} b/{path}" for path in paths}
-    return "\n".join(part for part in _parts(text) if part.split("\n", 1)[0] in heads)
-
-
-def _parts(text: str) -> Iterator[str]:
-    part: list[str] = []
+    lines: list[str] = []
+    is_listed = False
     for line in text.split("\n"):
-        if line.startswith("diff --git ") and part:
-            yield "\n".join(part)
-            part = []
-        part.append(line)
-    yield "\n".join(part)
+        if line.startswith("diff --git "):
+            is_listed = line in heads
+        if is_listed:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 # Sanitised before truncation: a diff is not in the log, so nothing else has masked its secrets
-def _shown_diff(diff: str) -> str:
+def _short_diff(diff: str) -> str:
     lines = sanitize_text(diff[: MAX_CHARS * 2])[0].rstrip().split("\n")
-    kept = "\n".join(lines[:MAX_LINES])[:MAX_CHARS]
-    left = diff.rstrip().count("\n") - kept.count("\n")
-    return f"{kept}\n… {left} more lines" if left > 0 else kept
+    text = "\n".join(lines[:MAX_LINES])[:MAX_CHARS]
+    more = diff.rstrip().count("\n") - text.count("\n")
+    return f"{text}\n… {more} more lines" if more > 0 else text
 
 
 # Times as text: parsing them would take longer than the rest of the query
@@ -227,14 +223,16 @@ _REVERTS = f"""
 SELECT l.decision_id, l.commit_id FROM decisions_commitlink l JOIN decisions_decision d ON d.id = l.decision_id
 WHERE l.link_type = 'reverts' AND d.review <> '' AND l.decision_id IN {IDS}
 ORDER BY l.event DESC"""
-_SHOWN = f"SELECT id, sha, message, author, committed_at, files FROM sessions_app_commit WHERE id IN {IDS}"
+_COMMITS_BY_ID = f"SELECT id, sha, message, author, committed_at, files FROM sessions_app_commit WHERE id IN {IDS}"
 
 
 # Not a join: items times commits can be over a million pairs. Each path has its commits in order of time, and
 # bisection finds the first that counts (decision 25).
 class Touches:
     def __init__(self, things: Collection[Governing]) -> None:
-        commits = rows.fetch(_COMMITS, [min(thing.looked_at for thing in things)]) if things else []
+        commits = []
+        if things:
+            commits = rows.fetch(_COMMITS, [min(thing.looked_at for thing in things)])
         self._ids = [commit_id for commit_id, _ in commits]
         self._times = [at for _, at in commits]
         # Places of commits in the order of time, by path
@@ -256,8 +254,9 @@ class Touches:
     # A time in the store's format
     def first(self, thing: Governing) -> str | None:
         start = bisect_left(self._times, thing.looked_at)
-        found = [place for path in thing.paths if (place := self._next(thing, path, start)) is not None]
-        return self._times[min(found)] if found else None
+        places = [self._next(thing, path, start) for path in thing.paths]
+        earliest = min((place for place in places if place is not None), default=None)
+        return None if earliest is None else self._times[earliest]
 
     def of(self, thing: Governing) -> list[int]:
         start = bisect_left(self._times, thing.looked_at)
@@ -279,27 +278,26 @@ class Touches:
 
 
 def reverting(ids: Iterable[int]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    commits: dict[int, list[int]] = {}
     for decision_id, commit_id in rows.fetch(_REVERTS, [json.dumps(list(ids))]):
-        found.setdefault(decision_id, []).append(commit_id)
-    return found
+        commits.setdefault(decision_id, []).append(commit_id)
+    return commits
 
 
-def shown_commits(ids: Iterable[int]) -> dict[int, dict[str, Any]]:
-    return {row[0]: _shown(row) for row in rows.fetch(_SHOWN, [json.dumps(sorted(set(ids)))])}
-
-
-def _shown(row: Sequence[Any]) -> dict[str, Any]:
-    commit_id, sha, message, author, committed_at, files = row
-    return {
-        "id": commit_id,
-        "sha": sha,
-        "subject": message.split("\n", 1)[0],
-        "author": author,
-        "date": rows.time_text(committed_at),
-        "files": json.loads(files),
-        "diff": None,
-    }
+def commits_by_id(ids: Iterable[int]) -> dict[int, dict[str, Any]]:
+    commits = {}
+    for row in rows.fetch(_COMMITS_BY_ID, [json.dumps(sorted(set(ids)))]):
+        commit_id, sha, message, author, committed_at, files = row
+        commits[commit_id] = {
+            "id": commit_id,
+            "sha": sha,
+            "subject": message.split("\n", 1)[0],
+            "author": author,
+            "date": rows.time_text(committed_at),
+            "files": json.loads(files),
+            "diff": None,
+        }
+    return commits
 
 
 def on_governed(commit: dict[str, Any], paths: Collection[str], most: int) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from governance.staleness.governed_files import (
     Governing,
     Touches,
     add_diffs,
+    commits_by_id,
     fetch_among,
     governing,
     on_governed,
     reverting,
-    shown_commits,
 )
 from governance.staleness.schemas import StaleKind, StaleList, StaleView, Why
 from memories.models import Memory
@@ -45,16 +45,18 @@ MAX_FILES = 20
 
 def list_stale(*, command: StaleList) -> Listing:
     """Return a page of stale items, oldest first."""
-    found = queue(among=None if command.id is None else [command.id])
-    matching = _matching(found.due, command)
+    stale = queue() if command.id is None else queue(among=[command.id])
+    matching = _matching(stale.due, command)
+    remaining = matching
     after = decode_cursor(command.cursor, (str, int))
-    rest = [due for due in matching if not after or [due.since, due.id] > after]
-    shown = views(found, rest[: command.limit], diff=command.diff, compact=command.compact)
-    places = {due.id: encode_cursor(due.since, due.id) for due in rest[: command.limit]}
+    if after:
+        remaining = [due for due in matching if [due.since, due.id] > after]
+    entries = views(stale, remaining[: command.limit], diff=command.diff, compact=command.compact)
+    places = {due.id: encode_cursor(due.since, due.id) for due in remaining[: command.limit]}
     return page(
-        shown,
+        entries,
         total=len(matching),
-        more=len(rest) > command.limit,
+        more=len(remaining) > command.limit,
         cursor_of=lambda item: places[item["id"]],
         line=stale_line,
         max_tokens=command.max_tokens,
@@ -79,18 +81,18 @@ def waiting(*, entity_id: int | None = None) -> Waiting | None:
     Raises:
         NotFound: the item is not stale.
     """
-    found = queue()
-    ids = [due.id for due in found.due]
+    stale = queue()
+    ids = [due.id for due in stale.due]
     if entity_id is not None and entity_id not in ids:
         raise NotFound(f"#{entity_id} is not stale; the queue lists what needs rechecking", id=entity_id)
     if not ids:
         return None
     at = 0 if entity_id is None else ids.index(entity_id)
-    shown = views(found, [found.due[at]], diff=True)
-    if not shown:
+    entries = views(stale, [stale.due[at]], diff=True)
+    if not entries:
         raise NotFound(f"#{ids[at]} was erased while it was read; open the queue again", id=ids[at])
     return Waiting(
-        item=shown[0],
+        item=entries[0],
         number=at + 1,
         total=len(ids),
         before=ids[at - 1] if at else None,
@@ -114,106 +116,103 @@ _counts: dict[tuple[tuple[int, str], datetime], int] = {}
 
 
 def _matching(due: Sequence[Due], command: StaleList) -> list[Due]:
-    matching = [thing for thing in due if command.why in (None, *(reason.why for reason in thing.reasons))]
-    if command.kind is None:
-        return matching
-    kinds = _kinds([thing.id for thing in matching])
-    return [thing for thing in matching if kinds.get(thing.id, StaleKind.DECISION) == command.kind]
+    matching = list(due)
+    if command.why is not None:
+        matching = [item for item in matching if any(reason.why is command.why for reason in item.reasons)]
+    if command.kind is not None:
+        ids = [item.id for item in matching]
+        kinds = dict(Memory.objects.filter(id__in=ids).values_list("id", "kind"))
+        matching = [item for item in matching if kinds.get(item.id, StaleKind.DECISION) == command.kind]
+    return matching
 
 
-def _kinds(ids: Sequence[int]) -> dict[int, str]:
-    return dict(Memory.objects.filter(id__in=list(ids)).values_list("id", "kind"))
-
-
-def views(found: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool = False) -> list[dict[str, Any]]:
+def views(stale: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool = False) -> list[dict[str, Any]]:
     """Return stale items as JSON data, with five queries for any number of them."""
     if not due:
         return []
-    ids = [thing.id for thing in due]
-    heads = {**_memories(ids), **_decisions(ids)}
+    ids = [item.id for item in due]
+    heads = _heads(ids)
     # Without what was erased after the queue was read
-    due = [thing for thing in due if thing.id in heads]
-    ids = [thing.id for thing in due]
+    due = [item for item in due if item.id in heads]
+    ids = [item.id for item in due]
     if compact:
         return [{"id": entity_id, "title": heads[entity_id]["title"]} for entity_id in ids]
-    affirmed = {affirmation.entity_id: affirmation for affirmation in Affirmation.objects.filter(entity_id__in=ids)}
-    touching = _touching(found, ids)
-    commits = _commits(found, {entity_id: commit_ids[:MAX_COMMITS] for entity_id, commit_ids in touching.items()})
+    _add_affirmations(heads)
+    touching = _touching(stale, ids)
+    commits = _commits(stale, touching)
     if diff:
         add_diffs([commit for entity_id in ids for commit in commits[entity_id]])
-    return [
-        StaleView(
-            id=thing.id,
-            **_looked_at(heads[thing.id], affirmed.get(thing.id)),
-            since=moment_of(thing.since),
-            reasons=[_reason(reason, len(touching[thing.id])) for reason in thing.reasons],
-            governs=sorted(_paths(found, thing.id))[:MAX_PATHS],
-            commits=commits[thing.id],
-            commit_count=len(touching[thing.id]),
-        ).model_dump(mode="json")
-        for thing in due
-    ]
+    entries = []
+    for item in due:
+        view = StaleView(
+            id=item.id,
+            **heads[item.id],
+            since=item.moment,
+            reasons=[_reason_view(reason, len(touching[item.id])) for reason in item.reasons],
+            governs=sorted(stale.paths(item.id))[:MAX_PATHS],
+            commits=commits[item.id],
+            commit_count=len(touching[item.id]),
+        )
+        entries.append(view.model_dump(mode="json"))
+    return entries
 
 
-# Latest first; reverts before commits that touched a file
-def _touching(found: Queue, ids: Sequence[int]) -> dict[int, list[int]]:
-    back = reverting(ids)
-    return {
-        entity_id: [
-            *back.get(entity_id, ()),
-            *(found.touches.of(found.governing[entity_id]) if entity_id in found.governing else ()),
-        ]
-        for entity_id in ids
-    }
-
-
-def _commits(found: Queue, wanted: dict[int, list[int]]) -> dict[int, list[dict[str, Any]]]:
-    shown = shown_commits(commit_id for commit_ids in wanted.values() for commit_id in commit_ids)
-    return {
-        entity_id: [on_governed(shown[commit_id], _paths(found, entity_id), MAX_FILES) for commit_id in commit_ids]
-        for entity_id, commit_ids in wanted.items()
-    }
-
-
-def _paths(found: Queue, entity_id: int) -> set[str]:
-    return found.governing[entity_id].paths if entity_id in found.governing else set()
-
-
-def _looked_at(head: dict[str, Any], last: Affirmation | None) -> dict[str, Any]:
-    if last is None:
-        return {**head, "affirmed_by": ""}
-    return {**head, "looked_at": max(head["looked_at"], last.affirmed_at), "affirmed_by": last.actor}
-
-
-def _reason(reason: Reason, commit_count: int) -> dict[str, Any]:
-    is_many = reason.why is Why.TOUCHED and commit_count > 1
-    says = f"{commit_count} commits changed files that it governs" if is_many else reason.says
-    return {"why": reason.why, "since": clock.to_text(moment_of(reason.since)), "says": says}
-
-
-def _memories(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    found = Memory.objects.filter(id__in=list(ids)).values("id", "kind", "type", "title", "content", "updated_at")
-    return {
-        memory["id"]: {
-            **{name: memory[name] for name in ("kind", "type", "title")},
-            "text": memory["content"][:MAX_TEXT],
-            "looked_at": memory["updated_at"],
+def _heads(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    heads: dict[int, dict[str, Any]] = {}
+    for memory in Memory.objects.filter(id__in=ids).only("kind", "type", "title", "content", "updated_at"):
+        heads[memory.id] = {
+            "kind": memory.kind,
+            "type": memory.type,
+            "title": memory.title,
+            "text": memory.content[:MAX_TEXT],
+            "looked_at": memory.updated_at,
+            "affirmed_by": "",
         }
-        for memory in found
-    }
-
-
-def _decisions(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    return {
-        decision.id: {
+    for decision in Decision.objects.filter(id__in=ids):
+        heads[decision.id] = {
             "kind": StaleKind.DECISION,
             "type": decision.impact,
             "title": decision.title,
             "text": decision.chosen[:MAX_TEXT],
             "looked_at": decision.decided_at,
+            "affirmed_by": "",
         }
-        for decision in Decision.objects.filter(id__in=list(ids))
-    }
+    return heads
+
+
+def _add_affirmations(heads: dict[int, dict[str, Any]]) -> None:
+    for affirmation in Affirmation.objects.filter(entity_id__in=list(heads)):
+        head = heads[affirmation.entity_id]
+        head["looked_at"] = max(head["looked_at"], affirmation.affirmed_at)
+        head["affirmed_by"] = affirmation.actor
+
+
+# Latest first; reverts before commits that touched a file
+def _touching(stale: Queue, ids: Sequence[int]) -> dict[int, list[int]]:
+    reverts = reverting(ids)
+    touching = {}
+    for entity_id in ids:
+        touching[entity_id] = list(reverts.get(entity_id, ()))
+        if entity_id in stale.governing:
+            touching[entity_id] += stale.touches.of(stale.governing[entity_id])
+    return touching
+
+
+def _commits(stale: Queue, touching: dict[int, list[int]]) -> dict[int, list[dict[str, Any]]]:
+    latest = {entity_id: commit_ids[:MAX_COMMITS] for entity_id, commit_ids in touching.items()}
+    commits = commits_by_id(commit_id for commit_ids in latest.values() for commit_id in commit_ids)
+    by_item: dict[int, list[dict[str, Any]]] = {}
+    for entity_id, commit_ids in latest.items():
+        paths = stale.paths(entity_id)
+        by_item[entity_id] = [on_governed(commits[commit_id], paths, MAX_FILES) for commit_id in commit_ids]
+    return by_item
+
+
+def _reason_view(reason: Reason, commit_count: int) -> dict[str, Any]:
+    says = reason.says
+    if reason.why is Why.TOUCHED and commit_count > 1:
+        says = f"{commit_count} commits changed files that it governs"
+    return {"why": reason.why, "since": clock.to_text(reason.moment), "says": says}
 
 
 _MOST = 12
@@ -222,9 +221,9 @@ _LONGEST = 260
 
 # Expired memories are in no pack, so their reason alone is not shown either
 def _stale(request: GatherRequest) -> list[PackItem]:
-    found = queue(now=request.now)
-    listed = [due for due in found.due if any(reason.why is not Why.EXPIRED for reason in due.reasons)]
-    return [PackItem(f"#{item['id']}", f"- {stale_line(item)}") for item in views(found, listed[:_MOST])]
+    stale = queue(now=request.now)
+    listed = [due for due in stale.due if any(reason.why is not Why.EXPIRED for reason in due.reasons)]
+    return [PackItem(f"#{item['id']}", f"- {stale_line(item)}") for item in views(stale, listed[:_MOST])]
 
 
 define_section(
@@ -272,13 +271,21 @@ WHERE (p.type = d.impact OR (p.type = '' AND NOT EXISTS
 
 
 class Reason(NamedTuple):
+    """Why an item is stale, and since when."""
+
     why: Why
     # In the store's format, which compares and sorts; parsed only for display
     since: str
     says: str
 
+    @property
+    def moment(self) -> datetime:
+        return _moment_of(self.since)
+
 
 class Due(NamedTuple):
+    """A stale item with its reasons."""
+
     id: int
     reasons: list[Reason]
 
@@ -286,15 +293,24 @@ class Due(NamedTuple):
     def since(self) -> str:
         return min(reason.since for reason in self.reasons)
 
+    @property
+    def moment(self) -> datetime:
+        return _moment_of(self.since)
+
 
 # Not a table: time alone makes items stale, and one commit can touch what thousands of items govern (decision 25)
 @dataclass(frozen=True, slots=True)
 class Queue:
+    """The stale items, and what they govern."""
+
     # Oldest first
     due: list[Due]
     # All items that govern files, stale or not
     governing: dict[int, Governing]
     touches: Touches
+
+    def paths(self, entity_id: int) -> set[str]:
+        return self.governing[entity_id].paths if entity_id in self.governing else set()
 
 
 def queue(*, now: datetime | None = None, among: Collection[int] | None = None) -> Queue:
@@ -304,20 +320,17 @@ def queue(*, now: datetime | None = None, among: Collection[int] | None = None) 
         now: the time at which ages and ends are compared; default: the present.
         among: consider these ids only.
     """
-    moment, things = now or clock.now(), governing(among)
+    things = governing(among)
     touches = Touches(things.values())
-    found: dict[int, list[Reason]] = {}
-    for entity_id, reason in (*_touched(things, touches), *_reasons(moment, among)):
-        found.setdefault(entity_id, []).append(reason)
-    due = sorted(map(Due._make, found.items()), key=lambda due: (due.since, due.id))
-    return Queue(due, things, touches)
-
-
-def _touched(things: dict[int, Governing], touches: Touches) -> Iterator[tuple[int, Reason]]:
+    reasons: dict[int, list[Reason]] = {}
     for thing in things.values():
         first = touches.first(thing)
         if first is not None:
-            yield thing.id, Reason(Why.TOUCHED, first, "a commit changed a file that it governs")
+            reasons[thing.id] = [Reason(Why.TOUCHED, first, "a commit changed a file that it governs")]
+    for entity_id, reason in _reasons(now or clock.now(), among):
+        reasons.setdefault(entity_id, []).append(reason)
+    due = sorted(map(Due._make, reasons.items()), key=lambda due: (due.since, due.id))
+    return Queue(due, things, touches)
 
 
 def _reasons(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
@@ -329,25 +342,18 @@ def _reasons(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int
 
 
 def _aged(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
-    policies = [(*_split(name), days) for name, days in project_settings().review_after.items()]
+    policies = []
+    for name, days in project_settings().review_after.items():
+        kind, _, type_name = name.partition("/")
+        policies.append((kind, type_name, days, rows.time_value(now - timedelta(days=days))))
     if not policies:
         return
-    given = [
-        json.dumps([(*policy, rows.time_value(now - timedelta(days=policy[2]))) for policy in policies], default=str)
-    ]
+    parameters = [json.dumps(policies, default=str)]
     for sql, column in ((_OLD_MEMORIES, "m.id"), (_OLD_DECISIONS, "d.id")):
-        for entity_id, looked_at, days in fetch_among(sql, column, among, given):
-            since = moment_of(looked_at) + timedelta(days=days)
-            yield (
-                entity_id,
-                Reason(Why.AGE, str(rows.time_value(since)), f"not checked for {counted(days, 'day')}"),
-            )
+        for entity_id, looked_at, days in fetch_among(sql, column, among, parameters):
+            since = rows.time_value(_moment_of(looked_at) + timedelta(days=days))
+            yield entity_id, Reason(Why.AGE, str(since), f"not checked for {counted(days, 'day')}")
 
 
-def _split(name: str) -> tuple[str, str]:
-    kind, _, of = name.partition("/")
-    return kind, of
-
-
-def moment_of(stored: str) -> datetime:
+def _moment_of(stored: str) -> datetime:
     return clock.from_text(rows.time_text(stored))

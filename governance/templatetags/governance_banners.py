@@ -19,5 +19,5 @@ def holds_on(stream: str) -> list[HoldView]:
 
 @register.simple_tag
 def recheck_reasons(entity_id: int) -> list[dict[str, Any]]:
-    found = list_stale(command=StaleList(id=entity_id)).results
-    return [reason for item in found for reason in item["reasons"] if reason["why"] != Why.REVERTED]
+    stale = list_stale(command=StaleList(id=entity_id)).results
+    return [reason for item in stale for reason in item["reasons"] if reason["why"] != Why.REVERTED]

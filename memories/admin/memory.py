@@ -43,6 +43,7 @@ from memories.scopes import own_scope
 from memories.selectors import open_conflicts
 from memories.selectors.relations import relations_of
 from memories.services.links import create_relation, delete_relation
+from memoryhub.core import log
 from memoryhub.core.admin import cells, needs
 from memoryhub.core.errors import (
     ConfirmationRequired,
@@ -55,7 +56,6 @@ from memoryhub.core.errors import (
 )
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.log.quarantine import quarantined_among
-from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, require
 from memoryhub.core.validation import explain
 from sessions_app.admin.sessions import SessionFilter
@@ -366,7 +366,7 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
             "own": own_parts(memory),
             "mark": listing.kind_and_type(memory),
             "warnings": listing.warnings(memory),
-            "event": RawEvent.objects.filter(position=memory.id).defer("payload_json").first(),
+            "event": log.events().at([memory.id]).defer("payload_json").first(),
             "versions": versions[:_VERSIONS_SHOWN],
             "tags": cells.tag_links(memory.tags, self.url("changelist")),
             **relations_shown(memory),

@@ -23,7 +23,7 @@ from memories.present import warnings
 from memories.references import reference
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.search.index import has_full_text, index_problem
-from memories.tools.core import search
+from memories.tools import search
 from memoryhub.core import log
 from memoryhub.core.admin import cells
 from memoryhub.core.errors import HubError, Invalid, NotFound

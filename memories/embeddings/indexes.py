@@ -1,4 +1,4 @@
-"""A store's vectors as a memory-mapped file, a cache that is rebuilt when missing, damaged or outdated (decision 19)."""
+"""A store's vectors as a memory-mapped file: a cache, rebuilt when it is missing, damaged or outdated (decision 19)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,18 +12,17 @@ from typing import TypeVar
 from memories.embeddings import vectors
 from memories.embeddings.engine import AUTO, HOW_TO_INSTALL, NONE, Nearest, current_engine, wanted_name
 from memories.schemas import Embedding
-from memories.search.engine import Ranker, RankingAnswer, RankingRequest, define_ranker
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core.errors import HubError, Unavailable
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.store import Scope, current_store
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
+# The name of this ranking in answers
+MEANING = "meaning"
 NEAREST_AT_MOST = 400
 
 
@@ -91,43 +89,3 @@ def renewal(settings: ProjectSettings | None = None) -> Embedding:
 def model_name() -> str | None:
     model = vectors.answering()
     return model.model.name if model else None
-
-
-MEANING = "meaning"
-
-# Measured with the bundled model; see docs/internals/retrieval.md
-_WEIGHT = 0.5
-# Unrelated texts are near 0
-_ALONE = 0.3
-_ALONE_AT_MOST = 50
-_ORDINARY = 100
-_LEAD = 0.4
-
-
-@contextmanager
-def ask_meaning(request: RankingRequest) -> Iterator[Callable[[], RankingAnswer]]:
-    with ask_nearest(request.question) as answer:
-        yield lambda: _passing(request, answer())
-
-
-def _passing(request: RankingRequest, meaning: Meaning) -> RankingAnswer:
-    if not meaning.hits:
-        return RankingAnswer(problem=meaning.problem, asked=meaning.model is not None)
-    ids = json.dumps([document_id for document_id, _ in meaning.hits])
-    where = " AND ".join([f"d.id IN {IDS}", *request.conditions])
-    passing = rows.fetch(f"SELECT d.id FROM memories_searchdocument d WHERE {where}", [ids, *request.parameters])
-    allowed = {document_id for (document_id,) in passing}
-    return RankingAnswer([hit for hit in meaning.hits if hit[0] in allowed])
-
-
-define_ranker(
-    Ranker(
-        MEANING,
-        ask_meaning,
-        weight=_WEIGHT,
-        ordinary=_ORDINARY,
-        lead=_LEAD,
-        alone=_ALONE,
-        alone_at_most=_ALONE_AT_MOST,
-    )
-)

@@ -16,10 +16,9 @@ from typing import Any, TypeVar
 from memories.events import MEMORY_DELETED
 from memories.models import Memory
 from memories.schemas import MemoryWrite
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.errors import Invalid
 from memoryhub.core.foreign_files import read_foreign
-from memoryhub.core.models import RawEvent
 from sessions_app import git
 
 W = TypeVar("W", bound=MemoryWrite)
@@ -336,12 +335,11 @@ def without_deleted(commands: Sequence[W]) -> list[W]:
 
 def _reasons(memory_ids: set[int]) -> dict[int, str]:
     # The last deletion of each comes last and wins
-    streams = [f"memory:{memory_id}" for memory_id in memory_ids]
-    events = RawEvent.objects.filter(stream_id__in=streams, event_type=MEMORY_DELETED.name).order_by("position")
-    deletions = events.values_list("stream_id", "payload_json")
-    return {
-        int(stream.removeprefix("memory:")): json.loads(text or "{}").get("reason", "") for stream, text in deletions
-    }
+    deletions = log.events().of_stream(*(f"memory:{memory_id}" for memory_id in memory_ids)).of_type(MEMORY_DELETED)
+    reasons = {}
+    for stream, text in deletions.values_list("stream_id", "payload_json"):
+        reasons[int(stream.removeprefix("memory:"))] = json.loads(text or "{}").get("reason", "")
+    return reasons
 
 
 _BINARY = "it is binary, or its text is not in UTF-8"
@@ -406,12 +404,11 @@ def _recognised(raw: bytes) -> str:
         if guess.chaos < _MOST_CHAOS and not _ODD.search(text) and _is_language(text, guess.encoding):
             likely[text] = guess.coherence
     ranked = sorted(((coherence, text) for text, coherence in likely.items()), reverse=True)
-    is_clear = len(ranked) == 1 or (
-        len(ranked) > 1 and ranked[0][0] >= _COHERENCE and ranked[0][0] >= ranked[1][0] + _AHEAD
-    )
-    if not is_clear:
-        raise Invalid("its text is not in UTF-8, and in which other encoding is not certain; convert it to UTF-8")
-    return ranked[0][1]
+    if len(ranked) == 1:
+        return ranked[0][1]
+    if ranked and ranked[0][0] >= max(_COHERENCE, ranked[1][0] + _AHEAD):
+        return ranked[0][1]
+    raise Invalid("its text is not in UTF-8, and in which other encoding is not certain; convert it to UTF-8")
 
 
 def _is_language(text: str, encoding: str) -> bool:
@@ -419,4 +416,5 @@ def _is_language(text: str, encoding: str) -> bool:
     if encoding not in _IDEOGRAPHIC:
         return any(letters <= alphabet for alphabet in _ALPHABETS)
     scripts = {unicodedata.name(letter, "").partition(" ")[0].partition("-")[0] for letter in letters}
-    return scripts == {"HANGUL"} or scripts <= {"CJK", *(("HIRAGANA", "KATAKANA") if encoding in _JAPANESE else ())}
+    japanese = {"CJK", "HIRAGANA", "KATAKANA"}
+    return scripts == {"HANGUL"} or scripts <= (japanese if encoding in _JAPANESE else {"CJK"})

@@ -19,7 +19,7 @@ from memories.present import entry_line, memory_text, version_text, write_text
 from memories.schemas import WriteResult
 from memoryhub.core.paging import as_lines
 from memoryhub.core.schemas import Command, Paging
-from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
+from memoryhub.core.tools import Answer, Tool, ToolGroup, listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +102,4 @@ VERBS = (
     ),
 )
 
-register_tools(*(verb.tool(entries) for entries in KIND_TOOLS for verb in VERBS))
+TOOLS = [verb.tool(entries) for entries in KIND_TOOLS for verb in VERBS]

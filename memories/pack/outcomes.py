@@ -14,8 +14,10 @@ from typing import Any
 from django.db.models import Count
 
 from memories.events import CONTEXT_PACKED
-from memories.models import RECALL, ContextPack
+from memories.models import ContextPack
+from memories.pack import recall
 from memories.pack.sections import all_sections
+from memories.pack_sorts import reference_of
 from memories.uses.counting import named_in
 from memories.uses.selectors import ids_read_in
 from memoryhub.core.contributions import define_part
@@ -76,10 +78,10 @@ class SessionActivity:
         return LineOutcome.IGNORED if self.ended else LineOutcome.PENDING
 
 
-# 0 for an entity of another store
 def id_of(key: str) -> int:
-    reference = key.rpartition(" ")[2]
-    return int(reference[1:]) if reference[:1] == "#" and reference[1:].isdecimal() else 0
+    """Return the id of the entity that the key of a mark names; 0 for one of another store."""
+    prefix, _, number = reference_of(key).partition("#")
+    return 0 if prefix or not number.isdecimal() else int(number)
 
 
 def judge_packs(packs: Sequence[ContextPack]) -> dict[int, dict[int, LineOutcome]]:
@@ -91,69 +93,78 @@ def judge_packs(packs: Sequence[ContextPack]) -> dict[int, dict[int, LineOutcome
     sessions = {session.session_id: session for session in Session.objects.filter(session_id__in=names)}
     activity = activity_of(sessions, most_read=_MOST_READ, most_written=_MOST_CITING)
     ids = {key: id_of(key) for key in {key for pack in packs for key in pack.marks}}
-    known = find_entities({*ids.values()} - {0})
-    judged = {key: entity for key, entity in ids.items() if entity in known and known[entity].type in JUDGED}
-    found = {
-        pack.id: _outcomes(pack, activity[pack.session_id], judged) for pack in packs if pack.session_id in sessions
-    }
-    return {pack: outcomes for pack, outcomes in found.items() if outcomes}
+    entities = find_entities({*ids.values()} - {0})
+    judged = {key: entity for key, entity in ids.items() if entity in entities and entities[entity].type in JUDGED}
+    outcomes_by_pack: dict[int, dict[int, LineOutcome]] = {}
+    for pack in packs:
+        if pack.session_id in sessions:
+            outcomes = _outcomes(pack, activity[pack.session_id], judged)
+            if outcomes:
+                outcomes_by_pack[pack.id] = outcomes
+    return outcomes_by_pack
 
 
 def _outcomes(pack: ContextPack, activity: SessionActivity, judged: Mapping[str, int]) -> dict[int, LineOutcome]:
+    touched = activity.touched
     # Most lines are untouched, so that one outcome is that of all of them
-    touched, other = activity.touched, activity.outcome_of(0)
-    found = {judged[key]: key for key in pack.marks if key in judged}
-    outcomes = {
-        entity: outcome_in_section(key, activity.outcome_of(entity) if entity in touched else other)
-        for entity, key in found.items()
-    }
-    return {entity: outcome for entity, outcome in outcomes.items() if outcome}
+    untouched = activity.outcome_of(0)
+    outcomes: dict[int, LineOutcome] = {}
+    for key in pack.marks:
+        if key not in judged:
+            continue
+        entity = judged[key]
+        outcome = outcome_in_section(key, activity.outcome_of(entity) if entity in touched else untouched)
+        if outcome:
+            outcomes[entity] = outcome
+    return outcomes
 
 
 # None for a line that is followed without being named
 def outcome_in_section(key: str, outcome: LineOutcome) -> LineOutcome | None:
-    is_followed = key.partition(" ")[0] in _FOLLOWED
-    return None if is_followed and outcome not in (LineOutcome.CITED, LineOutcome.USED) else outcome
+    if outcome in (LineOutcome.CITED, LineOutcome.USED) or key.partition(" ")[0] not in _FOLLOWED:
+        return outcome
+    return None
 
 
 def activity_of(
     sessions: Mapping[str, Session], *, most_read: int = 500, most_written: int = 0
 ) -> dict[str, SessionActivity]:
     read = ids_read_in({session.id: name for name, session in sessions.items()}, most=most_read)
-    found = {
-        name: SessionActivity(
-            session.status in (SessionStatus.COMPLETED, SessionStatus.DISCARDED), read.get(session.id, set())
-        )
-        for name, session in sessions.items()
-    }
-    for session, writer, payload in _written(list(sessions), most_written or _MOST_WRITTEN * len(sessions)):
-        for entity in _named(json.loads(payload)):
-            citing = found[session].cited.setdefault(entity, [])
+    activity: dict[str, SessionActivity] = {}
+    for name, session in sessions.items():
+        has_ended = session.status in (SessionStatus.COMPLETED, SessionStatus.DISCARDED)
+        activity[name] = SessionActivity(has_ended, read.get(session.id, set()))
+    most_written = most_written or _MOST_WRITTEN * len(sessions)
+    for name, writer, payload in _citing_events(list(sessions), most_written):
+        for entity in _entities_named_in(json.loads(payload)):
+            citing = activity[name].cited.setdefault(entity, [])
             if writer not in citing:
                 citing.append(writer)
-    return found
+    return activity
 
 
 # What sessions wrote themselves that may cite: session, id of what was written, and payload. Not what their tools
 # printed, nor the packs, nor the beginnings of turns, which are many and have no text.
-def _written(names: Sequence[str], most: int) -> Iterator[tuple[str, int, str]]:
+def _citing_events(names: Sequence[str], most: int) -> Iterator[tuple[str, int, str]]:
     types = names_where(lambda type_: type_.retention is not Retention.CAPTURED or type_.speech is Speech.ANSWER)
     events = RawEvent.objects.filter(session_id__in=names, event_type__in=types, payload_json__isnull=False)
     events = events.exclude(event_type__in=(CONTEXT_PACKED.name, TURN_BEGAN.name)).order_by("-position")
-    found = events.values_list("session_id", "stream_id", "position", "payload_json")[:most].iterator()
-    for session, stream, position, payload in found:
+    columns = events.values_list("session_id", "stream_id", "position", "payload_json")
+    for session, stream, position, payload in columns[:most].iterator():
         if _MAY_CITE.search(payload):
             yield session, entity_of_stream(stream, position), payload
 
 
-def _named(value: Any, key: str = "") -> set[int]:
+def _entities_named_in(value: Any, key: str = "") -> set[int]:
     if isinstance(value, str):
         return named_in(value)
     if isinstance(value, dict):
-        return {entity for name, inner in value.items() for entity in _named(inner, name)}
+        return set().union(*(_entities_named_in(inner, name) for name, inner in value.items()))
     if isinstance(value, list):
-        return {entity for inner in value for entity in _named(inner, key)}
-    return {value} if key in _LINKS and isinstance(value, int) and not isinstance(value, bool) else set()
+        return set().union(*(_entities_named_in(inner, key) for inner in value))
+    if key in _LINKS and isinstance(value, int) and not isinstance(value, bool):
+        return {value}
+    return set()
 
 
 # Packs of a session that its page shows
@@ -244,61 +255,61 @@ def packs_given_to(ids: Sequence[int]) -> dict[int, GivenPacks]:
     packs = list(ContextPack.objects.filter(session_id__in=sessions).order_by("id")[: _MOST_PACKS * len(sessions)])
     if not packs:
         return {}
-    counts = _count_packs(list(sessions))
+    packs_of_session = ContextPack.objects.filter(session_id__in=sessions).order_by().values("session_id")
+    counts = dict(packs_of_session.annotate(packs=Count("id")).values_list("session_id", "packs"))
     activity = activity_of(sessions)
     named = {id_of(key) for pack in packs for key in pack.marks} - {0}
-    citing = {entity for done in activity.values() for found in done.cited.values() for entity in found}
-    known = find_entities(named | citing)
-    titles = _titles(named - set(known))
-    found = {}
+    citing: set[int] = set()
+    for done_in_session in activity.values():
+        citing.update(*done_in_session.cited.values())
+    entities = find_entities(named | citing)
+    titles = _titles_of_events(named - set(entities))
+    given_packs: dict[int, GivenPacks] = {}
     for name, session in sessions.items():
-        own = [pack for pack in packs if pack.session_id == name]
-        given = [_given(pack, activity[name], known, titles) for pack in own[:_MOST_PACKS]]
-        found[session.id] = GivenPacks(given, more=counts.get(name, 0) - len(given))
-    return found
+        sent = [pack for pack in packs if pack.session_id == name][:_MOST_PACKS]
+        described = [_describe_pack(pack, activity[name], entities, titles) for pack in sent]
+        given_packs[session.id] = GivenPacks(described, more=counts.get(name, 0) - len(sent))
+    return given_packs
 
 
-def _count_packs(names: Sequence[str]) -> dict[str, int]:
-    packs = ContextPack.objects.filter(session_id__in=names).order_by()
-    return dict(packs.values("session_id").annotate(packs=Count("id")).values_list("session_id", "packs"))
-
-
-def _given(
-    pack: ContextPack, activity: SessionActivity, known: Mapping[int, Entity], titles: Mapping[int, tuple[str, str]]
+def _describe_pack(
+    pack: ContextPack, activity: SessionActivity, entities: Mapping[int, Entity], titles: Mapping[int, tuple[str, str]]
 ) -> GivenPack:
     by_section: dict[str, list[GivenLine]] = {}
     for key in pack.marks:
         section, _, reference = key.rpartition(" ")
-        line = _line(reference, activity, known, titles)
+        line = _describe_line(reference, activity, entities, titles)
         if line.outcome:
             line = replace(line, outcome=outcome_in_section(key, line.outcome))
         by_section.setdefault(section, []).append(line)
-    order = {RECALL: "About this prompt"} | {section.name: section.title for section in all_sections()}
-    sections = [
-        GivenSection(title, sorted(by_section[name], key=_order)) for name, title in order.items() if name in by_section
-    ]
+    sections: list[GivenSection] = []
+    for definition in (recall.SECTION, *all_sections()):
+        if definition.name in by_section:
+            lines = sorted(by_section[definition.name], key=_by_outcome)
+            sections.append(GivenSection(definition.title, lines))
     return GivenPack(pack.id, pack.topic, pack.tokens, pack.max_tokens, pack.created_at, sections)
 
 
-def _order(line: GivenLine) -> tuple[int, int]:
-    ranks = list(LineOutcome)
-    return (ranks.index(line.outcome) if line.outcome else len(ranks), -int(line.reference.rpartition("#")[2]))
+def _by_outcome(line: GivenLine) -> tuple[int, int]:
+    outcomes = [*LineOutcome, None]
+    return outcomes.index(line.outcome), -int(line.reference.rpartition("#")[2])
 
 
-def _line(
-    reference: str, activity: SessionActivity, known: Mapping[int, Entity], titles: Mapping[int, tuple[str, str]]
+def _describe_line(
+    reference: str, activity: SessionActivity, entities: Mapping[int, Entity], titles: Mapping[int, tuple[str, str]]
 ) -> GivenLine:
-    entity = known.get(id_of(reference))
+    entity = entities.get(id_of(reference))
     if entity is None:
         title, stream = titles.get(id_of(reference), ("", ""))
         return GivenLine(reference, title, stream, None)
     outcome = activity.outcome_of(entity.id) if entity.type in JUDGED else None
-    citing = [known[citing] for citing in activity.cited.get(entity.id, ()) if citing != entity.id and citing in known]
+    citing = [entities[writer] for writer in activity.cited.get(entity.id, ()) if writer in entities]
+    citing = [writer for writer in citing if writer.id != entity.id]
     return GivenLine(reference, entity.title, f"{entity.type}:{entity.id}", outcome, citing)
 
 
 # Prompts and conflicts are named by an event
-def _titles(positions: Iterable[int]) -> dict[int, tuple[str, str]]:
+def _titles_of_events(positions: Iterable[int]) -> dict[int, tuple[str, str]]:
     events = RawEvent.objects.filter(position__in=list(positions), payload_json__isnull=False)
     return {
         event.position: (about(event.event_type, json.loads(event.payload_json or "{}"), ""), event.stream_id)

@@ -1,7 +1,9 @@
+"""The sections of context packs that memories, sessions and their work fill."""
+
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import PurePosixPath
@@ -19,15 +21,14 @@ from memories.pack.sections import (
     reference,
     without_repeats,
 )
-from memories.review.selectors import PackableMemory, count_pack_entries, may_be_packed, pack_entries
+from memories.pack.selectors import PackableMemory, count_packable, may_be_packed, packable_memories
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
-from memories.search.snippets import snippet
-from memories.search.words import words_in
+from memories.search.snippets import snippet, words_in
 from memories.substance import is_boilerplate_section, split_joined
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
-from memoryhub.core.kinds import KINDS, Kind, PackSection, type_name
+from memoryhub.core.kinds import KINDS, Kind, type_name
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_text
@@ -84,18 +85,22 @@ _CONCERNS = 0.6
 # names, the nearest scope wins.
 def _of_kind(kind: Kind, text_length: int, request: GatherRequest) -> list[PackItem]:
     if kind.order == "priority" and request.edition is Edition.PRESENT:
-        memories = list(_memories(request, _is_of(kind), _BY_PRIORITY, most=_MOST_RULES * request.most))
+        memories = list(_visible_memories(request, _is_of(kind), _BY_PRIORITY, most=_MOST_RULES * request.most))
         memories = _by_folder(memories, request)
     else:
         order = "m.priority DESC" if kind.order == "priority" else "m.updated_at DESC"
-        memories = list(_memories(request, _is_of(kind), f"{order}, m.id DESC"))
-    found: dict[Any, tuple[float, int, PackItem]] = {}
+        memories = list(_visible_memories(request, _is_of(kind), f"{order}, m.id DESC"))
+    ranked: dict[Any, tuple[float, int, PackItem]] = {}
     for level, memory in memories:
         name = memory.title if kind.tools else (level.store, memory.id)
+        if name in ranked:
+            continue
         priority = (memory.priority or 0) if kind.order == "priority" else 0
-        ranked = (_concern(request, memory), priority, _of_kind_item(request, level, memory, text_length))
-        found.setdefault(name, ranked)
-    return [item for *_, item in sorted(found.values(), key=lambda ranked: (-ranked[0], -ranked[1]))]
+        label = reference(level, memory.id)
+        line = partial(_of_kind_line, label, memory, text_length)
+        item = PackItem(label, line, _text_of(memory, request))
+        ranked[name] = (_concern(request, memory), priority, item)
+    return [item for *_, item in sorted(ranked.values(), key=lambda rank: (-rank[0], -rank[1]))]
 
 
 # Of one scope and priority: those of the folder that one works in and of the folders above it come first, the upper
@@ -136,13 +141,10 @@ def _is_of(kind: Kind) -> str:
 
 def _concern(request: GatherRequest, memory: PackableMemory) -> float:
     words = request.query.terms
-    share = len(words_in(f"{memory.title} {memory.content}", words)) / len(words) if words else 0
+    if not words:
+        return 0
+    share = len(words_in(f"{memory.title} {memory.content}", words)) / len(words)
     return share if share >= _CONCERNS else 0
-
-
-def _of_kind_item(request: GatherRequest, level: Level, memory: PackableMemory, text_length: int) -> PackItem:
-    name = _name(level, memory)
-    return PackItem(name, partial(_of_kind_line, name, memory, text_length), _text(memory, request))
 
 
 def _of_kind_line(name: str, memory: PackableMemory, text_length: int) -> str:
@@ -151,7 +153,7 @@ def _of_kind_line(name: str, memory: PackableMemory, text_length: int) -> str:
 
 
 # The last heading and the text: two files with the same section, or a section as a note and as a guideline
-def _text(memory: PackableMemory, request: GatherRequest | None = None) -> str:
+def _text_of(memory: PackableMemory, request: GatherRequest | None = None) -> str:
     if request and request.edition is not Edition.PRESENT:
         return ""
     return " ".join([memory.title.rpartition(BETWEEN_HEADINGS)[2], *memory.content.split()])
@@ -166,12 +168,12 @@ def _count_memories(condition: str, request: GatherRequest) -> int:
     count = 0
     for level in request.chain:
         with use_store(level.store):
-            count += count_pack_entries(condition, level.session_id, request.now)
+            count += count_packable(condition, level.session_id, request.now)
     return count
 
 
 def _latest(request: GatherRequest) -> list[PackItem]:
-    memories = list(_memories(request, _IS_FACT, "m.updated_at DESC, m.id DESC"))
+    memories = list(_visible_memories(request, _IS_FACT, "m.updated_at DESC, m.id DESC"))
     memories.sort(key=lambda entry: (entry[1].updated_at, entry[1].id), reverse=True)
     if request.edition is Edition.PRESENT:
         memories.sort(key=lambda entry: is_boilerplate_section(entry[1].title, entry[1].content))
@@ -179,34 +181,34 @@ def _latest(request: GatherRequest) -> list[PackItem]:
 
 
 def _answering(request: GatherRequest) -> list[PackItem]:
-    found: list[tuple[float, PackItem]] = []
+    words = () if request.has_superseded else request.query.terms
+    scored: list[tuple[float, PackItem]] = []
     for level in request.chain:
         with use_store(level.store):
             scores = request.matching(level, SearchSourceName.MEMORY)
-            ids, words = json.dumps(list(scores)), () if request.has_superseded else request.query.terms
-            memories = pack_entries(f"m.id IN {IDS} AND {_IS_FACT}", [ids], with_superseded=request.has_superseded)
+            ids = json.dumps(list(scores))
+            memories = packable_memories(f"m.id IN {IDS} AND {_IS_FACT}", [ids], with_superseded=request.has_superseded)
         visible = _without_hidden(request, level, memories)
-        found += [(scores[memory.id], _fact(request, level, memory, words)) for memory in visible]
-    return [item for _, item in sorted(found, key=lambda scored: (-scored[0], scored[1].reference))]
+        scored += [(scores[memory.id], _fact(request, level, memory, words)) for memory in visible]
+    return [item for _, item in sorted(scored, key=lambda pair: (-pair[0], pair[1].reference))]
 
 
 def _recallable(level: Level, ids: Sequence[int], now: datetime) -> dict[int, PackItem]:
-    found = pack_entries(f"m.id IN {IDS}", [json.dumps(list(ids))], now=now)
-    return {memory.id: _any_kind(_name(level, memory), memory) for memory in found}
-
-
-def _any_kind(name: str, memory: PackableMemory) -> PackItem:
-    own = KINDS[memory.kind].pack
-    line = _of_kind_line(name, memory, own.text_length) if own else _fact_line(name, memory, ())
-    return PackItem(name, line, _text(memory))
+    items: dict[int, PackItem] = {}
+    for memory in packable_memories(f"m.id IN {IDS}", [json.dumps(list(ids))], now=now):
+        label = reference(level, memory.id)
+        section = KINDS[memory.kind].pack
+        line = _of_kind_line(label, memory, section.text_length) if section else _fact_line(label, memory, ())
+        items[memory.id] = PackItem(label, line, _text_of(memory))
+    return items
 
 
 define_recallable(SearchSourceName.MEMORY, _recallable)
 
 
 def _fact(request: GatherRequest, level: Level, memory: PackableMemory, words: Sequence[str] = ()) -> PackItem:
-    name = _name(level, memory)
-    return PackItem(name, partial(_fact_line, name, memory, words), _text(memory, request))
+    label = reference(level, memory.id)
+    return PackItem(label, partial(_fact_line, label, memory, words), _text_of(memory, request))
 
 
 # The passage that has the most of the words
@@ -217,29 +219,16 @@ def _fact_line(name: str, memory: PackableMemory, words: Sequence[str]) -> str:
 
 
 def _conflicts(request: GatherRequest) -> list[PackItem]:
-    found: list[PackItem] = []
+    items: list[PackItem] = []
     for level in request.chain:
         with use_store(level.store):
-            opened = map(_Conflict._make, rows.fetch(_OPEN_CONFLICTS))
-            found += [_conflict(level, conflict) for conflict in opened if may_be_packed(conflict.review)]
-    return found
-
-
-class _Conflict(NamedTuple):
-    id: int
-    version_a: int
-    version_b: int
-    memory_id: int
-    title: str
-    review: str
-
-
-def _conflict(level: Level, conflict: _Conflict) -> PackItem:
-    name = reference(level, conflict.id)
-    about = f"{reference(level, conflict.memory_id)} {one_line(conflict.title, _TITLE)}"
-    return PackItem(
-        name, f"- {name} versions {conflict.version_a} and {conflict.version_b} of {about} were written at once"
-    )
+            for conflict, first, second, memory, title, review in rows.fetch(_OPEN_CONFLICTS):
+                if may_be_packed(review):
+                    label = reference(level, conflict)
+                    about = f"{reference(level, memory)} {one_line(title, _TITLE)}"
+                    line = f"- {label} versions {first} and {second} of {about} were written at once"
+                    items.append(PackItem(label, line))
+    return items
 
 
 def _last_session(request: GatherRequest) -> list[PackItem]:
@@ -252,11 +241,10 @@ def _last_session(request: GatherRequest) -> list[PackItem]:
 
 
 def _turns(request: GatherRequest) -> list[PackItem]:
+    prompts = rows.fetch(_PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT))), [request.most])
     return [
         PackItem(f"#{position}", f"- #{position} {clock.minute(occurred_at)} {one_line(content, _TURN)}")
-        for position, occurred_at, content in rows.fetch(
-            _PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT))), [request.most]
-        )
+        for position, occurred_at, content in prompts
     ]
 
 
@@ -278,28 +266,33 @@ def _open_iteration() -> Iterator[PackItem]:
 
 # Those that match the query best, the two newest, the other matches, then the rest by time
 def _commits(request: GatherRequest) -> list[PackItem]:
-    newest = rows.fetch(f"{_COMMITS} ORDER BY committed_at DESC, id DESC LIMIT %s", [_SHORTER * request.most])
+    newest = _fetch_commits("ORDER BY committed_at DESC, id DESC LIMIT %s", _SHORTER * request.most)
     scores = request.matching(request.chain[0], SearchSourceName.COMMIT) if newest else {}
-    matches = rows.fetch(f"{_COMMITS} AND id IN {IDS}", [json.dumps(list(scores))]) if scores else []
-    scores = _favouring_recent(matches, scores)
-    matches = sorted(matches, key=lambda row: -scores[row[0]])
-    best = [row for row in matches if scores[row[0]] >= _NEAR_BEST * scores[matches[0][0]]]
-    return without_repeats(map(_commit, [*best, *newest[:_NEWEST], *matches, *newest]))
+    matches = _fetch_commits(f"AND id IN {IDS}", json.dumps(list(scores))) if scores else []
+    # Of equal matches the recent one tells more of the code as it is now
+    for place, commit in enumerate(sorted(matches, key=lambda commit: str(commit.committed_at)), 1):
+        scores[commit.id] *= 1 + _RECENT * place / len(matches)
+    matches.sort(key=lambda commit: -scores[commit.id])
+    best = [commit for commit in matches if scores[commit.id] >= _NEAR_BEST * scores[matches[0].id]]
+    commits = [*best, *newest[:_NEWEST], *matches, *newest]
+    return without_repeats(PackItem(f"#{commit.id}", partial(_commit_line, commit)) for commit in commits)
 
 
-# Of equal matches the recent one tells more of the code as it is now. Its time is text in a format that sorts.
-def _favouring_recent(commits: Sequence[tuple[Any, ...]], scores: Mapping[int, float]) -> dict[int, float]:
-    by_time = sorted(commits, key=lambda row: str(row[3]))
-    return {row[0]: scores[row[0]] * (1 + _RECENT * place / len(by_time)) for place, row in enumerate(by_time, 1)}
+class _Commit(NamedTuple):
+    id: int
+    sha: str
+    message: str
+    # Text in a format that sorts
+    committed_at: str
 
 
-def _commit(row: tuple[Any, ...]) -> PackItem:
-    return PackItem(f"#{row[0]}", partial(_commit_line, *row))
+def _fetch_commits(condition: str, parameter: int | str) -> list[_Commit]:
+    return list(map(_Commit._make, rows.fetch(f"{_COMMITS} {condition}", [parameter])))
 
 
-def _commit_line(commit: int, sha: str, message: str, committed_at: str) -> str:
-    subject = one_line(message.split("\n", 1)[0], _SHORT)
-    return f"- #{commit} commit {sha[:10]} {clock.day(committed_at)} {subject}"
+def _commit_line(commit: _Commit) -> str:
+    subject = one_line(commit.message.split("\n", 1)[0], _SHORT)
+    return f"- #{commit.id} commit {commit.sha[:10]} {clock.day(commit.committed_at)} {subject}"
 
 
 def _count_work(_: GatherRequest) -> int:
@@ -307,12 +300,11 @@ def _count_work(_: GatherRequest) -> int:
 
 
 # The visible memories of each store in turn, those of the session before those of the project
-def _memories(request: GatherRequest, condition: str, order: str, *, most: int = 0) -> Iterator[_Placed]:
+def _visible_memories(request: GatherRequest, condition: str, order: str, *, most: int = 0) -> Iterator[_Placed]:
     for level in request.chain:
         with use_store(level.store):
-            visible = _visible(condition)
-            memories = pack_entries(
-                visible,
+            memories = packable_memories(
+                f"(m.scope <> 'session' OR m.session_id = %s) AND {condition}",
                 [level.session_id],
                 order=order,
                 most=most or request.most,
@@ -329,43 +321,30 @@ def _without_hidden(request: GatherRequest, level: Level, memories: Sequence[Pac
     return [memory for memory in memories if memory.id not in hidden]
 
 
-# Takes the session as parameter
-def _visible(condition: str) -> str:
-    return f"(m.scope <> 'session' OR m.session_id = %s) AND {condition}"
-
-
-def _name(level: Level, memory: PackableMemory) -> str:
-    return reference(level, memory.id)
-
-
 def _titled(title: str, content: str, longest: int) -> str:
     head, text = one_line(title, _TITLE), one_line(content, longest)
     return head if text == head else f"{head}: {text}"
 
 
-def register(sections: Sequence[SectionDefinition]) -> None:
-    for section in sections:
-        define_section(section)
-
-
-def _kind_section(kind: Kind, pack: PackSection) -> SectionDefinition:
-    items = partial(_of_kind, kind, pack.text_length)
-    more = f"{kind.name}_list" if kind.tools else "memory_search"
-    count = partial(_count_memories, _is_of(kind))
-    return SectionDefinition(
-        pack.name, pack.title, pack.order, pack.share, pack.text_length + _HEAD, items, more, count
-    )
-
-
-register(
-    [
-        SectionDefinition("session", "Last session", 10, 0.25, 1_700, _last_session, "session_list"),
-        *(_kind_section(kind, pack) for kind, pack in _SECTIONS),
+define_section(SectionDefinition("session", "Last session", 10, 0.25, 1_700, _last_session, "session_list"))
+for _kind, _pack in _SECTIONS:
+    define_section(
         SectionDefinition(
-            "facts", "What is known", 40, 0.40, 500, _facts, "memory_search", partial(_count_memories, _IS_FACT)
-        ),
-        SectionDefinition("conflicts", "Open conflicts", 50, 0.15, 300, _conflicts, "memory_conflicts"),
-        SectionDefinition("turns", "Asked lately", 60, 0.40, 400, _turns, "memory_timeline", _count_turns),
-        SectionDefinition("work", "Work", 70, 0.50, 300, _work, "memory_timeline", _count_work),
-    ]
+            _pack.name,
+            _pack.title,
+            _pack.order,
+            _pack.share,
+            _pack.text_length + _HEAD,
+            items=partial(_of_kind, _kind, _pack.text_length),
+            more=f"{_kind.name}_list" if _kind.tools else "memory_search",
+            count=partial(_count_memories, _is_of(_kind)),
+        )
+    )
+define_section(
+    SectionDefinition(
+        "facts", "What is known", 40, 0.40, 500, _facts, "memory_search", partial(_count_memories, _IS_FACT)
+    )
 )
+define_section(SectionDefinition("conflicts", "Open conflicts", 50, 0.15, 300, _conflicts, "memory_conflicts"))
+define_section(SectionDefinition("turns", "Asked lately", 60, 0.40, 400, _turns, "memory_timeline", _count_turns))
+define_section(SectionDefinition("work", "Work", 70, 0.50, 300, _work, "memory_timeline", _count_work))

@@ -1,15 +1,18 @@
-"""Recall: the few entries that a prompt is about, given with the prompt and once in a session (decision 45)."""
+"""Recall: the few entries that a prompt is about, given with the prompt and once in a session (decision 45).
+
+An entry is about a prompt by the share of the prompt's words that it has, and by its meaning. A word weighs
+log(documents / documents with it), as in bm25. The score of bm25 itself only orders the answers to one question; the
+share can be compared with a threshold. The weights are measured in docs/internals/retrieval.md.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
 from math import log, sqrt
 
-from memories.embeddings.meaning import MEANING
-from memories.models import RECALL, ContextPack
+from memories.models import ContextPack, SearchDocument
 from memories.pack.sections import (
     FilledSection,
     GatherRequest,
@@ -18,91 +21,88 @@ from memories.pack.sections import (
     SectionDefinition,
     recallable_sources,
     reference,
-    within,
     without_repeated_texts,
 )
+from memories.pack_sorts import RECALL, RECALL_SECTION, reference_of
 from memories.scopes import Level
 from memories.search import engine
 from memories.search.index import has_full_text, text_index
 from memories.search.parsed_query import ParsedQuery, one_of
 from memories.search.weights import SAYS_LITTLE
 from memoryhub.core.paging import estimate_tokens
-from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import use_store
 
 MOST = 3
 MAX_TOKENS = 250
-# Tokens of header and footer
-_FRAME_TOKENS = 60
-_SECTION = SectionDefinition(RECALL, "About this prompt", 0, 1.0, 300, lambda _: (), "memory_search")
+SECTION = SectionDefinition(RECALL_SECTION, "About this prompt", 0, 1.0, 300, lambda _: (), "memory_search")
 
 
 def recall_body(request: GatherRequest, least: float) -> PackBody:
     """Return the entries whose share of the prompt is at least ``least``, without those that the session was given."""
-    given = _given_to(request.session_id)
-    found: list[tuple[float, PackItem]] = []
+    earlier = _references_given_to(request.session_id)
+    scored: list[tuple[float, PackItem]] = []
     for level in request.chain:
         with use_store(level.store):
             shares = relevant_entries(
-                request.query, sources=recallable_sources(), level=level, least=least, without=ids_at(level, given)
+                request.query, sources=recallable_sources(), level=level, least=least, without=ids_at(level, earlier)
             )
         hidden = request.hidden(level, shares)
         with use_store(level.store):
-            items = _items(level, [entry for entry in shares if entry not in hidden], request.now)
-        found += [(share, items[entry]) for entry, share in shares.items() if entry in items]
-    ranked = [item for _, item in sorted(found, key=lambda scored: (-scored[0], _order(scored[1])))]
-    best = without_repeated_texts(ranked, _given_texts(request, given) if ranked else ())[:MOST]
-    return _body(best, len(best))
-
-
-def _given_texts(request: GatherRequest, given: Collection[str]) -> set[str]:
-    texts: set[str] = set()
-    for level in request.chain:
-        with use_store(level.store):
-            texts |= {item.text for item in _items(level, ids_at(level, given), request.now).values()}
-    return texts
+            items = _items_at(level, [entry for entry in shares if entry not in hidden], request.now)
+        scored += [(share, items[entry]) for entry, share in shares.items() if entry in items]
+    if not scored:
+        return PackBody([])
+    scored.sort(key=lambda pair: (-pair[0], _latest_first(pair[1])))
+    texts = {item.text for item in _items_of(request, earlier)}
+    best = without_repeated_texts((item for _, item in scored), texts)[:MOST]
+    return _recall_pack(best, len(best))
 
 
 def recalled_body(request: GatherRequest, marks: Collection[str]) -> PackBody:
     """Return what was given before, by the keys of its marks; what was erased since is left out."""
-    references = _references([marks])
-    found: list[PackItem] = []
+    return _recall_pack(_items_of(request, set(map(reference_of, marks))), len(marks))
+
+
+def _items_of(request: GatherRequest, references: Collection[str]) -> list[PackItem]:
+    items: list[PackItem] = []
     for level in request.chain:
         with use_store(level.store):
-            found += _items(level, ids_at(level, references), request.now).values()
-    return _body(found, len(marks))
+            items += _items_at(level, ids_at(level, references), request.now).values()
+    return items
 
 
 # The text of an item depends on how many were given, not on their lengths, so that a replay is the same after one of
 # them was erased
-def _body(items: Sequence[PackItem], count: int) -> PackBody:
+def _recall_pack(items: Sequence[PackItem], count: int) -> PackBody:
     if not items:
         return PackBody([])
-    tokens = (MAX_TOKENS - _FRAME_TOKENS) // count
-    cut = [within(item, tokens) for item in sorted(items, key=_order)]
-    return PackBody([FilledSection(_SECTION, cut, 0, sum(estimate_tokens(item.line) for item in cut))])
+    tokens = (MAX_TOKENS - RECALL.frame_tokens) // count
+    cut = [item.within(tokens) for item in sorted(items, key=_latest_first)]
+    section = FilledSection(SECTION, cut, 0, sum(estimate_tokens(item.line) for item in cut))
+    return PackBody([section], sort=RECALL)
 
 
-# Latest first; the marks of a pack do not keep an order
-def _order(item: PackItem) -> tuple[str, int]:
+# The marks of a pack do not keep an order
+def _latest_first(item: PackItem) -> tuple[str, int]:
     scope, _, entry = item.reference.partition("#")
     return scope, -int(entry)
 
 
-def _items(level: Level, ids: Iterable[int], now: datetime) -> dict[int, PackItem]:
-    wanted = list(ids)
-    sources = recallable_sources().values() if wanted else ()
-    return dict(chain.from_iterable(items(level, wanted, now).items() for items in sources))
+def _items_at(level: Level, ids: Iterable[int], now: datetime) -> dict[int, PackItem]:
+    entries = list(ids)
+    items: dict[int, PackItem] = {}
+    if entries:
+        for items_of_source in recallable_sources().values():
+            items |= items_of_source(level, entries, now)
+    return items
 
 
 # What any pack of the session contained
-def _given_to(session_id: str) -> set[str]:
-    packs = ContextPack.objects.filter(session_id=session_id) if session_id else ContextPack.objects.none()
-    return _references(packs.values_list("marks", flat=True))
-
-
-def _references(packs: Iterable[Collection[str]]) -> set[str]:
-    return {key.rpartition(" ")[2] for marks in packs for key in marks}
+def _references_given_to(session_id: str) -> set[str]:
+    if not session_id:
+        return set()
+    packs = ContextPack.objects.filter(session_id=session_id).values_list("marks", flat=True)
+    return {reference_of(key) for marks in packs for key in marks}
 
 
 def ids_at(level: Level, references: Collection[str]) -> set[int]:
@@ -142,26 +142,30 @@ def relevant_entries(
     """
     if len(prompt.terms) < _LEAST_WORDS or not has_full_text():
         return {}
-    ranked = engine.rank(replace(prompt, filters=(one_of("d.source", list(sources)),)), level=level, others=True)
+    prompt = replace(prompt, filters=(one_of("d.source", list(sources)),))
+    ranked = engine.rank(prompt, level=level, blended=True)
     empty = {hit for hit, factors in ranked.factors.items() if SAYS_LITTLE in factors}
     candidates = [hit for hit, _ in ranked.hits if hit not in without and hit not in empty][:_CANDIDATES]
-    near = ranked.scores.get(MEANING, {})
-    shares = _shares(prompt.terms, candidates) if candidates else {}
-    found = {hit: shares.get(hit, 0) + _BY_MEANING * max(0, near.get(hit, 0) - _NEAR) for hit in candidates}
-    return {hit: relevance for hit, relevance in found.items() if relevance >= least}
+    if not candidates:
+        return {}
+    near = ranked.near or {}
+    shares = _shares(prompt.terms, candidates)
+    relevance = {hit: shares.get(hit, 0) + _BY_MEANING * max(0, near.get(hit, 0) - _NEAR) for hit in candidates}
+    return {hit: share for hit, share in relevance.items() if share >= least}
 
 
 def _shares(words: Sequence[str], hits: Sequence[int]) -> dict[int, float]:
-    documents = rows.fetch("SELECT count(*) FROM memories_searchdocument")[0][0] + _ASSUMED
-    unknown = _weight(documents, 0)
-    weights = [_weight(documents, count) for count in text_index.counts(words, most=_COMMON)]
-    whole, long = sum(weights), _LONG * unknown
-    whole = whole if whole <= long else sqrt(whole * long)
-    found: dict[int, list[float]] = {}
+    documents = SearchDocument.objects.count() + _ASSUMED
+    weights = [_rarity(documents, count) for count in text_index.counts(words, most=_COMMON)]
+    total = sum(weights)
+    long = _LONG * _rarity(documents, 0)
+    if total > long:
+        total = sqrt(total * long)
+    matched: dict[int, list[float]] = {}
     for hit, word in text_index.matches(words, hits):
-        found.setdefault(hit, []).append(weights[word])
-    return {hit: sum(matched) / whole for hit, matched in found.items() if len(matched) >= _LEAST_WORDS}
+        matched.setdefault(hit, []).append(weights[word])
+    return {hit: sum(rarities) / total for hit, rarities in matched.items() if len(rarities) >= _LEAST_WORDS}
 
 
-def _weight(documents: int, count: int) -> float:
+def _rarity(documents: int, count: int) -> float:
     return log((documents + 1) / (count + 0.5))

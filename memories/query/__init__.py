@@ -12,7 +12,7 @@ from memories.query import results
 from memories.query.question import Question, open_question
 from memories.query.results import query_line, shown
 from memories.schemas.query import MemoryQuery
-from memories.search.pipeline import wanted_mode
+from memories.search.pipeline import configured_mode
 from memories.uses.notes import note_found
 from memoryhub.core.paging import fit_page
 from memoryhub.core.schemas import Listing
@@ -40,7 +40,7 @@ def query(
     """
     with retrieval("query", command):
         question = open_question(command)
-        found = results.answer(question, mode=mode or wanted_mode())
+        found = results.answer(question, mode=mode or configured_mode())
         items = shown(question, found.hits)
         listing = fit_page(
             items,

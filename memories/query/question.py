@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from memories import scopes
 from memories.models import PROJECT, EndType, MemoryScope
 from memories.schemas.query import MemoryQuery, QueryScope, RelatedTo, RelatedType
-from memories.scopes import LIVE, Place, Sql, places_of, positions_of, store_key
+from memories.scopes import LIVE, ScopePlace, Sql, places_of, positions_of, store_key
 from memories.search.parsed_query import parse
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import Ranking
@@ -68,7 +68,7 @@ class Question:
     command: MemoryQuery
     now: datetime
     positions: dict[str, int]
-    places: list[Place]
+    places: list[ScopePlace]
     weights: Ranking
     related: End | None
     after: Reached | None
@@ -114,7 +114,7 @@ def _levels(scope: QueryScope | None) -> list[scopes.Level]:
     return scopes.levels(scope.type, inherit=scope.inherit, scope_id="" if here else scope.id)
 
 
-def _continued(command: MemoryQuery, state: _State, places: list[Place], words: tuple[str, ...]) -> Question:
+def _continued(command: MemoryQuery, state: _State, places: list[ScopePlace], words: tuple[str, ...]) -> Question:
     related = End(str(state.r[0]), str(state.r[1]), int(state.r[2])) if state.r else None
     weights = Ranking(**dict(zip(_WEIGHTS, state.w, strict=True)))
     after = Reached(state.k, state.s, state.i)
@@ -192,7 +192,7 @@ def _other(related_to: RelatedTo) -> int:
     return wanted
 
 
-def _memory(related_to: RelatedTo, places: list[Place]) -> End:
+def _memory(related_to: RelatedTo, places: list[ScopePlace]) -> End:
     found = _of_id(related_to, places) or _of_name(related_to, places)
     if found is None:
         what = related_to.type
@@ -200,7 +200,7 @@ def _memory(related_to: RelatedTo, places: list[Place]) -> End:
     return found
 
 
-def _of_id(related_to: RelatedTo, places: list[Place]) -> End | None:
+def _of_id(related_to: RelatedTo, places: list[ScopePlace]) -> End | None:
     reference = _REFERENCE.fullmatch(related_to.id)
     if not reference:
         return None
@@ -209,11 +209,11 @@ def _of_id(related_to: RelatedTo, places: list[Place]) -> End | None:
     return _first(named, related_to, Sql("m.id = %s", (int(reference[2]),)))
 
 
-def _of_name(related_to: RelatedTo, places: list[Place]) -> End | None:
+def _of_name(related_to: RelatedTo, places: list[ScopePlace]) -> End | None:
     return _first(places, related_to, Sql(f"m.title = %s AND {LIVE}", (related_to.id,)))
 
 
-def _first(places: list[Place], related_to: RelatedTo, condition: Sql) -> End | None:
+def _first(places: list[ScopePlace], related_to: RelatedTo, condition: Sql) -> End | None:
     kind = "" if related_to.type is RelatedType.MEMORY else related_to.type.value
     for place in places:
         holds = place.holds

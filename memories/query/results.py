@@ -17,7 +17,7 @@ from memories.scopes import (
     NEAREST_FIRST,
     NOT_LIVE,
     Name,
-    Place,
+    ScopePlace,
     Sql,
     every,
     hidden_by,
@@ -40,7 +40,7 @@ from memoryhub.core.text import flat
 
 @dataclass(frozen=True, slots=True)
 class QueryHit:
-    place: Place
+    place: ScopePlace
     scored: Scored
 
 
@@ -179,7 +179,7 @@ class Scored:
 
 
 class Candidates:
-    def __init__(self, question: Question, place: Place, *, basic: bool) -> None:
+    def __init__(self, question: Question, place: ScopePlace, *, basic: bool) -> None:
         self._question = question
         self._place = place
         self._basic = basic
@@ -311,7 +311,7 @@ def _relation_of(question: Question) -> str | None:
     return related_to.relation if related_to else None
 
 
-def can_have(question: Question, place: Place) -> bool:
+def can_have(question: Question, place: ScopePlace) -> bool:
     """Return whether a place can have candidates: relations never leave their store."""
     return question.related is None or question.related.store == store_key(place.store)
 

@@ -1,29 +1,42 @@
-"""Rank documents by the full-text index, or by LIKE where there is none, and blend in other rankings."""
+"""Rank documents by the full-text index, or by LIKE where there is none, and blend in search by meaning.
+
+The scores by words are normalised by the best, those by meaning by how far the best hit is ahead of an ordinary one
+(decision 52). They are added by weight; the sum is scaled back to the word scores, so that later stages need not know
+about it. Weights and measurements are in docs/internals/retrieval.md.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from memories.embeddings.meaning import MEANING, Meaning, ask_nearest
 from memories.scopes import Level
-from memories.search import fulltext
-from memories.search.fulltext import RANKED_AT_MOST
-from memories.search.index import text_index
+from memories.search.index import Hits, text_index
 from memories.search.parsed_query import ParsedQuery, with_parts
 from memories.search.pipeline import USUAL, Pipeline, by_index
-from memories.search.snippets import Factors, Hits, refine
-from memories.search.weights import successors_of, weigh
+from memories.search.weights import Factors, Scores, refine, successors_of, weigh
 from memoryhub.core.search import text_queries
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, LIKE, number_of
 
+# Matches that are ranked and counted
+RANKED_AT_MOST = 1000
+# Number of documents from which words are counted first
+_LARGE_STORE = 20_000
+# Matches of the rarest words that are scored; words with more are common
+_TELLING_MATCHES = 5_000
+# Hits with which the rare words are enough of an answer
+_ENOUGH = 50
 # How many of the best hits are checked for a replacement
 _CHECKED_FOR_SUCCESSORS = 50
-_SHOWN = ("id", "source", "kind", "type", "title", "session_id", "created_at")
-_DOCUMENTS = f"SELECT {', '.join(_SHOWN)} FROM memories_searchdocument WHERE id IN {IDS}"
+# Reason of a hit that contains the words
+TEXT = "text"
+
+_COLUMNS = ("id", "source", "kind", "type", "title", "session_id", "created_at")
+_DOCUMENTS = f"SELECT {', '.join(_COLUMNS)} FROM memories_searchdocument WHERE id IN {IDS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +49,12 @@ class Ranked:
     terms: tuple[str, ...]
     # Per hit, the factors other than words that changed its score
     factors: Factors = field(default_factory=dict)
-    # Per hit, how it was found, if other rankings were used: ``text; meaning 0.52``
+    # Per hit, how it was found, if meaning was blended in: ``text; meaning 0.52``
     why: dict[int, str] = field(default_factory=dict)
-    # Why other rankings did not answer
+    # Why search by meaning did not answer
     problems: list[str] = field(default_factory=list)
-    # Per other ranking, its scores of the hits that it found good
-    scores: dict[str, dict[int, float]] = field(default_factory=dict)
+    # Cosines of the hits that are near in meaning; None if it did not answer
+    near: Scores | None = None
 
     def similarities(self) -> dict[int, float]:
         """Return how near each hit is to the question, 0 to 1.
@@ -49,15 +62,20 @@ class Ranked:
         This is its cosine in the ranking by meaning, 0 if it is not near there. By words alone it is the hit's score as
         a share of the best one.
         """
-        if not self.scores:
+        near = self.near
+        if near is None:
             best = self.hits[0][1] if self.hits else 0.0
-            return {hit: _share(score / best if best > 0 else 0.0) for hit, score in self.hits}
-        near = {hit: score for scores in self.scores.values() for hit, score in scores.items()}
-        return {hit: _share(near.get(hit, 0.0)) for hit, _ in self.hits}
+            near = {hit: score / best for hit, score in self.hits} if best > 0 else {}
+        return {hit: round(min(max(near.get(hit, 0.0), 0.0), 1.0), 4) for hit, _ in self.hits}
 
 
-def _share(value: float) -> float:
-    return round(min(max(value, 0.0), 1.0), 4)
+@dataclass(frozen=True, slots=True)
+class Blended:
+    hits: Hits
+    near: Scores | None = None
+    problems: list[str] = field(default_factory=list)
+    # How each hit that is near in meaning was found
+    why: dict[int, str] = field(default_factory=dict)
 
 
 def rank(
@@ -65,7 +83,7 @@ def rank(
     mode: str = "auto",
     level: Level | None = None,
     *,
-    others: bool = False,
+    blended: bool = False,
     pipeline: Pipeline = USUAL,
 ) -> Ranked:
     """Return the matches for a question and its filters in the current store.
@@ -74,20 +92,23 @@ def rank(
         query: the question and its filters.
         mode: ``auto``; ``fts5`` for words only; ``basic`` for LIKE even if there is FTS5.
         level: whose memories are visible; None for all.
-        others: blend in other rankings, such as meaning; without them, results depend on the store only.
+        blended: blend in search by meaning; without it, results depend on the store only.
         pipeline: the weights.
     """
-    if by_index(mode):
-        query = with_parts(query)
-        blended = _by_index(query, level, pipeline, others=others and mode != "fts5")
-        weights = pipeline.beside_others() if blended.scores else pipeline
-        ranking, factors = refine(blended.hits, query.terms, weights)
-        ranking = weigh(_with_successors(ranking, query, level), query, factors, pipeline)
-        mode = "hybrid" if blended.scores else "fts5"
-        return Ranked(ranking, mode, query.terms, factors, reasons(blended), blended.problems, blended.scores)
-    factors = {}
-    ranking = weigh(_with_successors(_like(query, level), query, level), query, factors, pipeline)
-    return Ranked(ranking, "basic", query.terms, factors)
+    if not by_index(mode):
+        factors: Factors = {}
+        hits = weigh(_with_successors(_like(query, level), query, level), query, factors, pipeline)
+        return Ranked(hits, "basic", query.terms, factors)
+    query = with_parts(query)
+    if blended and mode != "fts5":
+        answer = _with_meaning(query, level, pipeline)
+    else:
+        answer = Blended(_by_words(query, level, pipeline))
+    is_hybrid = answer.near is not None
+    hits, factors = refine(answer.hits, query.terms, pipeline.beside_others() if is_hybrid else pipeline)
+    hits = weigh(_with_successors(hits, query, level), query, factors, pipeline)
+    mode = "hybrid" if is_hybrid else "fts5"
+    return Ranked(hits, mode, query.terms, factors, answer.why, answer.problems, answer.near)
 
 
 # The successor of a good hit gets at least its score, whatever words it has itself
@@ -95,31 +116,133 @@ def _with_successors(hits: Hits, query: ParsedQuery, level: Level | None) -> Hit
     best = dict(hits[:_CHECKED_FOR_SUCCESSORS])
     raised: dict[int, float] = {}
     for replaced, heads in successors_of(list(best)).items():
-        raised |= {head: max(best[replaced], raised.get(head, best[replaced])) for head in heads}
+        for head in heads:
+            raised[head] = max(best[replaced], raised.get(head, best[replaced]))
     if not raised:
         return hits
-    conditions, parameters = query.conditions(level, "d.id")
-    where = " AND ".join([f"d.id IN ({_marks(list(raised))})", *conditions])
-    found = rows.fetch(f"SELECT d.id FROM memories_searchdocument d WHERE {where}", [*raised, *parameters])
     scores = dict(hits)
-    scores |= {head: max(raised[head], scores.get(head, raised[head])) for (head,) in found}
+    for head in _meeting(raised, query, level):
+        scores[head] = max(raised[head], scores.get(head, raised[head]))
     return sorted(scores.items(), key=lambda hit: -hit[1])
 
 
-def _by_index(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, others: bool) -> Blended:
-    if not others:
-        return Blended(_by_words(query, level, pipeline))
-    with ask_other_rankings(RankingRequest(query.text, *query.conditions(level, "d.id"))) as rankings:
-        return blend_others(_by_words(query, level, pipeline), rankings)
+# Those of some documents that meet the conditions of the question
+def _meeting(documents: Collection[int], query: ParsedQuery, level: Level | None) -> list[int]:
+    conditions, parameters = query.conditions(level, "d.id")
+    where = " AND ".join([f"d.id IN {IDS}", *conditions])
+    sql = f"SELECT d.id FROM memories_searchdocument d WHERE {where}"
+    return [document for (document,) in rows.fetch(sql, [json.dumps(list(documents)), *parameters])]
+
+
+def _with_meaning(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -> Blended:
+    with ask_nearest(query.text) as answer:
+        by_words = _by_words(query, level, pipeline)
+        meaning: Meaning = answer()
+    if meaning.problem:
+        return Blended(by_words, problems=[meaning.problem])
+    if meaning.model is None:
+        return Blended(by_words)
+    allowed = set(_meeting([hit for hit, _ in meaning.hits], query, level)) if meaning.hits else set()
+    nearest = [(hit, cosine) for hit, cosine in meaning.hits if hit in allowed]
+    hits = blend(by_words, nearest) if nearest else by_words
+    included = dict(hits)
+    with_words = dict(by_words)
+    near = {hit: cosine for hit, cosine in nearest if cosine >= MEANING_WEIGHTS.alone and hit in included}
+    why: dict[int, str] = {}
+    for hit, cosine in near.items():
+        found_by_meaning = f"{MEANING} {cosine:.2f}"
+        why[hit] = f"{TEXT}; {found_by_meaning}" if hit in with_words else found_by_meaning
+    return Blended(hits, near, why=why)
+
+
+@dataclass(frozen=True, slots=True)
+class BlendWeights:
+    # Share of the sum, 0 to 1
+    weight: float
+    # Place of a hit that is about something else; 0 is such a score if there are fewer hits
+    ordinary: int
+    # How far a clear answer is ahead of an ordinary one; if the best hit is less so, the ranking counts for less
+    lead: float
+    # Cosine from which a document without any of the words is included; unrelated texts are near 0
+    alone: float
+    # Limit for such documents
+    alone_at_most: int
+
+
+# Measured with the bundled model; see docs/internals/retrieval.md
+MEANING_WEIGHTS = BlendWeights(weight=0.5, ordinary=100, lead=0.4, alone=0.3, alone_at_most=50)
+
+
+def blend(by_words: Hits, nearest: Hits, weights: BlendWeights = MEANING_WEIGHTS) -> Hits:
+    """Return both lists as one, best first; hits by meaning alone must score at least ``weights.alone``."""
+    scale = (by_words[0][1] if by_words else 1.0) or 1.0
+    ordinary = 0.0
+    if len(nearest) >= weights.ordinary:
+        ordinary = max(0.0, nearest[weights.ordinary - 1][1])
+    lead = max(nearest[0][1] - ordinary, weights.lead)
+    sums = {hit: (1 - weights.weight) * score for hit, score in by_words}
+    alone = [hit for hit, score in nearest if score >= weights.alone and hit not in sums]
+    sums |= dict.fromkeys(alone[: weights.alone_at_most], 0.0)
+    for hit, score in nearest:
+        if hit in sums:
+            sums[hit] += weights.weight * scale * max(0.0, score - ordinary) / lead
+    return sorted(sums.items(), key=lambda ranked: -ranked[1])
 
 
 def _by_words(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -> Hits:
     names = query.phrases if pipeline.phrases else ()
-    return fulltext.rank(query.terms, *query.conditions(level, text_index.DOCUMENT_ID), names=names, pipeline=pipeline)
+    return rank_by_words(query.terms, *query.conditions(level, text_index.DOCUMENT_ID), names=names, pipeline=pipeline)
 
 
-def _marks(values: Sequence[Any]) -> str:
-    return ", ".join(["%s"] * len(values))
+def rank_by_words(
+    words: Sequence[str],
+    conditions: list[str],
+    parameters: list[Any],
+    *,
+    names: Sequence[str] = (),
+    pipeline: Pipeline = USUAL,
+) -> Hits:
+    """Return the ids that match any of ``words`` and all conditions, best first, with their scores.
+
+    Args:
+        words: search terms.
+        conditions: SQL conditions on ``f``, the index, and ``d``, the documents.
+        parameters: of the conditions.
+        names: names of several words that count more as a whole.
+        pipeline: the weights of the columns.
+    """
+    if not words:
+        return []
+    scored = [*words, *names]
+    weights = (pipeline.title, pipeline.near, pipeline.date)
+    # Scoring matches of common words takes most of the time and hardly changes the order: in a large store, documents
+    # with only common words are not scored if the rare words find enough. Scores still count all words (decision 11).
+    rare = _rarest(words) if len(words) > 1 and _is_large() else words
+    if len(rare) < len(words):
+        hits = text_index.score(rare, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST)
+        if len(hits) >= _ENOUGH:
+            return hits
+    return text_index.score(scored, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST)
+
+
+def _is_large() -> bool:
+    newest = rows.fetch("SELECT max(id) FROM memories_searchdocument")[0][0]
+    return (newest or 0) > _LARGE_STORE
+
+
+# The rarest words that together match a few thousand documents, and at least enough
+def _rarest(words: Sequence[str]) -> list[str]:
+    counts = sorted((text_index.count(word, most=_TELLING_MATCHES + 1), word) for word in words)
+    if sum(count for count, _ in counts if count <= _TELLING_MATCHES) < _ENOUGH:
+        counts = sorted((text_index.count(word, most=None), word) for word in words)
+    rare: list[str] = []
+    matches = 0
+    for count, word in counts:
+        if matches >= _ENOUGH and matches + count > _TELLING_MATCHES:
+            break
+        rare.append(word)
+        matches += count
+    return rare
 
 
 # Without FTS5: a match in the title counts more than one in the body, as in the index
@@ -129,28 +252,31 @@ def _like(query: ParsedQuery, level: Level | None) -> Hits:
         return []
     conditions, parameters = query.conditions(level, "d.id")
     texts = " UNION ALL ".join(text_queries().values())
-    patterns = [f"%{word}%" for word in words]
     title, body = (number_of(f"t.{column} {LIKE} %s") for column in ("title", "body"))
     score = " + ".join([f"({USUAL.title} * {title} + {body})"] * len(words))
     where = "".join(f" AND {condition}" for condition in conditions)
-    found = rows.fetch(
+    patterns: list[str] = []
+    for word in words:
+        patterns += [f"%{word}%"] * 2
+    matches = rows.fetch(
         f"WITH t (id, title, body) AS ({texts}), s AS (SELECT t.id, {score} AS score FROM t) "
         f"SELECT s.id, s.score FROM s JOIN memories_searchdocument d ON d.id = s.id WHERE s.score > 0{where} "
         f"ORDER BY s.score DESC, s.id DESC LIMIT {RANKED_AT_MOST}",
-        [pattern for pattern in patterns for _ in range(2)] + parameters,
+        [*patterns, *parameters],
     )
-    return [(document_id, float(score)) for document_id, score in found]
+    return [(document, float(score)) for document, score in matches]
 
 
 # Plain SQL instead of model instances, which took the most time of a search
 def documents_of(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     if not ids:
         return {}
-    found = rows.fetch(_DOCUMENTS, [json.dumps(list(ids))])
-    documents = [dict(zip(_SHOWN, row, strict=True)) for row in found]
-    return {
-        document["id"]: {**document, "created_at": rows.time_text(document["created_at"])} for document in documents
-    }
+    documents: dict[int, dict[str, Any]] = {}
+    for columns in rows.fetch(_DOCUMENTS, [json.dumps(list(ids))]):
+        document = dict(zip(_COLUMNS, columns, strict=True))
+        document["created_at"] = rows.time_text(document["created_at"])
+        documents[document["id"]] = document
+    return documents
 
 
 def texts_of(documents: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
@@ -161,112 +287,3 @@ def texts_of(documents: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
         return {}
     texts = " UNION ALL ".join(f"SELECT * FROM ({sql}) AS t WHERE id IN {IDS}" for sql in queries)
     return {row[0]: row[2] for row in rows.fetch(texts, [json.dumps(list(documents))] * len(queries))}
-
-
-RankedHits = list[tuple[int, float]]
-
-# Reason of a hit that contains the words
-TEXT = "text"
-
-
-@dataclass(frozen=True, slots=True)
-class RankingRequest:
-    question: str
-    # SQL conditions on ``d``, the row of ``memories_searchdocument``
-    conditions: list[str]
-    parameters: list[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class RankingAnswer:
-    # Best first; higher is better
-    hits: RankedHits = field(default_factory=list)
-    # Why there is no answer
-    problem: str = ""
-    # False if the ranking is switched off: no answer, and no problem
-    asked: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Ranker:
-    """Another ranking of the documents of the current store."""
-
-    name: str
-    # Starts the search; the yielded function waits for the answer
-    asking: Callable[[RankingRequest], AbstractContextManager[Callable[[], RankingAnswer]]]
-    # Share of the sum, 0 to 1
-    weight: float
-    # Place of a hit that is about something else; 0 is such a score if there are fewer hits
-    ordinary: int
-    # How far a clear answer is ahead of an ordinary one; if the best hit is less so, the ranking counts for less
-    lead: float
-    # Score from which a document without any of the words is included
-    alone: float
-    # Limit for such documents
-    alone_at_most: int
-
-
-@dataclass(slots=True)
-class Blended:
-    hits: RankedHits
-    # Per ranking, its scores of those hits that it found good
-    scores: dict[str, dict[int, float]] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    # Hits without any of the words
-    alone: set[int] = field(default_factory=set)
-
-
-# The rankings that were started, each with the function that waits for its answer
-Others = Sequence[tuple[Ranker, Callable[[], RankingAnswer]]]
-
-_rankers: list[Ranker] = []
-
-
-def define_ranker(ranker: Ranker) -> None:
-    _rankers.append(ranker)
-
-
-@contextmanager
-def ask_other_rankings(request: RankingRequest) -> Iterator[Others]:
-    with ExitStack() as stack:
-        yield [(ranker, stack.enter_context(ranker.asking(request))) for ranker in _rankers]
-
-
-def blend_others(hits: RankedHits, others: Others) -> Blended:
-    """Return the hits by words blended with those of the other rankings, best first."""
-    blended = Blended(hits)
-    by_words = {hit for hit, _ in hits}
-    for ranker, answer in others:
-        response = answer()
-        if response.problem:
-            blended.problems.append(response.problem)
-        elif response.asked:
-            blended.hits = blend(blended.hits, response.hits, ranker) if response.hits else blended.hits
-            found = {hit for hit, _ in blended.hits}
-            good = {hit: score for hit, score in response.hits if score >= ranker.alone and hit in found}
-            blended.scores[ranker.name] = good
-            blended.alone = found - by_words
-    return blended
-
-
-def blend(words: RankedHits, others: Sequence[tuple[int, float]], ranker: Ranker) -> RankedHits:
-    """Return both lists as one, best first; hits of the other list alone must score at least ``ranker.alone``."""
-    scale = (words[0][1] if words else 1.0) or 1.0
-    ordinary = max(0.0, others[ranker.ordinary - 1][1]) if len(others) >= ranker.ordinary else 0.0
-    lead = max(others[0][1] - ordinary, ranker.lead)
-    sums = {hit: (1 - ranker.weight) * score for hit, score in words}
-    alone = [hit for hit, score in others if score >= ranker.alone and hit not in sums]
-    sums |= dict.fromkeys(alone[: ranker.alone_at_most], 0.0)
-    for hit, score in others:
-        if hit in sums:
-            sums[hit] += ranker.weight * scale * max(0.0, score - ordinary) / lead
-    return sorted(sums.items(), key=lambda ranked: -ranked[1])
-
-
-def reasons(blended: Blended) -> dict[int, str]:
-    """Return how each hit that another ranking found good was found: ``text; meaning 0.52``."""
-    found_by: dict[int, list[str]] = {}
-    for name, scores in blended.scores.items():
-        for hit, score in scores.items():
-            found_by.setdefault(hit, [] if hit in blended.alone else [TEXT]).append(f"{name} {score:.2f}")
-    return {hit: "; ".join(parts) for hit, parts in found_by.items()}

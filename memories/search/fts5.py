@@ -14,111 +14,6 @@ from memoryhub.core.events.projection import define_companions
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.schema import require_optional_sql
 
-# Limit for the documents that are reported
-_MOST = 1000
-_TERMS_OF_A_DOCUMENT = 3
-_AT_ONCE = 5000
-_VOCABULARY = "CREATE VIRTUAL TABLE temp.{name} USING fts5vocab({database}, search_fts, instance)"
-_TERMS = "SELECT term, doc, col, offset FROM temp.{name}"
-# Sources whose body comes from their own stream alone
-OWN_BODY = "('memory', 'message', 'session')"
-# The longest words of each document in the rebuilt index, with their first position
-_RAREST = (
-    "SELECT doc, term, col, offset FROM (SELECT t.doc, t.term, t.col, min(t.offset) AS offset, row_number() OVER "
-    "(PARTITION BY t.doc ORDER BY length(t.term) DESC, t.term) AS place FROM temp.made_terms AS t "
-    "JOIN main.memories_searchdocument AS d ON d.id = t.doc "
-    f"WHERE t.col = 'title' OR (t.col = 'body' AND d.source IN {OWN_BODY}) GROUP BY t.doc, t.term, t.col) "
-    f"WHERE place <= {_TERMS_OF_A_DOCUMENT}"
-)
-_OTHER_SIZES = (
-    "SELECT coalesce(m.id, l.id) FROM main.search_fts_docsize AS m "
-    f"FULL JOIN {LIVE}.search_fts_docsize AS l ON l.id = m.id WHERE m.sz IS NOT l.sz LIMIT {_MOST}"
-)
-_SIZES = (
-    "SELECT s.id, s.sz, coalesce(d.source IN {own}, 0) FROM {database}.search_fts_docsize AS s "
-    "LEFT JOIN main.memories_searchdocument AS d ON d.id = s.id WHERE s.id IN (SELECT value FROM json_each(%s))"
-)
-_Term = tuple[bytes, int, int, int]
-# Sorts after every word: UTF-8 never contains this byte
-_END: _Term = (b"\xff", 0, 0, 0)
-_VOCABULARY_COLUMNS = ("title", "body", "near", "date")
-
-
-def differing_texts_of_fts5(sample: Sequence[int] | None) -> list[int]:
-    """Return the documents whose words differ between the two indexes."""
-    # Of a sample, only the longest words are compared, and the word counts that depend on the document's own stream:
-    # the neighbours of a message are not in a sample
-    if not all(_has_index(database) for database in ("main", LIVE)):
-        return []
-    rows.execute(_VOCABULARY.format(name="made_terms", database="main"))
-    rows.execute(_VOCABULARY.format(name="live_terms", database=LIVE))
-    try:
-        found = _differing() if sample is None else _differing_in(sample)
-        return sorted(found)
-    finally:
-        rows.execute("DROP TABLE temp.made_terms")
-        rows.execute("DROP TABLE temp.live_terms")
-
-
-def _has_index(database: str) -> bool:
-    return bool(rows.fetch(f"SELECT 1 FROM {database}.sqlite_master WHERE name = 'search_fts'"))
-
-
-def _differing() -> set[int]:
-    found = {document for (document,) in rows.fetch(_OTHER_SIZES)}
-    live, made = (rows.iterate(_TERMS.format(name=name)) for name in ("live_terms", "made_terms"))
-    # Both vocabularies are sorted alike, so a merge finds the differences
-    while (theirs := list(islice(live, _AT_ONCE))) == (ours := list(islice(made, _AT_ONCE))):
-        if not theirs:
-            return found
-    return found | _unmatched(_placed(chain(theirs, live)), _placed(chain(ours, made)))
-
-
-def _unmatched(live: Iterator[_Term], made: Iterator[_Term]) -> set[int]:
-    found: set[int] = set()
-    theirs, ours = next(live, _END), next(made, _END)
-    while (theirs, ours) != (_END, _END) and len(found) < _MOST:
-        if theirs != ours:
-            found.add(min(theirs, ours)[1])
-        before = min(theirs, ours)
-        theirs = next(live, _END) if theirs == before else theirs
-        ours = next(made, _END) if ours == before else ours
-    return found
-
-
-def _placed(terms: Iterator[tuple[Any, ...]]) -> Iterator[_Term]:
-    for term, document, column, offset in terms:
-        yield term.encode(), document, _VOCABULARY_COLUMNS.index(column), offset
-
-
-def _differing_in(sample: Sequence[int]) -> set[int]:
-    found = {
-        document
-        for document, term, column, offset in rows.fetch(_RAREST)
-        if not rows.fetch(
-            "SELECT 1 FROM temp.live_terms WHERE term = %s AND doc = %s AND col = %s AND offset = %s",
-            [term, document, column, offset],
-        )
-    }
-    made, live = _sizes("main", sample), _sizes(LIVE, sample)
-    return found | {document for document in {*made, *live} if made.get(document) != live.get(document)}
-
-
-def _sizes(database: str, sample: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    found = rows.fetch(_SIZES.format(own=OWN_BODY, database=database), [json.dumps(sample)])
-    return {document: tuple(_varints(sizes))[: 2 if own_body else 1] for document, sizes, own_body in found}
-
-
-# SQLite varints: big-endian, seven bits per byte, the last byte without the eighth bit
-def _varints(packed: bytes) -> Iterator[int]:
-    value = 0
-    for byte in packed:
-        value = value << 7 | byte & 0x7F
-        if byte < 0x80:
-            yield value
-            value = 0
-
-
 CREATE = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS search_fts USING fts5(title, body, near, date, "
     "content='', contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2')"
@@ -169,8 +64,8 @@ _UNFOUND_DOCUMENT = (
 
 
 def has_columns() -> bool:
-    found = [name for (name,) in rows.fetch("SELECT name FROM pragma_table_info('search_fts') ORDER BY cid")]
-    return found == _COLUMN_NAMES
+    columns = rows.fetch("SELECT name FROM pragma_table_info('search_fts') ORDER BY cid")
+    return [name for (name,) in columns] == _COLUMN_NAMES
 
 
 def renew() -> None:
@@ -189,37 +84,34 @@ def score(
 ) -> list[tuple[int, float]]:
     twice = list(required) != list(words)
     expression = _each_twice(required, words) if twice else match_any(words)
-    join = (
-        "JOIN memories_searchdocument d ON d.id = f.rowid" if any("d." in condition for condition in conditions) else ""
-    )
     where = "".join(f" AND {condition}" for condition in conditions)
-    found = rows.fetch(
+    join = "JOIN memories_searchdocument d ON d.id = f.rowid" if "d." in where else ""
+    matches = rows.fetch(
         f"SELECT f.rowid, bm25(search_fts, %s, 1.0, %s, %s) AS score FROM search_fts f {join} "
         f"WHERE search_fts MATCH %s{where} ORDER BY score LIMIT {most}",
         [*weights, expression, *parameters],
     )
-    return [(document_id, -score / 2 if twice else -score) for document_id, score in found]
+    divisor = -2 if twice else -1
+    return [(document, score / divisor) for document, score in matches]
 
 
 # Requires a rare word but scores all words. FTS5 cannot score a word without requiring it, and bm25 counts every
 # occurrence in the expression: so each word occurs twice, and the scores are halved. Common words are then looked up
 # in the matches of rare words only.
 def _each_twice(rare: Sequence[str], words: Sequence[str]) -> str:
-    others = [word for word in words if word not in rare]
-    return f"({match_any(rare)}) AND ({match_any([*rare, *others, *others])})"
+    common = [word for word in words if word not in rare]
+    return f"({match_any(rare)}) AND ({match_any([*rare, *common, *common])})"
 
 
 def count(word: str, *, most: int | None) -> int:
-    found: int = rows.fetch(_COUNT, [match_any([word]), -1 if most is None else most])[0][0]
-    return found
+    return int(rows.fetch(_COUNT, [match_any([word]), -1 if most is None else most])[0][0])
 
 
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM search_fts WHERE search_fts MATCH %s LIMIT %s)"
 
 
 def counts(words: Sequence[str], *, most: int) -> list[int]:
-    found = rows.fetch(_COUNTS, [most, _in_text(words)])
-    return [count for _, count in sorted(found)]
+    return [count for _, count in sorted(rows.fetch(_COUNTS, [most, _in_text(words)]))]
 
 
 def matches(words: Sequence[str], ids: Sequence[int]) -> list[tuple[int, int]]:
@@ -241,7 +133,7 @@ def _in_text(words: Sequence[str]) -> str:
     return json.dumps([f"{{title body}} : ({match_any([word])})" for word in words])
 
 
-def known(words: Sequence[str]) -> set[str]:
+def existing(words: Sequence[str]) -> set[str]:
     return {words[key] for (key,) in rows.fetch(_HAVE_HITS, [json.dumps([match_any([word]) for word in words])])}
 
 
@@ -269,4 +161,110 @@ _SHARES = (
     "WHERE search_fts MATCH w.value GROUP BY search_fts.rowid"
 )
 
-differing = differing_texts_of_fts5
+
+# The check: the index compared with one rebuilt from the log
+
+# Limit for the documents that are reported
+_MOST = 1000
+_TERMS_OF_A_DOCUMENT = 3
+_AT_ONCE = 5000
+_VOCABULARY = "CREATE VIRTUAL TABLE temp.{name} USING fts5vocab({database}, search_fts, instance)"
+_TERMS = "SELECT term, doc, col, offset FROM temp.{name}"
+# Sources whose body comes from their own stream alone
+OWN_BODY = "('memory', 'message', 'session')"
+# The longest words of each document in the rebuilt index, with their first position
+_RAREST = (
+    "SELECT doc, term, col, offset FROM (SELECT t.doc, t.term, t.col, min(t.offset) AS offset, row_number() OVER "
+    "(PARTITION BY t.doc ORDER BY length(t.term) DESC, t.term) AS place FROM temp.made_terms AS t "
+    "JOIN main.memories_searchdocument AS d ON d.id = t.doc "
+    f"WHERE t.col = 'title' OR (t.col = 'body' AND d.source IN {OWN_BODY}) GROUP BY t.doc, t.term, t.col) "
+    f"WHERE place <= {_TERMS_OF_A_DOCUMENT}"
+)
+_OTHER_SIZES = (
+    "SELECT coalesce(m.id, l.id) FROM main.search_fts_docsize AS m "
+    f"FULL JOIN {LIVE}.search_fts_docsize AS l ON l.id = m.id WHERE m.sz IS NOT l.sz LIMIT {_MOST}"
+)
+_SIZES = (
+    "SELECT s.id, s.sz, coalesce(d.source IN {own}, 0) FROM {database}.search_fts_docsize AS s "
+    "LEFT JOIN main.memories_searchdocument AS d ON d.id = s.id WHERE s.id IN (SELECT value FROM json_each(%s))"
+)
+_Term = tuple[bytes, int, int, int]
+# Sorts after every word: UTF-8 never contains this byte
+_END: _Term = (b"\xff", 0, 0, 0)
+
+
+def differing(sample: Sequence[int] | None) -> list[int]:
+    """Return the documents whose words differ between the two indexes."""
+    # Of a sample, only the longest words are compared, and the word counts that depend on the document's own stream:
+    # the neighbours of a message are not in a sample
+    if not all(_has_index(database) for database in ("main", LIVE)):
+        return []
+    rows.execute(_VOCABULARY.format(name="made_terms", database="main"))
+    rows.execute(_VOCABULARY.format(name="live_terms", database=LIVE))
+    try:
+        return sorted(_differing_documents() if sample is None else _differing_of_sample(sample))
+    finally:
+        rows.execute("DROP TABLE temp.made_terms")
+        rows.execute("DROP TABLE temp.live_terms")
+
+
+def _has_index(database: str) -> bool:
+    return bool(rows.fetch(f"SELECT 1 FROM {database}.sqlite_master WHERE name = 'search_fts'"))
+
+
+def _differing_documents() -> set[int]:
+    documents = {document for (document,) in rows.fetch(_OTHER_SIZES)}
+    live = rows.iterate(_TERMS.format(name="live_terms"))
+    rebuilt = rows.iterate(_TERMS.format(name="made_terms"))
+    # Both vocabularies are sorted alike, so a merge finds the differences
+    while (theirs := list(islice(live, _AT_ONCE))) == (ours := list(islice(rebuilt, _AT_ONCE))):
+        if not theirs:
+            return documents
+    return documents | _unmatched(_sortable(chain(theirs, live)), _sortable(chain(ours, rebuilt)))
+
+
+def _unmatched(live: Iterator[_Term], rebuilt: Iterator[_Term]) -> set[int]:
+    documents: set[int] = set()
+    theirs = next(live, _END)
+    ours = next(rebuilt, _END)
+    while (theirs, ours) != (_END, _END) and len(documents) < _MOST:
+        first = min(theirs, ours)
+        if theirs != ours:
+            documents.add(first[1])
+        if theirs == first:
+            theirs = next(live, _END)
+        if ours == first:
+            ours = next(rebuilt, _END)
+    return documents
+
+
+def _sortable(terms: Iterator[tuple[Any, ...]]) -> Iterator[_Term]:
+    for term, document, column, offset in terms:
+        yield term.encode(), document, _COLUMN_NAMES.index(column), offset
+
+
+def _differing_of_sample(sample: Sequence[int]) -> set[int]:
+    documents: set[int] = set()
+    same_term = "SELECT 1 FROM temp.live_terms WHERE doc = %s AND term = %s AND col = %s AND offset = %s"
+    for document, term, column, offset in rows.fetch(_RAREST):
+        if not rows.fetch(same_term, [document, term, column, offset]):
+            documents.add(document)
+    rebuilt = _word_counts("main", sample)
+    live = _word_counts(LIVE, sample)
+    return documents | {document for document in {*rebuilt, *live} if rebuilt.get(document) != live.get(document)}
+
+
+# In the title, and in the body if it comes from the document's own stream alone
+def _word_counts(database: str, sample: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    sizes = rows.fetch(_SIZES.format(own=OWN_BODY, database=database), [json.dumps(sample)])
+    return {document: tuple(_varints(packed))[: 1 + own_body] for document, packed, own_body in sizes}
+
+
+# SQLite varints: big-endian, seven bits per byte, the last byte without the eighth bit
+def _varints(packed: bytes) -> Iterator[int]:
+    value = 0
+    for byte in packed:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            yield value
+            value = 0

@@ -80,7 +80,7 @@ class TextIndex(Protocol):
     def matches(self, words: Sequence[str], ids: Sequence[int]) -> list[tuple[int, int]]:
         """Return pairs of a document and the place of a word that it has in its title or body."""
 
-    def known(self, words: Sequence[str]) -> set[str]:
+    def existing(self, words: Sequence[str]) -> set[str]:
         """Return those of the words that some document has."""
 
     def with_any(self, groups: Sequence[Sequence[str]], *, by_score: bool, most: int) -> Query:
@@ -129,25 +129,22 @@ def has_full_text() -> bool:
 
 @project_every_event
 def index_event(event: Event[Any]) -> None:
-    ahead = _indexed_ahead()
-    new = 0 if event.position in ahead else event.position
+    # In a copy that has later events already, a message is indexed with those around it, so before its own event
+    ahead: set[int] = vars(connections[require_current_alias()]).setdefault("hub_indexed_ahead", set())
+    indexed = event.position in ahead
     for make in makers_for(event.type):
-        made = make(event)
-        if isinstance(made, Removal):
-            for document_id in made.ids:
+        change = make(event)
+        if isinstance(change, Removal):
+            for document_id in change.ids:
                 remove(document_id)
             continue
-        for document in (made,) if isinstance(made, Document) else made or ():
-            put(document, is_new=document.id == new)
+        documents = (change,) if isinstance(change, Document) else change or ()
+        for document in documents:
+            is_own = document.id == event.position
+            put(document, is_new=is_own and not indexed)
             if document.id > event.position:
                 ahead.add(document.id)
-            new = 0 if document.id == new else new  # a second document of the same id replaces the first
-
-
-# In a copy that has later events already, a message is indexed with those around it, so before its own event
-def _indexed_ahead() -> set[int]:
-    ahead: set[int] = vars(connections[require_current_alias()]).setdefault("hub_indexed_ahead", set())
-    return ahead
+            indexed |= is_own  # a second document of the same id replaces the first
 
 
 def put(document: Document, *, is_new: bool = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,13 +55,19 @@ class ParsedQuery:
             level: the scopes whose memories are visible; None for all.
             column: the column with the document's id.
         """
-        wanted = [(f"{column} {OUTSIDE}", ()), *([level.restrict(column)] if level else []), *self.filters]
-        conditions = [sql.format(id=column) for sql, _ in wanted if sql]
-        return conditions, [value for _, values in wanted for value in values]
+        conditions = [f"{column} {OUTSIDE}"]
+        parameters: list[Any] = []
+        restrictions = [level.restrict(column)] if level else []
+        for sql, values in (*restrictions, *self.filters):
+            if sql:
+                conditions.append(sql.format(id=column))
+                parameters += values
+        return conditions, parameters
 
 
 def parse(text: str) -> ParsedQuery:
-    folded_text, written = folded(text), unicodedata.normalize("NFC", text)
+    folded_text = folded(text)
+    written = unicodedata.normalize("NFC", text)
     # All three forms of ASCII are the same; each is parsed once
     hints = {form: hints_in(form) for form in {text, folded_text, written}}
     terms = {form: terms_without(form, hints[form]) for form in {folded_text, written}}
@@ -116,15 +122,15 @@ _JOINTS = ("s", "n", "es", "en")
 
 def with_parts(query: ParsedQuery) -> ParsedQuery:
     """Return a question whose long words that the current store does not have also stand for their parts."""
-    if _is_english(query) or not (long := [word for word in query.terms if _may_have_parts(word)]):
+    is_english = not STOP_WORDS.isdisjoint(query.text.lower().split()) and not any(map(forms_of, query.terms))
+    long = [word for word in query.terms if _may_have_parts(word)]
+    if is_english or not long:
         return query
-    missing = set(long) - text_index.known(long)
-    terms = (term(word, _further(word)) if word in missing else word for word in query.terms)
-    return replace(query, terms=tuple(terms)) if missing else query
-
-
-def _is_english(query: ParsedQuery) -> bool:
-    return not STOP_WORDS.isdisjoint(query.text.lower().split()) and not any(map(forms_of, query.terms))
+    missing = set(long) - text_index.existing(long)
+    if not missing:
+        return query
+    terms = (term(word, _further_forms(word)) if word in missing else word for word in query.terms)
+    return replace(query, terms=tuple(terms))
 
 
 def _may_have_parts(word: str) -> bool:
@@ -132,28 +138,38 @@ def _may_have_parts(word: str) -> bool:
 
 
 # A question of a few words may be in any language
-def _further(word: str) -> tuple[str, ...]:
-    others = () if forms_of(word) else other_forms(word, LATIN)
-    return others if others and text_index.known([term(word, others)]) else (*others, *_parts(word))
+def _further_forms(word: str) -> tuple[str, ...]:
+    if forms_of(word):
+        return _parts_of(word)
+    forms = other_forms(word, LATIN)
+    if forms and text_index.existing([term(word, forms)]):
+        return forms
+    return (*forms, *_parts_of(word))
 
 
 # One part at least is a whole word, which is looked up first: beginnings of words take long in a large store
-def _parts(word: str) -> tuple[str, ...]:
+def _parts_of(word: str) -> tuple[str, ...]:
     splits = [(word[:place], word[place:]) for place in range(_LEAST_PART, len(word) - _LEAST_PART + 1)]
-    forms = {part: _forms(part) for split in splits for part in split}
-    whole = text_index.known([form for part in forms.values() for form in part])
-    candidates = []
+    forms = {part: _forms_of_part(part) for split in splits for part in split}
+    whole = text_index.existing([form for part in forms.values() for form in part])
+    candidates: list[tuple[str, str]] = []
     for split in splits:
-        left, right = (next((form for form in forms[part] if form in whole), f"{forms[part][-1]}*") for part in split)
-        if left in whole or right in whole:
-            candidates.append((left, right))
-    found = whole | text_index.known(list({part for pair in candidates for part in pair} - whole))
-    return max((pair for pair in candidates if found.issuperset(pair)), key=_likelihood, default=())
+        first, second = (_best_form(forms[part], whole) for part in split)
+        if first in whole or second in whole:
+            candidates.append((first, second))
+    beginnings = {part for pair in candidates for part in pair} - whole
+    existing = whole | text_index.existing(list(beginnings))
+    return max((pair for pair in candidates if existing.issuperset(pair)), key=_likelihood, default=())
+
+
+# A whole word of the store, or else the beginning of one
+def _best_form(forms: Sequence[str], whole: Collection[str]) -> str:
+    return next((form for form in forms if form in whole), f"{forms[-1]}*")
 
 
 # A part, its stem and it without what joins it to the next
-def _forms(part: str) -> list[str]:
-    short = [part[: -len(joint)] for joint in _JOINTS if part.endswith(joint)]
+def _forms_of_part(part: str) -> list[str]:
+    short = [part.removesuffix(joint) for joint in _JOINTS]
     stems = [form.rstrip("*") for form in other_forms(part, ["german"])]
     return [part, *(form for form in dict.fromkeys((*short, *stems)) if len(form) >= _LEAST_PART and form != part)]
 

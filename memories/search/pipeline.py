@@ -8,13 +8,13 @@ from typing import Any
 
 from memories.embeddings.vectors import answering
 from memories.search.index import has_full_text
-from memories.search.words import words_in
+from memories.search.snippets import words_in
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import SearchMode
 from memoryhub.core.errors import Unavailable
 
 
-def wanted_mode() -> SearchMode:
+def configured_mode() -> SearchMode:
     return project_settings().search_mode
 
 
@@ -38,17 +38,17 @@ def by_index(mode: str) -> bool:
 
 def mode_name() -> str:
     """Return the mode in which searches of the current store answer while a hub runs."""
-    wanted = wanted_mode()
-    if wanted is SearchMode.BASIC or not has_full_text():
+    setting = project_settings().search_mode
+    if setting is SearchMode.BASIC or not has_full_text():
         return "basic"
-    return "hybrid" if wanted is SearchMode.AUTO and answering() else "fts5"
+    return "hybrid" if setting is SearchMode.AUTO and answering() else "fts5"
 
 
 def note_on(mode: str, problems: Sequence[str]) -> str | None:
     """Return why a search went by words alone, and what to change; None if it went by meaning, too.
 
     Args:
-        mode: the wanted one: ``auto``, ``fts5`` or ``basic``.
+        mode: the requested one: ``auto``, ``fts5`` or ``basic``.
         problems: why other rankings did not answer.
     """
     if mode != SearchMode.AUTO:
@@ -60,11 +60,11 @@ def note_on(mode: str, problems: Sequence[str]) -> str | None:
 class Pipeline:
     """The weights of a ranking; 0 skips a stage (decision 20)."""
 
-    # Of a word in the title; one in the body counts 1.0
+    # A word in the title; one in the body counts 1.0
     title: float = 2.0
-    # Of a word in the messages before and after
+    # A word in the messages before and after
     near: float = 0.3
-    # Of a word or number of the written-out date
+    # A word or number of the written-out date
     date: float = 0.5
     # Share of the better neighbour's score that is added to a message's own
     neighbours: float = 0.25
@@ -100,11 +100,12 @@ _notes: dict[str, list[Notes]] = {}
 
 def why(title: str, body: str, words: Sequence[str], factors: Mapping[str, float]) -> str:
     """Return the matching words and the other factors of a score: ``coffee, machine; session ×1.8``."""
-    own = words_in(f"{title}\n{body}", words)
-    listed = ", ".join(own[:_MOST_WORDS]) or "words near it, or its date"
-    more = f" and {len(own) - _MOST_WORDS} more" if len(own) > _MOST_WORDS else ""
-    shown = [f"{name} ×{factor:.1f}" for name, factor in factors.items() if abs(factor - 1) >= _LEAST_SHOWN]
-    return "; ".join([listed + more, *shown])
+    matching = words_in(f"{title}\n{body}", words)
+    listed = ", ".join(matching[:_MOST_WORDS]) or "words near it, or its date"
+    if len(matching) > _MOST_WORDS:
+        listed += f" and {len(matching) - _MOST_WORDS} more"
+    telling = [f"{name} ×{factor:.1f}" for name, factor in factors.items() if abs(factor - 1) >= _LEAST_SHOWN]
+    return "; ".join([listed, *telling])
 
 
 def define_notes(source: str, notes: Notes) -> None:
@@ -117,9 +118,9 @@ def notes_of(documents: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
     by_source: dict[str, list[int]] = {}
     for hit_id, document in documents.items():
         by_source.setdefault(document["source"], []).append(hit_id)
-    found: dict[int, list[str]] = {}
+    notes_by_hit: dict[int, list[str]] = {}
     for source, ids in by_source.items():
         for notes in _notes.get(source, ()):
             for hit_id, note in notes(ids).items():
-                found.setdefault(hit_id, []).append(note)
-    return {hit_id: "; ".join(notes) for hit_id, notes in found.items()}
+                notes_by_hit.setdefault(hit_id, []).append(note)
+    return {hit_id: "; ".join(notes) for hit_id, notes in notes_by_hit.items()}

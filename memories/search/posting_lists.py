@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import compress
 from math import log
@@ -54,23 +54,35 @@ def read(
         totals: read the totals of the index too, which ``idf`` needs.
         numbers: of forms of one word, read the numbers of documents only, for ``hits`` and ``has``.
     """
-    wanted = [(words, beginning) for text, beginning in forms if (words := _words(text))]
-    exact = {word for words, beginning in wanted for word in (words[:-1] if beginning else words)}
-    beginnings = {words[-1] for words, beginning in wanted if beginning}
-    is_phrase = any(len(words) > 1 for words, _ in wanted)
-    named, parameters = _named(sorted(exact), sorted(beginnings))
+    exact: set[str] = set()
+    beginnings: set[str] = set()
+    is_phrase = False
+    for text, is_beginning in forms:
+        words = _words(text)
+        is_phrase |= len(words) > 1
+        if is_beginning:
+            beginnings.update(words[-1:])
+            words = words[:-1]
+        exact.update(words)
+    condition, parameters = _words_condition(sorted(exact), sorted(beginnings))
+    values = [*parameters]
     if numbers and not is_phrase:
-        sql, values = _NUMBERS.format(named=named), [*parameters]
+        sql = _NUMBERS.format(named=condition)
     else:
-        data = "p.documents, p.shapes, p.lengths, " + ("p.places" if is_phrase else "''::bytea")
-        sql, values = _POSTINGS.format(data=data, named=named), [*parameters]
+        places = "p.places" if is_phrase else "''::bytea"
+        sql = _POSTINGS.format(data=f"p.documents, p.shapes, p.lengths, {places}", named=condition)
         if ids is not None:
-            sql, values = sql + _NEAR_IDS, [*values, list(ids)]
+            sql += _NEAR_IDS
+            values.append(list(ids))
     if beginnings:
-        sql, values = sql + _FRESH_BEGINNINGS.format(named=named), [*values, *parameters]
+        sql += _FRESH_BEGINNINGS.format(named=condition)
+        values += parameters
     else:
-        sql, values = sql + _FRESH, [*values, sorted(exact), sorted(exact)]
-    return PostingLists(rows.fetch(sql + (_TOTALS if totals else ""), values))
+        sql += _FRESH
+        values += [sorted(exact), sorted(exact)]
+    if totals:
+        sql += _TOTALS
+    return PostingLists(rows.fetch(sql, values))
 
 
 @lru_cache(maxsize=1024)
@@ -79,22 +91,23 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 # Conditions on ``p.word``
-def _named(exact: list[str], beginnings: Sequence[str]) -> tuple[str, list[Any]]:
-    conditions, parameters = ["p.word = ANY(%s::text[])"], [exact]
+def _words_condition(exact: list[str], beginnings: Sequence[str]) -> tuple[str, list[Any]]:
+    conditions = ["p.word = ANY(%s::text[])"]
+    parameters: list[Any] = [exact]
     for beginning in beginnings:
         conditions.append('p.word COLLATE "C" >= %s AND p.word COLLATE "C" < %s')
-        parameters += [beginning, beginning + "\U0010ffff"]  # type: ignore[list-item]
+        parameters += [beginning, beginning + "\U0010ffff"]
     return f"({' OR '.join(conditions)})", parameters
 
 
 class PostingLists:
-    def __init__(self, found: Iterable[Sequence[Any]]) -> None:
+    def __init__(self, lines: Iterable[Sequence[Any]]) -> None:
         self.documents = self.words = 0
         self._rows: dict[str, list[Packed]] = {}
         # Of waiting documents: length and places by word, and the words of older postings
         self._fresh: dict[int, tuple[int, dict[str, Places]]] = {}
         self._older: dict[int, frozenset[str]] = {}
-        for kind, word, first, last, number, codes, documents, shapes, lengths, places, fresh in found:
+        for kind, word, first, last, number, codes, documents, shapes, lengths, places, fresh in lines:
             if kind == 0:
                 row = Packed(first, last, number, codes, documents, shapes, lengths, places)
                 self._rows.setdefault(word, []).append(row)
@@ -104,7 +117,7 @@ class PostingLists:
                     self._older[first] = frozenset(word.split())
             else:
                 self.documents, self.words = first, number
-        self._known = {*self._rows, *(word for _, words in self._fresh.values() for word in words)}
+        self._vocabulary = set(self._rows).union(*(words for _, words in self._fresh.values()))
 
     def idf(self, form: Form, *, least: float) -> float:
         hits = self.hits(form)
@@ -113,20 +126,25 @@ class PostingLists:
 
     def hits(self, form: Form) -> int:
         """Return the number of documents with a form."""
-        words = self._meant(form)
+        words = self._words_of(form)
         if len(words) != 1 or form[1]:
             return len(self.with_form(form))
         return sum(map(self._number, words[0]))
 
     def has(self, form: Form) -> bool:
-        words = self._meant(form)
-        return any(map(self._number, words[0])) if len(words) == 1 else bool(self.with_form(form))
+        words = self._words_of(form)
+        if len(words) != 1:
+            return bool(self.with_form(form))
+        return any(map(self._number, words[0]))
 
     def with_form(self, form: Form) -> set[int]:
-        words = self._meant(form)
+        words = self._words_of(form)
         if len(words) > 1:
             return set(self._counts(form))
-        return set().union(*(self._ids(word) for word in words[0])) if words else set()
+        documents: set[int] = set()
+        for word in words[0] if words else ():
+            documents |= self._ids_with(word)
+        return documents
 
     def in_columns(self, form: Form, columns: int) -> set[int]:
         """Return the documents with a form in one of the first ``columns``."""
@@ -134,11 +152,13 @@ class PostingLists:
 
     def lengths(self, form: Form) -> dict[int, int]:
         """Map the documents with a form to their lengths."""
-        words = self._meant(form)
-        found: dict[int, int] = {}
+        words = self._words_of(form)
+        lengths: dict[int, int] = {}
         for word in words[0] if words else ():
-            found |= self._word_lengths(word)
-        return {document: found[document] for document in self._counts(form)} if len(words) > 1 else found
+            lengths |= self._word_lengths(word)
+        if len(words) > 1:
+            return {document: lengths[document] for document in self._counts(form)}
+        return lengths
 
     def weighted(self, form: Form, within: Collection[int], weights: Sequence[float]) -> Iterator[tuple[int, float]]:
         """Yield those of some documents that have a form, with the sums of its weights."""
@@ -149,11 +169,11 @@ class PostingLists:
             yield document, by_counts[counts]
 
     # For each word of the phrase, the words of the index that it stands for
-    def _meant(self, form: Form) -> list[list[str]]:
+    def _words_of(self, form: Form) -> list[list[str]]:
         text, beginning = form
         words = [[word] for word in _words(text)]
         if words and beginning:
-            words[-1] = [word for word in self._known if word.startswith(words[-1][0])]
+            words[-1] = [word for word in self._vocabulary if word.startswith(words[-1][0])]
         return words
 
     def _number(self, word: str) -> int:
@@ -162,64 +182,67 @@ class PostingLists:
         return merged - older + sum(word in words for _, words in self._fresh.values())
 
     def _word_lengths(self, word: str) -> dict[int, int]:
-        found: dict[int, int] = {}
+        lengths: dict[int, int] = {}
         for row in self._rows.get(word, ()):
-            found.update(zip(_ids(row), unpacked(row.lengths, row.codes[2]), strict=True))
-        self._refresh(word, found, {document: length for document, (length, _) in self._fresh.items()})
-        return found
+            lengths.update(zip(_documents_in(row), unpacked(row.lengths, row.codes[2]), strict=True))
+        self._refresh(word, lengths, {document: length for document, (length, _) in self._fresh.items()})
+        return lengths
 
-    def _ids(self, word: str) -> set[int]:
-        found = dict.fromkeys(document for row in self._rows.get(word, ()) for document in _ids(row))
-        self._refresh(word, found, dict.fromkeys(self._fresh))
-        return set(found)
+    def _ids_with(self, word: str) -> set[int]:
+        documents: dict[int, None] = {}
+        for row in self._rows.get(word, ()):
+            documents |= dict.fromkeys(_documents_in(row))
+        self._refresh(word, documents, dict.fromkeys(self._fresh))
+        return set(documents)
 
     def _counts(self, form: Form, within: Collection[int] | None = None) -> dict[int, Counts]:
-        words = self._meant(form)
+        words = self._words_of(form)
         if len(words) > 1:
             return self._phrase_counts(words, within)
-        found: dict[int, Counts] = {}
+        total: dict[int, Counts] = {}
         for word in words[0] if words else ():
             counts = self._word_counts(word, within)
-            if not found:
-                found = counts
+            if not total:
+                total = counts
                 continue
             for document, more in counts.items():
-                known = found.get(document, (0,) * COLUMNS)
-                found[document] = tuple(map(sum, zip(known, more, strict=True)))  # type: ignore[assignment]
-        return found
+                before = total.get(document, (0,) * COLUMNS)
+                total[document] = tuple(map(sum, zip(before, more, strict=True)))  # type: ignore[assignment]
+        return total
 
     def _word_counts(self, word: str, within: Collection[int] | None) -> dict[int, Counts]:
-        found: dict[int, Counts] = {}
+        counts: dict[int, Counts] = {}
         for row in self._rows.get(word, ()):
-            found.update(
-                _of(within, _ids(row), map(SHAPES[row.codes[1]].__getitem__, unpacked(row.shapes, row.codes[1])))
-            )
-        self._refresh(word, found, self._fresh_places(word, within), counts_of)
-        return found
+            shapes = SHAPES[row.codes[1]]
+            counts_in_row = map(shapes.__getitem__, unpacked(row.shapes, row.codes[1]))
+            counts.update(_only(within, _documents_in(row), counts_in_row))
+        self._refresh(word, counts, self._fresh_places(word, within), counts_of)
+        return counts
 
     def _phrase_counts(self, words: Sequence[list[str]], within: Collection[int] | None) -> dict[int, Counts]:
         places: list[dict[int, set[int]]] = [{} for _ in words]
         # The rarest words first: the others are looked up in their documents only
         for number in sorted(range(len(words)), key=lambda number: sum(map(self._number, words[number]))):
             for word in words[number]:
-                for document, found in self._word_places(word, within).items():
-                    places[number].setdefault(document, set()).update(found)
+                for document, word_places in self._word_places(word, within).items():
+                    places[number].setdefault(document, set()).update(word_places)
             within = places[number].keys()
-        first, *others = places
         counts: dict[int, Counts] = {}
         for document in within or ():
-            further = [(COLUMNS * (number + 1), other[document]) for number, other in enumerate(others)]
-            begins = [place for place in first[document] if all(place + ahead in found for ahead, found in further)]
+            # Where the phrase begins: every word of it is as far ahead as in the phrase
+            begins = set(places[0][document])
+            for number, places_of_word in enumerate(places):
+                begins &= {place - COLUMNS * number for place in places_of_word[document]}
             if begins:
-                counts[document] = counts_of(begins)
+                counts[document] = counts_of(sorted(begins))
         return counts
 
     def _word_places(self, word: str, within: Collection[int] | None) -> dict[int, Places]:
-        found: dict[int, Places] = {}
+        places: dict[int, Places] = {}
         for row in self._rows.get(word, ()):
-            found.update(_of(within, _ids(row), places_in(row)))
-        self._refresh(word, found, self._fresh_places(word, within))
-        return found
+            places.update(_only(within, _documents_in(row), places_in(row)))
+        self._refresh(word, places, self._fresh_places(word, within))
+        return places
 
     def _fresh_places(self, word: str, within: Collection[int] | None) -> dict[int, Places]:
         return {
@@ -229,19 +252,21 @@ class PostingLists:
         }
 
     # Replace what is from older postings of waiting documents
-    def _refresh(self, word: str, found: dict[int, Any], fresh: dict[int, Any], made: Any = None) -> None:
+    def _refresh(
+        self, word: str, values: dict[int, Any], fresh: dict[int, Any], convert: Callable[[Any], Any] | None = None
+    ) -> None:
         for document in self._older:
-            found.pop(document, None)
+            values.pop(document, None)
         for document, value in fresh.items():
             if word in self._fresh[document][1]:
-                found[document] = made(value) if made else value
+                values[document] = convert(value) if convert else value
 
 
-def _ids(row: Packed) -> list[int]:
+def _documents_in(row: Packed) -> list[int]:
     return list(map(row.first.__add__, unpacked(row.documents, row.codes[0])))
 
 
-def _of(within: Collection[int] | None, ids: list[int], values: Iterator[Any]) -> Iterable[tuple[int, Any]]:
+def _only(within: Collection[int] | None, ids: list[int], values: Iterator[Any]) -> Iterable[tuple[int, Any]]:
     pairs = zip(ids, values, strict=True)
     return pairs if within is None else compress(pairs, map(within.__contains__, ids))
 

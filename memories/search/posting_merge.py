@@ -1,4 +1,4 @@
-"""Posting lists of the full-text index in PostgreSQL: packed rows, the merge of new documents (decision 76), the check."""
+"""Posting lists of PostgreSQL's full-text index (decision 76): packed rows, the merge of new documents, a check."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Packed(NamedTuple):
     first: int
     last: int
     n: int
-    # Of documents, shapes, lengths and places
+    # Types of the documents, shapes, lengths and places
     codes: str
     documents: bytes
     shapes: bytes
@@ -57,11 +57,13 @@ class Shapes(dict[int, Counts]):
         self._bits = _BITS[code]
 
     def __missing__(self, shape: int) -> Counts:
-        found, rest = [], shape
-        for bits in self._bits:
-            found.append(rest & (1 << bits) - 1)
-            rest >>= bits
-        counts = self[shape] = (found[0], found[1], found[2], found[3])
+        title, body, near, _ = self._bits
+        counts = self[shape] = (
+            shape & (1 << title) - 1,
+            shape >> title & (1 << body) - 1,
+            shape >> title + body & (1 << near) - 1,
+            shape >> title + body + near,
+        )
         return counts
 
 
@@ -69,17 +71,17 @@ SHAPES = {code: Shapes(code) for code in _BITS}
 
 
 def counts_of(places: Places) -> Counts:
-    found = [0] * COLUMNS
+    counts = [0] * COLUMNS
     for place in places:
-        found[place % COLUMNS] += 1
-    return found[0], found[1], found[2], found[3]
+        counts[place % COLUMNS] += 1
+    return counts[0], counts[1], counts[2], counts[3]
 
 
 def unpacked(data: bytes, code: str) -> array[int]:
-    found = array(code, data)
+    values = array(code, data)
     if sys.byteorder == "big":
-        found.byteswap()
-    return found
+        values.byteswap()
+    return values
 
 
 def packed(postings: Mapping[int, Posting], first: int, codes: str = "HHHH") -> Packed:
@@ -88,19 +90,17 @@ def packed(postings: Mapping[int, Posting], first: int, codes: str = "HHHH") -> 
     lengths = [posting.length for posting in postings.values()]
     counts = [counts_of(posting.places) for posting in postings.values()]
     places = [place for posting in postings.values() for place in sorted(posting.places)]
-    of_documents, of_shapes, of_lengths, of_places = tuple(codes)
-    of_shapes, shapes = _shapes(counts, of_shapes)
-    codes = _code(documents, of_documents) + of_shapes + _code(lengths, of_lengths) + _code(places, of_places)
-    arrays = map(_bytes, codes, (documents, shapes, lengths, places))
+    document_code, shape_code, length_code, place_code = tuple(codes)
+    shape_code, shapes = _shapes(counts, shape_code)
+    codes = _code(documents, document_code) + shape_code + _code(lengths, length_code) + _code(places, place_code)
+    arrays = map(_packed_bytes, codes, (documents, shapes, lengths, places))
     return Packed(first, max(postings), len(documents), codes, *arrays)
 
 
 def postings_in(row: Packed) -> dict[int, Posting]:
-    documents, lengths = unpacked(row.documents, row.codes[0]), unpacked(row.lengths, row.codes[2])
-    return {
-        row.first + document: Posting(length, places)
-        for document, length, places in zip(documents, lengths, places_in(row), strict=True)
-    }
+    documents = unpacked(row.documents, row.codes[0])
+    postings = map(Posting, unpacked(row.lengths, row.codes[2]), places_in(row))
+    return {row.first + document: posting for document, posting in zip(documents, postings, strict=True)}
 
 
 def places_in(row: Packed) -> Iterator[Places]:
@@ -119,15 +119,16 @@ def _shapes(counts: Sequence[Counts], least: str) -> tuple[str, list[int]]:
     for t, b, n, d in counts:
         if t >> title or b >> body or n >> near or d >> date:
             return _shapes(counts, "Q")
-    second, third, fourth = title, title + body, title + body + near
-    return least, [t | b << second | n << third | d << fourth for t, b, n, d in counts]
+    third = title + body
+    fourth = third + near
+    return least, [t | b << title | n << third | d << fourth for t, b, n, d in counts]
 
 
-def _bytes(code: str, values: Iterable[int]) -> bytes:
-    made = array(code, values)
+def _packed_bytes(code: str, values: Iterable[int]) -> bytes:
+    items = array(code, values)
     if sys.byteorder == "big":
-        made.byteswap()
-    return made.tobytes()
+        items.byteswap()
+    return items.tobytes()
 
 
 # A batch is what waits for one merge. Rows of merged batches stay until a vacuum, all of them if one transaction merges
@@ -143,22 +144,22 @@ _DELETE = (
     "DELETE FROM search_postings p USING json_to_recordset(%s) AS gone (word text, first bigint) "
     "WHERE p.word = gone.word AND p.first = gone.first"
 )
-_MADE = (
+_JSON_ROWS = (
     "(SELECT word, first, last, n, codes, decode(documents, 'hex') AS documents, decode(shapes, 'hex') AS shapes, "
     "decode(lengths, 'hex') AS lengths, decode(places, 'hex') AS places FROM json_to_recordset(%s) AS row (word text, "
     "first bigint, last bigint, n bigint, codes text, documents text, shapes text, lengths text, places text))"
 )
 _PUT = (
     "INSERT INTO search_postings (word, first, last, n, codes, documents, shapes, lengths, places) "
-    f"SELECT * FROM {_MADE} AS made ON CONFLICT (word, first) DO UPDATE SET last = excluded.last, n = excluded.n, "
+    f"SELECT * FROM {_JSON_ROWS} AS new ON CONFLICT (word, first) DO UPDATE SET last = excluded.last, n = excluded.n, "
     "codes = excluded.codes, documents = excluded.documents, shapes = excluded.shapes, lengths = excluded.lengths, "
     "places = excluded.places"
 )
 # With the items of a row's arrays, so that it need not be read
 _APPEND = (
-    "UPDATE search_postings p SET last = made.last, n = p.n + made.n, documents = p.documents || made.documents, "
-    "shapes = p.shapes || made.shapes, lengths = p.lengths || made.lengths, places = p.places || made.places "
-    f"FROM {_MADE} AS made WHERE p.word = made.word AND p.first = made.first"
+    "UPDATE search_postings p SET last = added.last, n = p.n + added.n, documents = p.documents || added.documents, "
+    "shapes = p.shapes || added.shapes, lengths = p.lengths || added.lengths, places = p.places || added.places "
+    f"FROM {_JSON_ROWS} AS added WHERE p.word = added.word AND p.first = added.first"
 )
 _REMOVED = f"DELETE FROM search_texts t USING search_waiting w WHERE w.{_OF_BATCH} AND w.length IS NULL AND w.id = t.id"
 _MERGED = (
@@ -218,29 +219,23 @@ def _change(changes: Mapping[str, _Changes]) -> None:
     present: dict[str, list[_Row]] = {}
     for word, *values in rows.fetch(_PRESENT, [list(changes)]):
         present.setdefault(word, []).append(_Row(*values))
-    made: list[tuple[str, Packed]] = []
+    new_rows: list[tuple[str, Packed]] = []
     appended: list[tuple[str, Packed]] = []
     rewritten: dict[_Key, _Changes] = {}
     for word, documents in changes.items():
-        known = present.get(word, [])
-        if new := _new(known, documents):
-            if known and (addition := _addition(known[-1], new)):
-                appended.append((word, addition))
-            else:
-                made += [(word, part) for part in _parts(new, min(new))]
+        word_rows = present.get(word, [])
+        last = word_rows[-1].last if word_rows else 0
+        new = {document: posting for document, posting in documents.items() if posting is not None and document > last}
+        if len(new) < len(documents):
+            for first, changes_of_row in _by_row(word_rows, documents).items():
+                rewritten[word, first] = changes_of_row
+        elif word_rows and (addition := _addition(word_rows[-1], new)):
+            appended.append((word, addition))
         else:
-            for first, some in _by_row(known, documents).items():
-                rewritten[word, first] = some
-    _rewrite(rewritten, made)
-    _run(_APPEND, appended)
-    _run(_PUT, made)
-
-
-# The postings of a word if they all come after those that it has
-def _new(known: Sequence[_Row], documents: _Changes) -> dict[int, Posting]:
-    last = known[-1].last if known else 0
-    new = {document: posting for document, posting in documents.items() if posting is not None and document > last}
-    return new if len(new) == len(documents) else {}
+            new_rows += [(word, part) for part in _row_parts(new, min(new))]
+    _rewrite(rewritten, new_rows)
+    _write_rows(_APPEND, appended)
+    _write_rows(_PUT, new_rows)
 
 
 # What can be added to a row as it is; None if it is full or its items are too narrow
@@ -252,30 +247,34 @@ def _addition(row: _Row, new: Mapping[int, Posting]) -> Packed | None:
 
 
 # Each document belongs to the last row that begins at or before it, else to the first one
-def _by_row(known: Sequence[_Row], documents: _Changes) -> dict[int, _Changes]:
-    firsts = [row.first for row in known] or [min(documents)]
-    found: dict[int, _Changes] = {}
+def _by_row(word_rows: Sequence[_Row], documents: _Changes) -> dict[int, _Changes]:
+    firsts = [row.first for row in word_rows] or [min(documents)]
+    changes: dict[int, _Changes] = {}
     for document, posting in documents.items():
-        found.setdefault(firsts[max(bisect_right(firsts, document) - 1, 0)], {})[document] = posting
-    return found
+        first = firsts[max(bisect_right(firsts, document) - 1, 0)]
+        changes.setdefault(first, {})[document] = posting
+    return changes
 
 
-def _rewrite(changes: Mapping[_Key, _Changes], made: list[tuple[str, Packed]]) -> None:
-    present = {(row[0], row[1]): Packed(*row[1:]) for row in rows.fetch(_ROWS, [_keys(changes)])} if changes else {}
+def _rewrite(changes: Mapping[_Key, _Changes], new_rows: list[tuple[str, Packed]]) -> None:
+    if not changes:
+        return
+    present = {(row[0], row[1]): Packed(*row[1:]) for row in rows.fetch(_ROWS, [_keys(changes)])}
     gone = []
     for (word, first), documents in changes.items():
         row = present.get((word, first))
-        postings = {**(postings_in(row) if row else {}), **documents}
-        kept = {document: posting for document, posting in sorted(postings.items()) if posting is not None}
-        parts = list(_parts(kept, first))
-        made += [(word, part) for part in parts]
+        postings: _Changes = {**postings_in(row)} if row else {}
+        postings |= documents
+        remaining = {document: posting for document, posting in sorted(postings.items()) if posting is not None}
+        parts = list(_row_parts(remaining, first))
+        new_rows += [(word, part) for part in parts]
         if row and all(part.first != first for part in parts):
             gone.append((word, first))
     if gone:
         rows.execute(_DELETE, [_keys(gone)])
 
 
-def _parts(postings: Mapping[int, Posting], first: int) -> Iterator[Packed]:
+def _row_parts(postings: Mapping[int, Posting], first: int) -> Iterator[Packed]:
     documents = list(postings)
     for start in range(0, len(documents), _ROW_AT_MOST):
         part = {document: postings[document] for document in documents[start : start + _ROW_AT_MOST]}
@@ -286,14 +285,10 @@ def _keys(keys: Iterable[_Key]) -> str:
     return json.dumps([{"word": word, "first": first} for word, first in keys])
 
 
-def _run(sql: str, made: Iterable[tuple[str, Packed]]) -> None:
-    listed = [{"word": word, **{name: _plain(value) for name, value in row._asdict().items()}} for word, row in made]
+def _write_rows(sql: str, packed_rows: Iterable[tuple[str, Packed]]) -> None:
+    listed = [{"word": word, **row._asdict()} for word, row in packed_rows]
     if listed:
-        rows.execute(sql, [json.dumps(listed)])
-
-
-def _plain(value: int | str | bytes) -> int | str:
-    return value.hex() if isinstance(value, bytes) else value
+        rows.execute(sql, [json.dumps(listed, default=bytes.hex)])
 
 
 # Limit for the documents that are reported
@@ -326,15 +321,15 @@ _SUMS = (
     "(SELECT coalesce(sum(cardinality(string_to_array(words, ' '))), 0) FROM {database}.search_texts)"
 )
 _WORDS_OF_EACH = "SELECT id, cardinality(string_to_array(words, ' ')) FROM {database}.search_texts"
-_OWN = f"SELECT id FROM {HERE}.memories_searchdocument WHERE id = ANY(%s::bigint[]) AND source IN {OWN_BODY}"
+_WITH_OWN_BODY = f"SELECT id FROM {HERE}.memories_searchdocument WHERE id = ANY(%s::bigint[]) AND source IN {OWN_BODY}"
 
 
 def differing_postings(sample: Sequence[int] | None) -> list[int]:
     """Return the documents whose words differ between the two indexes."""
     here, live = _Index(HERE), _Index(LIVE)
     if sample is None:
-        return sorted(_differing(here, live))
-    return sorted(_differing_in(here, live, sample) | live.incomplete())
+        return sorted(_differing_postings(here, live))
+    return sorted(_differing_of_sample(here, live, sample) | live.incomplete())
 
 
 class _Index:
@@ -354,8 +349,10 @@ class _Index:
         lost = {document for (document,) in self._fetch(_UNLISTED)}
         ((listed, expected),) = self._fetch(_SUMS)
         if listed != expected:
-            found = Counter(document for _, *row in self._pages(None) for document in postings_in(Packed(*row)))  # type: ignore[arg-type]
-            lost |= {document for document, words in self._fetch(_WORDS_OF_EACH) if found[document] != words}
+            counts: Counter[int] = Counter()
+            for _, *row in self._pages(None):
+                counts.update(postings_in(Packed(*row)))  # type: ignore[arg-type]
+            lost |= {document for document, words in self._fetch(_WORDS_OF_EACH) if counts[document] != words}
         return set(sorted(lost)[:_MOST])
 
     def words_of(self, documents: Sequence[int]) -> set[str]:
@@ -365,8 +362,8 @@ class _Index:
     def postings(self, words: Collection[str] | None = None) -> Iterator[tuple[str, _Documents]]:
         """Yield the words, sorted, with their postings; default: of all words."""
         fresh: dict[str, _Documents] = {}
-        for document, (length, found) in self.waiting.items():
-            for word, places in found.items():
+        for document, (length, places_by_word) in self.waiting.items():
+            for word, places in places_by_word.items():
                 if words is None or word in words:
                     fresh.setdefault(word, {})[document] = Posting(length, sorted(places))
         both = heapq.merge(self._merged(words), sorted(fresh.items()), key=itemgetter(0))
@@ -380,10 +377,11 @@ class _Index:
             yield str(row_word), {key: posting for key, posting in postings.items() if key not in self.waiting}
 
     def _pages(self, words: Collection[str] | None) -> Iterator[tuple[object, ...]]:
-        sql = _PAGE.replace("{named}", "" if words is None else " AND word = ANY(%s::text[])")
-        named = [] if words is None else [sorted(words)]
+        named = "" if words is None else " AND word = ANY(%s::text[])"
+        sql = _PAGE.replace("{named}", named)
+        parameters = [] if words is None else [sorted(words)]
         last: tuple[object, object] = ("", 0)
-        while page := self._fetch(sql, [*last, *named, _AT_ONCE]):
+        while page := self._fetch(sql, [*last, *parameters, _AT_ONCE]):
             yield from page
             last = page[-1][0], page[-1][1]
 
@@ -391,38 +389,40 @@ class _Index:
         return rows.fetch(sql.replace("{database}", self._database), list(parameters))
 
 
-def _differing(here: _Index, live: _Index) -> set[int]:
-    found = here.ids() ^ live.ids()
+def _differing_postings(here: _Index, live: _Index) -> set[int]:
+    documents = here.ids() ^ live.ids()
     for ours, theirs in _by_word(here, live, None):
-        found |= {document for document in ours.keys() | theirs.keys() if ours.get(document) != theirs.get(document)}
-        if len(found) >= _MOST:
-            return set(sorted(found)[:_MOST])
-    return found
+        documents |= {
+            document for document in ours.keys() | theirs.keys() if ours.get(document) != theirs.get(document)
+        }
+        if len(documents) >= _MOST:
+            return set(sorted(documents)[:_MOST])
+    return documents
 
 
 # Of a sample, only texts that depend on the document's own stream: the neighbours of a message are not in a sample
-def _differing_in(here: _Index, live: _Index, sample: Sequence[int]) -> set[int]:
-    own = {document for (document,) in rows.fetch(_OWN, [list(sample)])}
-    found = (here.ids() ^ live.ids()).intersection(sample)
+def _differing_of_sample(here: _Index, live: _Index, sample: Sequence[int]) -> set[int]:
+    with_own_body = {document for (document,) in rows.fetch(_WITH_OWN_BODY, [list(sample)])}
+    documents = (here.ids() ^ live.ids()).intersection(sample)
     for ours, theirs in _by_word(here, live, here.words_of(sample) | live.words_of(sample)):
         for document in sample:
-            columns = (_TITLE, _BODY) if document in own else (_TITLE,)
-            if _places(ours, document, columns) != _places(theirs, document, columns):
-                found.add(document)
-    return found
+            columns = (_TITLE, _BODY) if document in with_own_body else (_TITLE,)
+            if _places_in_columns(ours, document, columns) != _places_in_columns(theirs, document, columns):
+                documents.add(document)
+    return documents
 
 
-def _places(postings: Mapping[int, Posting], document: int, columns: Sequence[int]) -> list[int]:
-    posting = postings.get(document)
-    return [place for place in posting.places if place % COLUMNS in columns] if posting else []
+def _places_in_columns(postings: Mapping[int, Posting], document: int, columns: Sequence[int]) -> list[int]:
+    posting = postings.get(document, Posting(0, ()))
+    return [place for place in posting.places if place % COLUMNS in columns]
 
 
 # The postings of each word in both indexes
 def _by_word(here: _Index, live: _Index, words: Collection[str] | None) -> Iterator[tuple[_Documents, _Documents]]:
     ours = ((word, 0, postings) for word, postings in here.postings(words))
     theirs = ((word, 1, postings) for word, postings in live.postings(words))
-    for _, found in groupby(heapq.merge(ours, theirs, key=itemgetter(0, 1)), key=itemgetter(0)):
+    for _, both in groupby(heapq.merge(ours, theirs, key=itemgetter(0, 1)), key=itemgetter(0)):
         pair: list[_Documents] = [{}, {}]
-        for _, place, postings in found:
+        for _, place, postings in both:
             pair[place] = postings
         yield pair[0], pair[1]

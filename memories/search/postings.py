@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from memories.search import posting_merge
 from memories.search.posting_lists import PostingLists, read
-from memories.search.posting_merge import COLUMNS, WAITING_AT_MOST, merge
+from memories.search.posting_merge import COLUMNS, WAITING_AT_MOST, differing_postings, merge
 from memories.search.text import all_forms, indexed_form
 from memories.search.unicode61 import tokens
 from memoryhub.core.events.projection import define_companions
@@ -46,7 +46,7 @@ DOCUMENT_ID = "f.id"
 _K1, _B = 1.2, 0.75
 _LEAST_IDF = 1e-6
 _USUAL_WEIGHTS = (1.0, 1.0, 1.0, 1.0)
-# Of about so many changes, one looks whether enough documents wait to be merged
+# About one change in so many looks whether enough documents wait to be merged
 _LOOK_ONCE_IN = 32
 _POSTING_COLUMNS = ["word", "first", "last", "n", "codes", "documents", "shapes", "lengths", "places"]
 
@@ -89,7 +89,8 @@ def can_exist() -> bool:
 
 def put(row: tuple[int, str, str, str, str], *, is_new: bool) -> None:
     document, *texts = row
-    length, places = 0, dict[str, list[int]]()
+    length = 0
+    places: dict[str, list[int]] = {}
     for column, text in enumerate(texts):
         words = tokens(text)
         length += len(words)
@@ -97,7 +98,10 @@ def put(row: tuple[int, str, str, str, str], *, is_new: bool) -> None:
             places.setdefault(word, []).append(number * COLUMNS + column)
     fresh = json.dumps(places, ensure_ascii=False)
     values = [document, length, fresh, length]
-    rows.put("search_waiting", _NEW if is_new else _REPLACE, values if is_new else [*values, document])
+    if is_new:
+        rows.put("search_waiting", _NEW, values)
+    else:
+        rows.put("search_waiting", _REPLACE, [*values, document])
     _merge_sometimes(document)
 
 
@@ -136,11 +140,11 @@ _UNFOUND_DOCUMENT = (
 
 
 def has_columns() -> bool:
-    found = rows.fetch(
+    columns = rows.fetch(
         "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass('search_postings') AND attnum > 0 "
         "AND NOT attisdropped ORDER BY attnum"
     )
-    return [name for (name,) in found] == _POSTING_COLUMNS
+    return [name for (name,) in columns] == _POSTING_COLUMNS
 
 
 def renew() -> None:
@@ -160,16 +164,21 @@ def score(
     most: int,
 ) -> list[tuple[int, float]]:
     twice = list(required) != list(words)
-    others = [word for word in words if word not in required] if twice else []
-    needed, further = ([indexed_form(form) for form in all_forms(some)] for some in (required, others))
+    needed = _indexed_forms(required)
+    further = _indexed_forms([word for word in words if word not in required]) if twice else []
     lists = read([*needed, *further], totals=True)
     title, near, date = weights
     # FTS5 adds in this order; sums of other orders differ in their last digits
     order = [*needed, *needed, *further, *further] if twice else needed
     scores = _scores(lists, needed, order, (title, 1.0, near, date))
     best = sorted(scores, key=scores.__getitem__, reverse=True)
-    kept = _meeting(best, conditions, parameters, most) if conditions else best[:most]
-    return [(document, scores[document] / 2 if twice else scores[document]) for document in kept]
+    hits = _meeting(best, conditions, parameters, most) if conditions else best[:most]
+    divisor = 2 if twice else 1
+    return [(document, scores[document] / divisor) for document in hits]
+
+
+def _indexed_forms(words: Iterable[str]) -> list[tuple[str, bool]]:
+    return [indexed_form(form) for form in all_forms(words)]
 
 
 _Forms = Sequence[tuple[str, bool]]
@@ -204,17 +213,17 @@ def _part(
 
 # The first documents in their order that meet the conditions, in batches as large as those before let expect
 def _meeting(best: Sequence[int], conditions: Sequence[str], parameters: Sequence[Any], most: int) -> list[int]:
-    joined = any("d." in condition for condition in conditions)
-    sql = " AND ".join([_BY_DOCUMENT if joined else _BY_ID, *conditions])
-    kept: list[int] = []
+    is_joined = any("d." in condition for condition in conditions)
+    sql = " AND ".join([_BY_DOCUMENT if is_joined else _BY_ID, *conditions])
+    hits: list[int] = []
     start = 0
-    while start < len(best) and len(kept) < most:
-        expected = (most - len(kept)) * start // max(len(kept), 1)
+    while start < len(best) and len(hits) < most:
+        expected = (most - len(hits)) * start // max(len(hits), 1)
         batch = best[start : start + max(most, expected)]
-        found = {document for (document,) in rows.fetch(sql, [batch, *parameters])}
-        kept += [document for document in batch if document in found]
+        allowed = {document for (document,) in rows.fetch(sql, [batch, *parameters])}
+        hits += [document for document in batch if document in allowed]
         start += len(batch)
-    return kept[:most]
+    return hits[:most]
 
 
 _BY_ID = "SELECT f.id FROM unnest(%s::bigint[]) AS f (id) WHERE true"
@@ -224,17 +233,14 @@ _BY_DOCUMENT = (
 
 
 def count(word: str, *, most: int | None) -> int:
-    forms = [indexed_form(form) for form in all_forms([word])]
+    forms = _indexed_forms([word])
     lists = read(forms)
-    found = lists.hits(forms[0]) if len(forms) == 1 else len(set().union(*map(lists.with_form, forms)))
-    return found if most is None else min(found, most)
+    hits = lists.hits(forms[0]) if len(forms) == 1 else len(set().union(*map(lists.with_form, forms)))
+    return hits if most is None else min(hits, most)
 
 
 def counts(words: Sequence[str], *, most: int) -> list[int]:
-    found = [0] * len(words)
-    for place, documents in _in_text(words, None):
-        found[place] = min(len(documents), most)
-    return found
+    return [min(len(documents), most) for _, documents in _in_text(words, None)]
 
 
 def matches(words: Sequence[str], ids: Sequence[int]) -> list[tuple[int, int]]:
@@ -243,43 +249,45 @@ def matches(words: Sequence[str], ids: Sequence[int]) -> list[tuple[int, int]]:
 
 # Documents with each word in their title or body: the other columns repeat the texts around a message, and its date
 def _in_text(words: Sequence[str], ids: Sequence[int] | None) -> list[tuple[int, set[int]]]:
-    forms = [[indexed_form(form) for form in all_forms([word])] for word in words]
-    lists = read([form for some in forms for form in some], ids=ids)
-    return [(place, set().union(*(lists.in_columns(form, 2) for form in some))) for place, some in enumerate(forms)]
+    lists = read(_indexed_forms(words), ids=ids)
+    found_in: list[tuple[int, set[int]]] = []
+    for place, word in enumerate(words):
+        documents: set[int] = set()
+        for form in _indexed_forms([word]):
+            documents |= lists.in_columns(form, 2)
+        found_in.append((place, documents))
+    return found_in
 
 
-def known(words: Sequence[str]) -> set[str]:
-    forms = [[indexed_form(form) for form in all_forms([word])] for word in words]
-    lists = read([form for some in forms for form in some], numbers=True)
-    return {word for word, some in zip(words, forms, strict=True) if any(map(lists.has, some))}
+def existing(words: Sequence[str]) -> set[str]:
+    lists = read(_indexed_forms(words), numbers=True)
+    return {word for word in words if any(map(lists.has, _indexed_forms([word])))}
 
 
 def with_any(groups: Sequence[Sequence[str]], *, by_score: bool, most: int) -> tuple[str, tuple[Any, ...]]:
-    wanted = [[(word, False) for word in group] for group in groups]
-    lists = read([form for group in wanted for form in group], totals=by_score)
-    found = [set.intersection(*map(lists.with_form, group)) for group in wanted]
+    lists = read([(word, False) for group in groups for word in group], totals=by_score)
+    scores: dict[int, float] = {}
+    for group in groups:
+        forms = [(word, False) for word in group]
+        documents = set.intersection(*map(lists.with_form, forms))
+        group_scores = _scores(lists, forms, forms, _USUAL_WEIGHTS) if by_score and documents else {}
+        for document in documents:
+            scores[document] = scores.get(document, 0.0) + group_scores.get(document, 0.0)
+    best = sorted(scores, reverse=not by_score)
     if by_score:
-        scores: dict[int, float] = {}
-        for group, documents in zip(wanted, found, strict=True):
-            every = _scores(lists, group, group, _USUAL_WEIGHTS) if documents else {}
-            for document in documents:
-                scores[document] = scores.get(document, 0.0) + every[document]
-        best = sorted(sorted(scores), key=scores.__getitem__, reverse=True)
-    else:
-        best = sorted(set().union(*found), reverse=True)
+        best.sort(key=scores.__getitem__, reverse=True)
     return "SELECT id FROM unnest(%s::bigint[]) AS f (id)", (best[:most],)
 
 
 def shares(words: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
     forms = [(word, False) for word in words]
     lists = read(forms)
-    found: dict[int, int] = {}
+    points: Counter[int] = Counter()
     for form in forms:
-        for documents in (lists.in_columns(form, 2), lists.in_columns(form, 1)):
-            for document in documents:
-                found[document] = found.get(document, 0) + 1
+        points.update(lists.in_columns(form, 2))
+        points.update(lists.in_columns(form, 1))
     sql = "SELECT id, share FROM unnest(%s::bigint[], %s::double precision[]) AS f (id, share)"
-    return sql, (list(found), [number * 0.5 / len(words) for number in found.values()])
+    return sql, (list(points), [number * 0.5 / len(words) for number in points.values()])
 
 
-differing = posting_merge.differing_postings
+differing = differing_postings

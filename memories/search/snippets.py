@@ -1,20 +1,19 @@
+"""Find the words of a question in a text, in any form, and cut the passage that has most of them. For display only."""
+
 from __future__ import annotations
 
-import json
 import re
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from memories.search.pipeline import Pipeline
-from memories.search.text import all_forms, folded, folded_with_places
-from memories.search.words import places, spans
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
+from memories.search.text import PART, UNSPACED, all_forms, folded, folded_with_places, is_prefix, without_accents
 
 # Characters of a snippet
 LENGTH = 200
 
+_TOKEN = re.compile(r"[^\W_]+")
+_ENDING = re.compile(r"(?<=\w{3})(?:ings?|ions?|ie[sd]|ed|es|ers?|ly|e|s|y)$")
 _READ = 20_000
 _PLACES = 100
 _STEM = 5
@@ -51,118 +50,110 @@ def snippet(text: str, words: Sequence[str], length: int = LENGTH) -> str:
     start = flat.find(" ", start - 1) + 1 if start else 0
     cut = flat[start : start + length]
     is_end = start + length >= len(flat)
-    return f"{'… ' if start else ''}{cut if is_end else cut.rsplit(' ', 1)[0] + ' …'}"
+    if not is_end:
+        cut = f"{cut.rsplit(' ', 1)[0]} …"
+    return f"… {cut}" if start else cut
 
 
-def _densest(found: list[int], length: int) -> int:
-    best, most, end = 0, 0, 0
-    for index, place in enumerate(found):
-        while end < len(found) and found[end] < place + length:
+def _densest(starts: list[int], length: int) -> int:
+    best = most = end = 0
+    for index, place in enumerate(starts):
+        while end < len(starts) and starts[end] < place + length:
             end += 1
         if end - index > most:
             best, most = place, end - index
     return max(0, best - 20)
 
 
-# Number of top hits that are refined
-REFINED = 200
-# Number of top messages that decide which session is meant
-_TELLING_HITS = 20
-
-Hits = list[tuple[int, float]]
-Scores = dict[int, float]
-Factors = dict[int, dict[str, float]]
-
-# The messages among the hits, each with its session, its title and the message before it
-_SURROUNDING_ROWS = f"""
-SELECT d.id, d.session_id, d.title, (
-    SELECT max(p.id) FROM memories_searchdocument p
-    WHERE p.source = 'message' AND p.session_id = d.session_id AND p.id < d.id
-) FROM memories_searchdocument d WHERE d.source = 'message' AND d.session_id <> ''
-AND d.id IN {IDS}
-"""
-# How transcripts mark the speaker: ``Ada: …``, ``**Ada Lovelace**: …``
-_SPEAKER = re.compile(r"\W{0,3}([^\W\d_][\w .'-]{0,40}?)\W{0,3}:\s")
-_WORD = re.compile(r"[^\W_]+")
+def spans(text: str, words: Sequence[str]) -> Spans:
+    forms = all_forms(words)
+    stems = {_stem(form) for form in forms if not is_prefix(form)}
+    beginnings = tuple(_fold_case(form[:-1]) for form in forms if is_prefix(form))
+    literal = [form for form in forms if UNSPACED.match(form) or not form.rstrip("*").isalnum()]
+    # NFKC would turn the ellipsis at either end of a snippet into three characters
+    plain, places_of = folded_with_places(text.replace("…", "."))
+    matches = [match.span() for part in literal for match in re.finditer(re.escape(part), plain)]
+    for token in _tokens(plain, stems.union(beginnings)):
+        matches += _spans_in_token(token, stems, beginnings)
+    if places_of:
+        matches = [(places_of[start][0], places_of[end - 1][1]) for start, end in matches]
+    return _merge_spans(sorted(matches))
 
 
-@dataclass(frozen=True, slots=True)
-class _MessagePlace:
-    session: str
-    title: str
-    previous: int | None
+# Only tokens that may contain a stem: most are skipped without being matched
+def _tokens(text: str, stems: set[str]) -> Iterator[re.Match[str]]:
+    if not text.isascii():
+        yield from _TOKEN.finditer(text)
+        return
+    end = 0
+    for place in places(text.lower(), stems):
+        if place < end:
+            continue
+        begin = place
+        while begin and text[begin - 1].isalnum():
+            begin -= 1
+        token = _TOKEN.match(text, begin)
+        if token:
+            yield token
+            end = token.end()
 
 
-def refine(hits: Hits, words: Collection[str], pipeline: Pipeline) -> tuple[Hits, Factors]:
-    """Re-rank messages by their surroundings (decision 20); return the hits, and what raised each message.
-
-    The best message keeps the score of the best one before, so messages as a whole gain nothing over other documents.
-
-    Args:
-        hits: best first.
-        words: search terms.
-        pipeline: the weights.
-    """
-    places = _places(hits[:REFINED]) if pipeline.uses_surroundings else {}
-    if len(places) < 2:
-        return hits, {}
-    plain = {message: score for message, score in hits[:REFINED] if message in places}
-    if max(plain.values()) <= 0:
-        return hits, {}
-    near = _with_neighbours(plain, places, pipeline.neighbours)
-    by_session = _with_sessions(near, places, pipeline.session)
-    by_speaker = _with_speakers(by_session, places, words, pipeline.speaker)
-    steps = {"neighbours": (plain, near), "session": (near, by_session), "speaker": (by_session, by_speaker)}
-    return _in_order(hits, plain, by_speaker), {message: _grown(message, steps) for message in places}
+def places(text: str, parts: Iterable[str]) -> list[int]:
+    starts: set[int] = set()
+    for part in filter(None, parts):
+        place = text.find(part)
+        while place >= 0:
+            starts.add(place)
+            place = text.find(part, place + 1)
+    return sorted(starts)
 
 
-# Hits after the refined ones stay behind them
-def _in_order(hits: Hits, before: Scores, after: Scores) -> Hits:
-    scale = max(before.values()) / max(after.values())
-    head = [(hit, after[hit] * scale if hit in after else score) for hit, score in hits[:REFINED]]
-    head.sort(key=lambda ranked: -ranked[1])
-    lowest = head[-1][1]
-    return head + [(hit, min(score, lowest)) for hit, score in hits[REFINED:]]
+# The whole token if it is one of the words, else its matching camelCase parts
+def _spans_in_token(token: re.Match[str], stems: set[str], beginnings: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    word = token[0]
+    if _stem(word) in stems or (beginnings and _fold_case(word).startswith(beginnings)):
+        yield token.span()
+        return
+    if word.isalpha() and (word.islower() or word.istitle()):
+        return  # a plain word has no parts
+    for part in PART.finditer(token[0]):
+        if part[0] != token[0] and _stem(part[0]) in stems:
+            yield token.start() + part.start(), token.start() + part.end()
 
 
-def _places(hits: Hits) -> dict[int, _MessagePlace]:
-    found = rows.fetch(_SURROUNDING_ROWS, [json.dumps([message for message, _ in hits])])
-    return {message: _MessagePlace(session, title, previous) for message, session, title, previous in found}
+def _merge_spans(matches: Spans) -> Spans:
+    merged: Spans = []
+    for start, end in matches:
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
 
 
-def _with_neighbours(scores: Scores, places: Mapping[int, _MessagePlace], weight: float) -> Scores:
-    best: dict[int, float] = defaultdict(float)
-    for message, place in places.items():
-        if place.previous in scores:
-            best[message] = max(best[message], scores[place.previous])
-            best[place.previous] = max(best[place.previous], scores[message])
-    return {message: score + weight * best[message] for message, score in scores.items()}
+def words_in(text: str, words: Sequence[str]) -> list[str]:
+    text = folded(text[:_READ])
+    plain = _fold_case(text)
+    return [word for word in words if any(_is_in(text, plain, form) for form in all_forms([word]))]
 
 
-# The more of the best hits are in a session, the more its messages count
-def _with_sessions(scores: Scores, places: Mapping[int, _MessagePlace], weight: float) -> Scores:
-    shares: dict[str, float] = defaultdict(float)
-    for message in sorted(scores, key=lambda message: -scores[message])[:_TELLING_HITS]:
-        shares[places[message].session] += scores[message] ** 2
-    most = max(shares.values())
-    return {message: score * (1 + weight * shares[places[message].session] / most) for message, score in scores.items()}
+def _is_in(text: str, plain: str, word: str) -> bool:
+    if UNSPACED.match(word):
+        return word in text
+    stem = _fold_case(word[:-1]) if is_prefix(word) else _stem(word)
+    place = plain.find(stem)
+    # A stem inside a word is no match
+    while place > 0 and plain[place - 1].isalnum():
+        place = plain.find(stem, place + 1)
+    return place >= 0
 
 
-def _with_speakers(
-    scores: Scores, places: Mapping[int, _MessagePlace], words: Collection[str], weight: float
-) -> Scores:
-    wanted = set(words)
-    return {
-        message: score * (1 + weight) if wanted & _speaker(places[message].title) else score
-        for message, score in scores.items()
-    }
+# A rough English stemmer: ``descaling`` and ``descaled`` have the same stem
+@lru_cache(maxsize=8192)
+def _stem(word: str) -> str:
+    stem = _ENDING.sub("", _fold_case(word))
+    return stem[:-1] if len(stem) > 3 and stem[-1] == stem[-2] else stem
 
 
-def _speaker(title: str) -> set[str]:
-    label = _SPEAKER.match(folded(title))
-    return set(_WORD.findall(label[1].lower())) if label else set()
-
-
-def _grown(message: int, steps: Mapping[str, tuple[Scores, Scores]]) -> dict[str, float]:
-    factors = {name: after[message] / before[message] for name, (before, after) in steps.items() if before[message]}
-    return {name: factor for name, factor in factors.items() if factor > 1}
+def _fold_case(text: str) -> str:
+    return without_accents(text.lower())

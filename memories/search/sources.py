@@ -33,8 +33,8 @@ define_text("memory", "SELECT id, title, content FROM memories_memory")
 
 
 def review_notes(ids: Sequence[int]) -> dict[int, str]:
-    found = rows.fetch(f"SELECT id, accepted_version {PROPOSED} AND id IN {IDS}", [json.dumps(list(ids))])
-    return {row[0]: proposed_text(row[1]) for row in found}
+    proposed = rows.fetch(f"SELECT id, accepted_version {PROPOSED} AND id IN {IDS}", [json.dumps(list(ids))])
+    return {memory: proposed_text(accepted_version) for memory, accepted_version in proposed}
 
 
 define_notes("memory", review_notes)
@@ -49,7 +49,7 @@ def written_document(event: Event[MemoryWritten]) -> Document:
         kind=payload.kind,
         type=payload.known_type,
         title=payload.title,
-        body=_body(payload),
+        body=_indexed_body(payload),
         near=split_joined(payload.content)[1],
         created_at=created_at(event),
         session_id=event.session_id,
@@ -70,7 +70,7 @@ def present_document(event: Event[MemoryRevised | MemoryTouched | MemoryReviewed
         kind=memory.kind,
         type=memory.type,
         title=memory.title,
-        body="\n".join(filter(None, (_body(memory), _accepted_text(memory)))),
+        body="\n".join(filter(None, (_indexed_body(memory), _accepted_text(memory)))),
         near=split_joined(memory.content)[1],
         created_at=memory.created_at,
         session_id=memory.session_id,
@@ -93,11 +93,11 @@ def discarded_documents(event: Event[SessionEnded]) -> Removal | None:
 def _accepted_text(memory: Memory) -> str:
     if memory.review != ReviewState.PROPOSED or memory.accepted_version is None:
         return ""
-    found = rows.fetch(_ACCEPTED_STATE, [memory.id, memory.accepted_version])
-    if not found:
+    events = rows.fetch(_ACCEPTED_STATE, [memory.id, memory.accepted_version])
+    if not events:
         return ""
-    state = json.loads(found[0][0])
-    text = _text(memory.kind, state["content"], state.get("tags", []), state.get("attributes", {}))
+    state = json.loads(events[0][0])
+    text = _indexed_text(memory.kind, state["content"], state.get("tags", []), state.get("attributes", {}))
     return f"{state['title']}\n{text}"
 
 
@@ -107,10 +107,10 @@ _ACCEPTED_STATE = (
 )
 
 
-def _body(memory: Memory | MemoryWritten) -> str:
-    return _text(memory.kind, memory.content, memory.tags, memory.attributes)
+def _indexed_body(memory: Memory | MemoryWritten) -> str:
+    return _indexed_text(memory.kind, memory.content, memory.tags, memory.attributes)
 
 
-def _text(kind: str, content: str, tags: Sequence[str], attributes: Mapping[str, Any]) -> str:
+def _indexed_text(kind: str, content: str, tags: Sequence[str], attributes: Mapping[str, Any]) -> str:
     text = split_joined(content)[0]
     return "\n".join(filter(None, (text, " ".join(tags), attribute_text(kind, attributes))))

@@ -49,11 +49,12 @@ def is_prefix(form: str) -> bool:
 
 def term(word: str, forms: Iterable[str]) -> str:
     """Return a word as a search term, with its further forms."""
-    if not (others := tuple(form for form in dict.fromkeys((*forms_of(word), *forms)) if form != word)):
+    further = tuple(form for form in dict.fromkeys((*forms_of(word), *forms)) if form != word)
+    if not further:
         return word
-    made = Term(word)
-    made.forms = others
-    return made
+    result = Term(word)
+    result.forms = further
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +93,24 @@ def terms(question: str) -> list[str]:
 
 
 def terms_without(question: str, hints: Sequence[SourceHint]) -> tuple[str, ...]:
-    rest = question
+    subject = question
     for hint in hints:
-        rest = hint.words.sub(" ", rest)
-    words = list(dict.fromkeys(_words(rest)))
+        subject = hint.words.sub(" ", subject)
+    words = list(dict.fromkeys(_words_of(subject)))
     languages = languages_of(words, STOP_WORDS)
     telling = [word for word in words if not _is_stop_word(word, languages)]
-    found = (telling or list(dict.fromkeys(_words(question))))[:_MAX_TERMS]
-    chinese = {} if rest.isascii() else chinese_forms(rest)
-    return tuple(term(word, _forms(word, languages, chinese)) for word in found)
+    if not telling:
+        telling = list(dict.fromkeys(_words_of(question)))
+    chinese = {} if subject.isascii() else chinese_forms(subject)
+    return tuple(term(word, _further_forms(word, languages, chinese)) for word in telling[:_MAX_TERMS])
 
 
-def _forms(word: str, languages: Sequence[str], chinese: Mapping[str, Sequence[str]]) -> Iterable[str]:
+def _further_forms(word: str, languages: Sequence[str], chinese: Mapping[str, Sequence[str]]) -> Iterable[str]:
     if _HASH.fullmatch(word):
         return (f"{word}*", *(word[:length] for length in _SHORT_HASHES if length < len(word)))
-    return chinese.get(word, ()) if UNSPACED.match(word) else other_forms(word, languages) if languages else ()
+    if UNSPACED.match(word):
+        return chinese.get(word, ())
+    return other_forms(word, languages) if languages else ()
 
 
 def _is_stop_word(word: str, languages: Sequence[str]) -> bool:
@@ -115,48 +119,38 @@ def _is_stop_word(word: str, languages: Sequence[str]) -> bool:
 
 def phrases(question: str) -> list[str]:
     """Return names of several parts (``a.b_c``, ``src/a.py:3``, ``write-ahead``), each as its words."""
-    found = [" ".join(_WORD.findall(name.lower())) for name in _NAME.findall(folded(question))]
-    return list(dict.fromkeys(found))[:_MAX_PHRASES]
+    names = [" ".join(_WORD.findall(name.lower())) for name in _NAME.findall(folded(question))]
+    return list(dict.fromkeys(names))[:_MAX_PHRASES]
 
 
 def match_any(words: Iterable[str]) -> str:
-    return " OR ".join(map(_matching, all_forms(words)))
-
-
-# Quoted, so that no word is an operator
-def _matching(word: str) -> str:
-    text, beginning = indexed_form(word)
-    return f'"{text}"*' if beginning else f'"{text}"'
+    # Quoted, so that no word is an operator
+    forms = (indexed_form(form) for form in all_forms(words))
+    return " OR ".join(f'"{text}"{"*" if is_beginning else ""}' for text, is_beginning in forms)
 
 
 def indexed_form(word: str) -> tuple[str, bool]:
     """Return the text that stands for a form in the index, and whether it is the beginning of a word only."""
     if is_prefix(word):
         return word[:-1], True
-    return (word, True) if _is_single_character(word) else (sign_word(word), False)
+    # A single character of an unspaced run is indexed as the first of a pair, so it needs a prefix query
+    if len(word) == 1 and UNSPACED.match(word):
+        return word, True
+    return sign_word(word), False
 
 
-# A single character of an unspaced run is indexed as the first of a pair, so it needs a prefix query
-def _is_single_character(word: str) -> bool:
-    return len(word) == 1 and bool(UNSPACED.match(word))
-
-
-def _words(question: str) -> Iterator[str]:
+def _words_of(question: str) -> Iterator[str]:
     yield from signs_in(question)
     for year, month, day in _ISO_DATE.findall(question):
         yield from (str(int(day)), MONTHS[int(month) - 1].lower(), year)
     for token in _WORD.findall(_ISO_DATE.sub(" ", question)):
         if not token.isascii() and UNSPACED.search(token):
-            yield from _unspaced(token)
-            continue
-        yield token.lower()
-        yield from (part.lower() for part in name_parts(token))
-
-
-def _unspaced(token: str) -> Iterator[str]:
-    for run in UNSPACED.findall(token):
-        yield from pairs(run) or [run]
-    yield from UNSPACED.sub(" ", token).lower().split()
+            for run in UNSPACED.findall(token):
+                yield from pairs(run) or [run]
+            yield from UNSPACED.sub(" ", token).lower().split()
+        else:
+            yield token.lower()
+            yield from (part.lower() for part in name_parts(token))
 
 
 # Combining accents that no composed letter has, and soft hyphens: ignored
@@ -255,13 +249,19 @@ def shaped(text: str) -> str:
 
 def signs_in(text: str) -> list[str]:
     """Return the emoji and the cron lines of a text, of which the tokenizer would leave nothing or a few numbers."""
-    found = [" ".join(line.split()) for line in _CRON.findall(text) if "*" in line] if "*" in text else []
-    return found if text.isascii() else [*found, *_EMOJI.findall(text)]
+    signs: list[str] = []
+    if "*" in text:
+        signs += [" ".join(line.split()) for line in _CRON.findall(text) if "*" in line]
+    if not text.isascii():
+        signs += _EMOJI.findall(text)
+    return signs
 
 
 def sign_word(sign: str) -> str:
     """Return the word by which an emoji or a cron line is indexed; other words, and names of several, as they are."""
-    return sign if sign.replace(" ", "").isalnum() else f"sign{sign.encode().hex()}"
+    if sign.replace(" ", "").isalnum():
+        return sign
+    return f"sign{sign.encode().hex()}"
 
 
 def pairs(run: str) -> list[str]:
@@ -361,11 +361,13 @@ def languages_of(words: Collection[str], english: Set[str]) -> tuple[str, ...]:
         words: of the question, in small letters.
         english: the stop words of English.
     """
-    if _TELLING.isdisjoint(words) and all(map(str.isascii, words)) and not _has_only_ambiguous(words, english):
+    has_only_ambiguous = len(_AMBIGUOUS.intersection(words)) >= _MANY_AMBIGUOUS and english.isdisjoint(words)
+    if _TELLING.isdisjoint(words) and all(map(str.isascii, words)) and not has_only_ambiguous:
         return ()
     if any(_CYRILLIC.search(word) for word in words):
         return ("russian",)
-    plain, letters = {without_accents(word) for word in words}, set().union(*words)
+    plain = {without_accents(word) for word in words}
+    letters = set().union(*words)
     scores = {language: len(plain & STOP_WORDS_OF[language]) + len(letters & _LETTERS[language]) for language in LATIN}
     best = max(scores.values())
     if best <= len(plain & english):
@@ -373,32 +375,25 @@ def languages_of(words: Collection[str], english: Set[str]) -> tuple[str, ...]:
     return tuple(language for language, score in scores.items() if score == best)
 
 
-def _has_only_ambiguous(words: Collection[str], english: Set[str]) -> bool:
-    return len(_AMBIGUOUS.intersection(words)) >= _MANY_AMBIGUOUS and english.isdisjoint(words)
-
-
 def other_forms(word: str, languages: Sequence[str]) -> tuple[str, ...]:
     """Return further search terms for a word; one that ends with ``*`` is a prefix."""
     if not word.isalpha():
         return ()
-    spellings = [word, *(_spellings(word) if "german" in languages else ())]
-    stems = {f"{stem}*": None for spelling in spellings for stem in _stems(spelling, languages)}
+    spellings = [word]
+    # ``schlüssel`` as ``schluessel``, and back; the index has no accents
+    if "german" in languages:
+        other = word.translate(_UMLAUTS)
+        if other == word:
+            other = _WRITTEN_OUT.sub(lambda match: match[0][0], word)
+        if other != word:
+            spellings.append(other)
+    stems: dict[str, None] = {}
+    for spelling in spellings:
+        for language in languages:
+            stem = _stemmer(language).stemWord(spelling)
+            if len(stem) >= (_LEAST_CYRILLIC_STEM if language == "russian" else _LEAST_STEM):
+                stems[f"{stem}*"] = None
     return (*spellings[1:], *stems)
-
-
-# ``schlüssel`` as ``schluessel``, and back; the index has no accents
-def _spellings(word: str) -> Iterator[str]:
-    if (written_out := word.translate(_UMLAUTS)) != word:
-        yield written_out
-    elif (short := _WRITTEN_OUT.sub(lambda match: match[0][0], word)) != word:
-        yield short
-
-
-def _stems(word: str, languages: Sequence[str]) -> Iterator[str]:
-    for language in languages:
-        stem = _stemmer(language).stemWord(word)
-        if len(stem) >= (_LEAST_CYRILLIC_STEM if language == "russian" else _LEAST_STEM):
-            yield stem
 
 
 @cache
@@ -412,14 +407,16 @@ def chinese_forms(question: str) -> dict[str, tuple[str, ...]]:
     """Map the pairs of characters of a Chinese question to the pairs in the other script, where they differ."""
     if _KANA_OR_HANGUL.search(question):
         return {}
-    found: dict[str, dict[str, None]] = {}
+    forms: dict[str, dict[str, None]] = {}
     for run in UNSPACED.findall(question):
-        for other in (_converter(to).convert(run) for to in ("t2s", "s2t")):
-            if len(other) == len(run):
-                for pair, variant in zip(pairs(run) or [run], pairs(other) or [other], strict=True):
-                    if pair != variant:
-                        found.setdefault(pair, {})[variant] = None
-    return {pair: tuple(variants) for pair, variants in found.items()}
+        for script in ("t2s", "s2t"):
+            converted = _converter(script).convert(run)
+            if len(converted) != len(run):
+                continue
+            for pair, variant in zip(pairs(run) or [run], pairs(converted) or [converted], strict=True):
+                if pair != variant:
+                    forms.setdefault(pair, {})[variant] = None
+    return {pair: tuple(variants) for pair, variants in forms.items()}
 
 
 @cache

@@ -104,7 +104,7 @@ _STEP_4 = b"al ance ence er ic able ible ant ement ment ent ion ou ism ate iti o
 def _porter(word: bytes) -> bytes:
     word = _step_1c(_step_1b(_step_1a(word)))
     for step in (_STEP_2, _STEP_3):
-        word = _replaced(word, step)
+        word = _replace_suffix(word, step)
     return _step_5(_step_4(word))
 
 
@@ -119,11 +119,11 @@ def _step_1a(word: bytes) -> bytes:
 
 def _step_1b(word: bytes) -> bytes:
     if len(word) > 3 and word.endswith(b"eed"):
-        return word[:-1] if _measure(word[:-3]) > 0 else word
+        return word[:-1] if _vowel_groups(word[:-3]) > 0 else word
     for suffix in (b"ed", b"ing"):
         if len(word) > len(suffix) and word.endswith(suffix):
-            rest = word[: -len(suffix)]
-            return _step_1b2(rest) if _has_vowel(rest) else word
+            stem = word[: -len(suffix)]
+            return _step_1b2(stem) if _has_vowel(stem) else word
     return word
 
 
@@ -133,46 +133,46 @@ def _step_1b2(word: bytes) -> bytes:
     last = word[-1:]
     if last not in b"aeioulsz" and last == word[-2:-1]:
         return word[:-1]
-    return word + b"e" if _measure(word) == 1 and _ends_short(word) else word
+    return word + b"e" if _vowel_groups(word) == 1 and _ends_short(word) else word
 
 
 def _step_1c(word: bytes) -> bytes:
     return word[:-1] + b"i" if word.endswith(b"y") and _has_vowel(word[:-1]) else word
 
 
-def _replaced(word: bytes, suffixes: tuple[tuple[bytes, bytes], ...]) -> bytes:
+def _replace_suffix(word: bytes, suffixes: tuple[tuple[bytes, bytes], ...]) -> bytes:
     for suffix, other in suffixes:
         if len(word) > len(suffix) and word.endswith(suffix):
-            rest = word[: -len(suffix)]
-            return rest + other if _measure(rest) > 0 else word
+            stem = word[: -len(suffix)]
+            return stem + other if _vowel_groups(stem) > 0 else word
     return word
 
 
 def _step_4(word: bytes) -> bytes:
     for suffix in _STEP_4:
         if len(word) > len(suffix) and word.endswith(suffix):
-            rest = word[: -len(suffix)]
-            fits = _measure(rest) > 1 and (suffix != b"ion" or rest.endswith((b"s", b"t")))
-            return rest if fits else word
+            stem = word[: -len(suffix)]
+            fits = _vowel_groups(stem) > 1 and (suffix != b"ion" or stem.endswith((b"s", b"t")))
+            return stem if fits else word
     return word
 
 
 def _step_5(word: bytes) -> bytes:
     if word.endswith(b"e"):
-        rest = word[:-1]
-        measure = _measure(rest)
-        if measure > 1 or (measure == 1 and not _ends_short(rest)):
-            word = rest
-    return word[:-1] if word.endswith(b"ll") and _measure(word[:-1]) > 1 else word
+        stem = word[:-1]
+        measure = _vowel_groups(stem)
+        if measure > 1 or (measure == 1 and not _ends_short(stem)):
+            word = stem
+    return word[:-1] if word.endswith(b"ll") and _vowel_groups(word[:-1]) > 1 else word
 
 
 # How often a vowel is followed by a consonant
-def _measure(word: bytes) -> int:
-    return _kinds(word).count("vc")
+def _vowel_groups(word: bytes) -> int:
+    return _vowels_and_consonants(word).count("vc")
 
 
 # For each byte ``v`` or ``c``; ``y`` is a vowel after a consonant
-def _kinds(word: bytes) -> str:
+def _vowels_and_consonants(word: bytes) -> str:
     kinds, consonant = [], False
     for byte in word:
         consonant = byte not in b"aeiou" and not (consonant and byte == 0x79)
@@ -185,4 +185,4 @@ def _has_vowel(word: bytes) -> bool:
 
 
 def _ends_short(word: bytes) -> bool:
-    return not word.endswith((b"w", b"x", b"y")) and _kinds(word).endswith("cvc")
+    return not word.endswith((b"w", b"x", b"y")) and _vowels_and_consonants(word).endswith("cvc")

@@ -1,17 +1,23 @@
-"""Factors on the score of a hit besides its words."""
+"""Factors on the score of a hit besides its words: what it is, the change that is asked about, its surroundings.
+
+Decision 49: most entries that share a word with a question about a change are about the subject, not about the change:
+of thirty commits that name a library, one replaced it. Entries with a line that has both rank higher.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from memories.kinds import BETWEEN_HEADINGS, EXPIRED_WEIGHT, PROPOSED_WEIGHT
+from memories.search.index import Hits
 from memories.search.parsed_query import ParsedQuery
 from memories.search.pipeline import Pipeline
-from memories.search.snippets import Factors, Hits
-from memories.search.words import words_in
+from memories.search.snippets import words_in
+from memories.search.text import folded
 from memories.substance import is_boilerplate_section
 from memories.superseded import SUPERSEDED_WEIGHT, is_superseded, superseded_by
 from memories.uses.selectors import use_weights
@@ -21,6 +27,9 @@ from memoryhub.core.stores.dialect import IDS, LIKE, LINE_END
 
 Successors = Callable[[Sequence[int]], Mapping[int, Sequence[int]]]
 Reason = tuple[str, Mapping[int, float]]
+Scores = dict[int, float]
+# Per hit, what changed its score
+Factors = dict[int, dict[str, float]]
 
 
 class _Demotion(NamedTuple):
@@ -68,16 +77,18 @@ def define_successors(successors: Successors) -> None:
 
 def successors_of(ids: Sequence[int]) -> dict[int, list[int]]:
     """Map superseded ids to their replacements."""
-    found: dict[int, list[int]] = {}
+    replacements: dict[int, list[int]] = {}
     for successors in (superseded_by, *_successors) if ids else ():
         for replaced, heads in successors(ids).items():
-            found.setdefault(replaced, []).extend(heads)
-    return found
+            replacements.setdefault(replaced, []).extend(heads)
+    return replacements
 
 
 def weigh(hits: Hits, query: ParsedQuery, factors: Factors, pipeline: Pipeline) -> Hits:
+    if not hits:
+        return hits
     weights: dict[int, float] = {}
-    for why, reason in _reasons(hits[:_WEIGHED], query, pipeline) if hits else ():
+    for why, reason in _reasons_to_reweigh(hits[:_WEIGHED], query, pipeline):
         for hit_id, weight in reason.items():
             weights[hit_id] = weights.get(hit_id, 1.0) * weight
             factors.setdefault(hit_id, {})[why] = weight
@@ -86,10 +97,13 @@ def weigh(hits: Hits, query: ParsedQuery, factors: Factors, pipeline: Pipeline) 
     return sorted(((hit_id, score * weights.get(hit_id, 1.0)) for hit_id, score in hits), key=lambda hit: -hit[1])
 
 
-def _reasons(hits: Hits, query: ParsedQuery, pipeline: Pipeline) -> Iterator[Reason]:
+def _reasons_to_reweigh(hits: Hits, query: ParsedQuery, pipeline: Pipeline) -> Iterator[Reason]:
     ids = [hit_id for hit_id, _ in hits]
-    yield "expired", dict.fromkeys(_expired().intersection(ids), EXPIRED_WEIGHT)
-    yield "proposed", dict.fromkeys(_proposed().intersection(ids), PROPOSED_WEIGHT)
+    # All expired and all proposed ids: few memories are, and their partial indexes have only those
+    expired = rows.fetch("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())])
+    yield "expired", dict.fromkeys({memory for (memory,) in expired}.intersection(ids), EXPIRED_WEIGHT)
+    proposed = rows.fetch(f"SELECT id {PROPOSED}")
+    yield "proposed", dict.fromkeys({memory for (memory,) in proposed}.intersection(ids), PROPOSED_WEIGHT)
     superseded = _among(ids[:_SHOWN_FIRST], f"SELECT m.id FROM memories_memory m WHERE {is_superseded()}")
     yield "superseded", dict.fromkeys(superseded, SUPERSEDED_WEIGHT)
     yield from _demoted(ids)
@@ -108,10 +122,10 @@ def _demoted(ids: list[int]) -> Iterator[Reason]:
         f"SELECT {number}, id FROM ({demotion.sql}) AS picked WHERE id IN {IDS}"
         for number, demotion in enumerate(_demotions)
     ]
-    found: dict[int, list[int]] = {}
+    demoted: dict[int, list[int]] = {}
     for number, entry in rows.fetch(" UNION ALL ".join(selects), [json.dumps(ids)] * len(selects)):
-        found.setdefault(number, []).append(entry)
-    for number, entries in found.items():
+        demoted.setdefault(number, []).append(entry)
+    for number, entries in demoted.items():
         yield _demotions[number].why, dict.fromkeys(entries, _demotions[number].weight)
 
 
@@ -122,39 +136,25 @@ def _weights_of_empty_sections(hits: Hits) -> dict[int, float]:
         f"SELECT id, title, content FROM memories_memory WHERE title {LIKE} %s AND id IN {IDS}",
         [f"%{BETWEEN_HEADINGS}%", json.dumps(list(scores))],
     )
-    empty = {memory: _chapter(title) for memory, title, content in sections if is_boilerplate_section(title, content)}
+    empty: dict[int, str] = {}
     best: dict[str, float] = {}
-    for memory, title, _ in sections:
-        if memory not in empty:
-            best[_chapter(title)] = max(scores[memory], best.get(_chapter(title), 0.0))
-    least = {memory: best.get(chapter, scores[memory]) for memory, chapter in empty.items()}
-    return {
-        memory: min(_LINKS_ONLY, _BELOW * score / scores[memory])
-        for memory, score in least.items()
-        if scores[memory] > 0
-    }
-
-
-def _chapter(title: str) -> str:
-    return title.rpartition(BETWEEN_HEADINGS)[0]
-
-
-# Fetches all expired ids: few memories expire, and the partial index has only those
-def _expired() -> set[int]:
-    found = rows.fetch("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())])
-    return {memory_id for (memory_id,) in found}
-
-
-def _proposed() -> set[int]:
-    return {memory_id for (memory_id,) in rows.fetch(f"SELECT id {PROPOSED}")}
+    for memory, title, content in sections:
+        chapter = title.rpartition(BETWEEN_HEADINGS)[0]
+        if is_boilerplate_section(title, content):
+            empty[memory] = chapter
+        else:
+            best[chapter] = max(scores[memory], best.get(chapter, 0.0))
+    weights: dict[int, float] = {}
+    for memory, chapter in empty.items():
+        score = scores[memory]
+        if score > 0:
+            weights[memory] = min(_LINKS_ONLY, _BELOW * best.get(chapter, score) / score)
+    return weights
 
 
 def _among(ids: list[int], sql: str, *parameters: str) -> set[int]:
-    found = rows.fetch(
-        f"SELECT id FROM ({sql}) AS picked WHERE id IN {IDS}",
-        [*parameters, json.dumps(ids)],
-    )
-    return {picked for (picked,) in found}
+    picked = rows.fetch(f"SELECT id FROM ({sql}) AS picked WHERE id IN {IDS}", [*parameters, json.dumps(ids)])
+    return {entry for (entry,) in picked}
 
 
 _CHANGE = re.compile(
@@ -179,12 +179,12 @@ _TEXTS_OF_CHANGES = (
 
 def change_weights(query: ParsedQuery, ids: Sequence[int]) -> dict[int, float]:
     """Return factors above 1 for commits and memories that tell of the change that a question is about."""
-    if not (_ASKS.search(query.text) and _CHANGE.search(query.text)):
-        return {}
     subject = [word for word in query.terms if not _CHANGE.fullmatch(word)]
-    wanted = json.dumps(list(ids[:_LOOKED_AT])) if subject else "[]"
-    found = rows.fetch(_TEXTS_OF_CHANGES, [wanted, wanted])
-    return {entry: weight for entry, text in found if (weight := _weight_of_change(text, subject)) > 1}
+    if not subject or not (_ASKS.search(query.text) and _CHANGE.search(query.text)):
+        return {}
+    among = json.dumps(list(ids[:_LOOKED_AT]))
+    weights = {entry: _weight_of_change(text, subject) for entry, text in rows.fetch(_TEXTS_OF_CHANGES, [among, among])}
+    return {entry: weight for entry, weight in weights.items() if weight > 1}
 
 
 def _weight_of_change(text: str, subject: Sequence[str]) -> float:
@@ -196,3 +196,95 @@ def _weight_of_change(text: str, subject: Sequence[str]) -> float:
 def _share_of_subject(line: str, subject: Sequence[str]) -> float:
     line = line[:_LINE]
     return len(words_in(line, subject)) / len(subject) if _CHANGE.search(line) else 0.0
+
+
+# Number of top hits that are refined
+REFINED = 200
+# Number of top messages that decide which session is meant
+_TELLING_HITS = 20
+
+# The messages among the hits, each with its session, its title and the message before it
+_SURROUNDING_ROWS = f"""
+SELECT d.id, d.session_id, d.title, (
+    SELECT max(p.id) FROM memories_searchdocument p
+    WHERE p.source = 'message' AND p.session_id = d.session_id AND p.id < d.id
+) FROM memories_searchdocument d WHERE d.source = 'message' AND d.session_id <> ''
+AND d.id IN {IDS}
+"""
+# How transcripts mark the speaker: ``Ada: …``, ``**Ada Lovelace**: …``
+_SPEAKER = re.compile(r"\W{0,3}([^\W\d_][\w .'-]{0,40}?)\W{0,3}:\s")
+_WORD = re.compile(r"[^\W_]+")
+
+
+class _MessagePlace(NamedTuple):
+    session: str
+    title: str
+    previous: int | None
+
+
+def refine(hits: Hits, words: Collection[str], pipeline: Pipeline) -> tuple[Hits, Factors]:
+    """Re-rank messages by their surroundings (decision 20); return the hits, and what raised each message.
+
+    The best message keeps the score of the best one before, so messages as a whole gain nothing over other documents.
+
+    Args:
+        hits: best first.
+        words: search terms.
+        pipeline: the weights.
+    """
+    if not pipeline.uses_surroundings:
+        return hits, {}
+    surroundings = rows.fetch(_SURROUNDING_ROWS, [json.dumps([message for message, _ in hits[:REFINED]])])
+    places = {message: _MessagePlace(*columns) for message, *columns in surroundings}
+    plain = {message: score for message, score in hits[:REFINED] if message in places}
+    if len(places) < 2 or max(plain.values()) <= 0:
+        return hits, {}
+    near = _with_neighbours(plain, places, pipeline.neighbours)
+    by_session = _with_sessions(near, places, pipeline.session)
+    by_speaker = _with_speakers(by_session, places, words, pipeline.speaker)
+    steps = {"neighbours": (plain, near), "session": (near, by_session), "speaker": (by_session, by_speaker)}
+    return _in_order(hits, plain, by_speaker), {message: _grown(message, steps) for message in places}
+
+
+# Hits after the refined ones stay behind them
+def _in_order(hits: Hits, before: Scores, after: Scores) -> Hits:
+    scale = max(before.values()) / max(after.values())
+    head = [(hit, after[hit] * scale if hit in after else score) for hit, score in hits[:REFINED]]
+    head.sort(key=lambda ranked: -ranked[1])
+    lowest = head[-1][1]
+    return head + [(hit, min(score, lowest)) for hit, score in hits[REFINED:]]
+
+
+def _with_neighbours(scores: Scores, places: Mapping[int, _MessagePlace], weight: float) -> Scores:
+    best: dict[int, float] = defaultdict(float)
+    for message, place in places.items():
+        if place.previous in scores:
+            best[message] = max(best[message], scores[place.previous])
+            best[place.previous] = max(best[place.previous], scores[message])
+    return {message: score + weight * best[message] for message, score in scores.items()}
+
+
+# The more of the best hits are in a session, the more its messages count
+def _with_sessions(scores: Scores, places: Mapping[int, _MessagePlace], weight: float) -> Scores:
+    shares: dict[str, float] = defaultdict(float)
+    for message in sorted(scores, key=lambda message: -scores[message])[:_TELLING_HITS]:
+        shares[places[message].session] += scores[message] ** 2
+    most = max(shares.values())
+    return {message: score * (1 + weight * shares[places[message].session] / most) for message, score in scores.items()}
+
+
+def _with_speakers(
+    scores: Scores, places: Mapping[int, _MessagePlace], words: Collection[str], weight: float
+) -> Scores:
+    named = set(words)
+    raised = dict(scores)
+    for message in scores:
+        label = _SPEAKER.match(folded(places[message].title))
+        if label and not named.isdisjoint(_WORD.findall(label[1].lower())):
+            raised[message] *= 1 + weight
+    return raised
+
+
+def _grown(message: int, steps: Mapping[str, tuple[Scores, Scores]]) -> dict[str, float]:
+    factors = {name: after[message] / before[message] for name, (before, after) in steps.items() if before[message]}
+    return {name: factor for name, factor in factors.items() if factor > 1}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, F, Max, Q, QuerySet
 
 from memories import scopes
+from memories.events import filled
 from memories.kinds import number_defaults
 from memories.models import PROJECT, Memory, MemoryQuerySet, MemoryScope, MemoryTag, ReviewState, Tag
 from memories.present import memory_line, tag_line
@@ -65,7 +66,9 @@ def find_memory(memory_id: int) -> Memory:
 def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
     """Return memories of the current store as JSON data."""
     ids = [memory.id for memory in memories]
-    conflicts, successors, aside = open_conflicts(ids), superseded_by(ids), quarantine_marks(ids)
+    conflicts = open_conflicts(ids)
+    successors = superseded_by(ids)
+    aside = quarantine_marks(ids)
     now = clock.now()
     return [
         MemoryView(
@@ -106,7 +109,8 @@ def _whole(memories: list[Memory], command: MemoryGet) -> list[dict[str, Any]]:
     for name, read in _PARTS.items():
         if getattr(command, name):
             parts = read(ids)
-            items = [{**memory, name: parts[memory["id"]]} for memory in items]
+            for item in items:
+                item[name] = parts[item["id"]]
     note_read(Use.FETCHED, ids)
     return items
 
@@ -138,7 +142,7 @@ def _named(name: str, level: scopes.Level, command: MemoryGet) -> Memory | None:
     candidates = candidates.of_session(level.session_id)
     if command.kind:
         candidates = candidates.filter(kind=command.kind)
-    candidates = outside_quarantine(candidates) if command.include_deleted else candidates.live()
+    candidates = candidates.live(include_deleted=command.include_deleted)
     matches: list[Memory] = list(candidates.order_by("-updated_at", "-id"))
     return min(matches, key=lambda memory: memory.scope != MemoryScope.SESSION, default=None)
 
@@ -148,12 +152,12 @@ def list_memories(*, command: MemoryList) -> Listing:
     with retrieval("list", command), scopes.reading(command.scope or MemoryScope.PROJECT):
         matching = filtered(command)
         memories = list(_after(matching, command.cursor).order_by("-updated_at", "-id")[: command.limit + 1])
-        places = {memory.id: _cursor_of(memory) for memory in memories}
+        cursors = {memory.id: encode_cursor(memory.updated_at.isoformat(), memory.id) for memory in memories}
         return page(
             listed(memories[: command.limit], compact=command.compact),
             total=matching.count(),
             more=len(memories) > command.limit,
-            cursor_of=lambda item: places[item["id"]],
+            cursor_of=lambda item: cursors[item["id"]],
             line=memory_line,
             max_tokens=command.max_tokens,
         )
@@ -169,8 +173,8 @@ def filtered(command: MemoryList) -> MemoryQuerySet:
         "created_at__gte": command.since,
         "created_at__lt": command.until,
     }
-    memories: MemoryQuerySet = Memory.objects.filter(**{key: value for key, value in conditions.items() if value})
-    memories = outside_quarantine(memories) if command.include_deleted else memories.live()
+    memories: MemoryQuerySet = Memory.objects.filter(**filled(**conditions))
+    memories = memories.live(include_deleted=command.include_deleted)
     return memories.of_session(command.session_id or current_origin().session_id).tagged(*command.tags)
 
 
@@ -180,10 +184,6 @@ def _after(matching: MemoryQuerySet, cursor: str | None) -> MemoryQuerySet:
         return matching
     moment, memory_id = parts
     return matching.filter(updated_at__lt=moment) | matching.filter(updated_at=moment, id__lt=memory_id)
-
-
-def _cursor_of(memory: Memory) -> str:
-    return encode_cursor(memory.updated_at.isoformat(), memory.id)
 
 
 def listed(memories: Sequence[Memory], *, compact: bool) -> list[dict[str, Any]]:
@@ -201,7 +201,7 @@ def count_by_type() -> dict[str, int]:
 _ID_DIGITS = 16
 # Memories whose types are counted; types have no index
 _LATELY = 1_000
-_WANTED = MAX_SUGGESTIONS + 1
+_AT_MOST = MAX_SUGGESTIONS + 1
 
 
 def suggest_ids(typed: str) -> list[str]:
@@ -212,12 +212,13 @@ def suggest_ids(typed: str) -> list[str]:
 def ids_among(entities: QuerySet[Any], typed: str) -> list[str]:
     """Return ids of the entities that begin with ``typed``, newest first."""
     prefix = typed.strip().removeprefix("#")
-    if prefix and not (prefix.isascii() and prefix.isdigit() and len(prefix) <= _ID_DIGITS):
-        return []
-    # Ordered by a plain id, SQLite would scan the table in that order instead of using the ranges
-    newest = (F("id") + 0).desc() if prefix else "-id"
-    ids = entities.filter(_ids_from(prefix)).order_by(newest).values_list("id", flat=True)
-    return [str(number) for number in ids[:_WANTED]]
+    newest = entities.order_by("-id")
+    if prefix:
+        if not (prefix.isascii() and prefix.isdigit() and len(prefix) <= _ID_DIGITS):
+            return []
+        # Ordered by a plain id, SQLite would scan the table in that order instead of using the ranges
+        newest = entities.filter(_ids_from(prefix)).order_by((F("id") + 0).desc())
+    return [str(number) for number in newest.values_list("id", flat=True)[:_AT_MOST]]
 
 
 def suggest_tags(typed: str) -> list[str]:
@@ -227,7 +228,7 @@ def suggest_tags(typed: str) -> list[str]:
     matching = MemoryTag.objects.filter(begins_with("tag", prefix))
     visible = outside_quarantine(matching, "memory_id")
     counted = visible.values_list("tag").annotate(uses=Count("memory_id")).order_by("-uses", "tag")
-    return [f"{before}{comma}{tag}" for tag, _ in counted[:_WANTED]]
+    return [f"{before}{comma}{tag}" for tag, _ in counted[:_AT_MOST]]
 
 
 def suggest_types(typed: str) -> list[str]:
@@ -235,13 +236,13 @@ def suggest_types(typed: str) -> list[str]:
     lately = Memory.objects.live().order_by("-updated_at", "-id").values_list("type", flat=True)
     counts = Counter(lately[:_LATELY])
     prefix = typed.strip().lower()
-    return [name for name, _ in counts.most_common() if name.startswith(prefix)][:_WANTED]
+    return [name for name, _ in counts.most_common() if name.startswith(prefix)][:_AT_MOST]
 
 
 # Ranges of ids that begin with these digits: 41, 410 to 419, 4100 to 4199, …
 def _ids_from(prefix: str) -> Q:
-    ranges = Q(id__gt=0) if not prefix else Q(id__in=[])
-    for digits in range(_ID_DIGITS - len(prefix) + 1 if prefix else 0):
+    ranges = Q(id__in=[])
+    for digits in range(_ID_DIGITS - len(prefix) + 1):
         least = int(prefix) * 10**digits
         ranges |= Q(id__range=(least, least + 10**digits - 1))
     return ranges
@@ -262,12 +263,15 @@ def list_tags(*, command: TagList) -> Listing:
         NotFound, Gone, Invalid: ``id`` names no memory here, an erased one, or something without tags.
     """
     with retrieval("list", command), scopes.reading(command.scope):
-        names = None if command.id is None else _tags_of(command.id, command.entry_type)
-        matching = [tag for tag in view_tags() if _matches(tag, command) and (names is None or tag.name in names)]
-        after = decode_cursor(command.cursor, (str,))
-        following = [tag for tag in matching if after is None or tag.name > after[0]]
+        matching = [tag for tag in view_tags() if _matches(tag, command)]
+        if command.id is not None:
+            names = _tags_of(command.id, command.entry_type)
+            matching = [tag for tag in matching if tag.name in names]
+        after = decode_cursor(command.cursor, (str,)) or ("",)
+        following = [tag for tag in matching if tag.name > after[0]]
+        fields = {"name"} if command.compact else None
         return page(
-            [_shown(tag, compact=command.compact) for tag in following[: command.limit]],
+            [tag.model_dump(mode="json", include=fields) for tag in following[: command.limit]],
             total=len(matching),
             more=len(following) > command.limit,
             cursor_of=lambda item: encode_cursor(item["name"]),
@@ -293,26 +297,35 @@ def _matches(tag: TagView, command: TagList) -> bool:
     )
 
 
-def _shown(tag: TagView, *, compact: bool) -> dict[str, Any]:
-    return {"name": tag.name} if compact else tag.model_dump(mode="json")
-
-
 def view_tags() -> list[TagView]:
     """Return every tag of the current store, by name."""
     uses: dict[str, int] = dict(rows.fetch(_USES, [current_origin().session_id]))
     described = {tag.name: tag for tag in Tag.objects.all()}
     of_project = set(profile().tags)
-    names = sorted({*PREDEFINED, *described, *uses, *of_project})
-    return [_view(name, described.get(name), uses.get(name, 0), on_project=name in of_project) for name in names]
+    tags = []
+    for name in sorted({*PREDEFINED, *described, *uses, *of_project}):
+        tag = described.get(name) or Tag(category=PREDEFINED.get(name, FREE))
+        tags.append(
+            TagView(
+                id=tag.id,
+                name=name,
+                category=tag.category,
+                description=tag.description,
+                predefined=name in PREDEFINED,
+                memories=uses.get(name, 0),
+                on_project=name in of_project,
+            )
+        )
+    return tags
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TagUse:
     """The live memories with a tag: how many of each kind, most first, and when the last one changed."""
 
     name: str
-    kinds: dict[str, int]
     used_at: datetime
+    kinds: dict[str, int] = field(default_factory=dict)
 
     @property
     def memories(self) -> int:
@@ -327,21 +340,10 @@ def tags_in_use() -> list[TagUse]:
     counted = counted.annotate(total=Count("memory_id"), last=Max("memory__updated_at"))
     uses: dict[str, TagUse] = {}
     for tag, kind, total, last in counted.order_by("tag", "-total", "memory__kind"):
-        use = uses.get(tag)
-        uses[tag] = TagUse(tag, {**(use.kinds if use else {}), kind: total}, max(last, use.used_at) if use else last)
+        use = uses.setdefault(tag, TagUse(tag, last))
+        use.kinds[kind] = total
+        use.used_at = max(last, use.used_at)
     return sorted(uses.values(), key=lambda use: (-use.memories, use.name))
-
-
-def _view(name: str, described: Tag | None, memories: int, *, on_project: bool) -> TagView:
-    return TagView(
-        id=described.id if described else None,
-        name=name,
-        category=described.category if described else PREDEFINED.get(name, FREE),
-        description=described.description if described else "",
-        predefined=name in PREDEFINED,
-        memories=memories,
-        on_project=on_project,
-    )
 
 
 def tag_names(tags: Sequence[int | str]) -> list[str]:
@@ -350,13 +352,9 @@ def tag_names(tags: Sequence[int | str]) -> list[str]:
     Raises:
         NotFound: no tag has such an id.
     """
-    names = _names_of(tag for tag in tags if isinstance(tag, int))
-    missing = [tag for tag in tags if isinstance(tag, int) and tag not in names]
+    ids = [tag for tag in tags if isinstance(tag, int)]
+    names = dict(Tag.objects.filter(id__in=ids).values_list("id", "name"))
+    missing = [tag_id for tag_id in ids if tag_id not in names]
     if missing:
         raise NotFound(f"there is no described tag #{missing[0]} here; give its name; tag_list shows all")
-    return list(dict.fromkeys(names[tag] if isinstance(tag, int) else tag for tag in tags))
-
-
-def _names_of(ids: Iterable[int]) -> dict[int, str]:
-    tag_ids = list(ids)
-    return dict(Tag.objects.filter(id__in=tag_ids).values_list("id", "name")) if tag_ids else {}
+    return list(dict.fromkeys(names.get(tag, tag) for tag in tags))

@@ -7,16 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memories import scopes
-from memories.models import MemoryScope
+from memories.models import Memory, MemoryScope
 from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memories.scopes import hidden_among
 from memories.search import engine
-from memories.search.engine import TEXT
 from memories.search.parsed_query import ParsedQuery, parse_search
-from memories.search.pipeline import note_on, notes_of, wanted_mode, why
-from memories.search.snippets import excerpt
-from memories.search.words import words_in
+from memories.search.pipeline import configured_mode, note_on, notes_of, why
+from memories.search.snippets import excerpt, words_in
 from memories.selectors.versions import open_conflicts
 from memories.substance import split_joined
 from memories.superseded import superseded_by
@@ -24,8 +22,6 @@ from memories.uses.notes import note_found
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, json_list
 from memoryhub.core.stores.store import current_store, use_store
 
 # Top hits of a store by which its answer is judged
@@ -39,13 +35,13 @@ _MODES = ("basic", "fts5", "hybrid")
 
 
 # Score, index of the store in the chain, id in that store
-_Found = tuple[float, int, int]
+_Hit = tuple[float, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
     # Best first; at equal scores the nearer store first
-    found: list[_Found]
+    hits: list[_Hit]
     # Per store, nearest first
     ranked: list[engine.Ranked]
 
@@ -73,17 +69,16 @@ def search(
     with retrieval("search", command):
         chain = _chain(command, whole_store=whole_store)
         query = parse_search(command)
-        mode = mode or wanted_mode()
+        mode = mode or configured_mode()
         answer = _ranked(chain, query, mode)
-        parts = decode_cursor(command.cursor, (int,))
-        start = parts[0] if parts else 0
-        page_hits = answer.found[start : start + command.limit]
+        (start,) = decode_cursor(command.cursor, (int,)) or (0,)
+        page_hits = answer.hits[start : start + command.limit]
         items = _hits(chain, answer, page_hits, compact=command.compact, explained=explained)
         listing = fit_page(
             items,
             hit_line,
-            total=len(answer.found),
-            more=start + command.limit < len(answer.found),
+            total=len(answer.hits),
+            more=start + command.limit < len(answer.hits),
             max_tokens=command.max_tokens,
             mode=answer.mode,
             note=note_on(mode, answer.problems),
@@ -97,18 +92,22 @@ def _chain(command: MemorySearch, *, whole_store: bool) -> list[scopes.Level]:
     if whole_store:
         return [scopes.Level(current_store(), ())]
     chain = scopes.levels(command.scope, inherit=command.scope is None, session_id=command.session_id or "")
-    # An iteration belongs to one store
-    return [level for level in chain if level.store == current_store()] if command.iteration_id else chain
+    if command.iteration_id:  # it belongs to one store
+        return [level for level in chain if level.store == current_store()]
+    return chain
 
 
 def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _Answer:
-    ranked, hits = [], []
+    ranked: list[engine.Ranked] = []
+    hits: list[_Hit] = []
     for place, level in enumerate(chain):
         with use_store(level.store):
-            all_ranked = engine.rank(query, mode, level, others=True)
+            all_ranked = engine.rank(query, mode, level, blended=True)
         ranked.append(without_hidden(all_ranked, level, chain))
-        with use_store(level.store):
-            scale = _scale(ranked[-1]) if len(chain) > 1 else 1.0
+        scale = 1.0
+        if len(chain) > 1:
+            with use_store(level.store):
+                scale = _scale(ranked[-1])
         hits += [(score * scale, place, hit_id) for hit_id, score in ranked[-1].hits]
     if len(chain) > 1:
         hits.sort(key=lambda hit: (-hit[0], hit[1]))
@@ -118,7 +117,7 @@ def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _An
 def without_hidden(ranked: engine.Ranked, level: scopes.Level, chain: Sequence[scopes.Level]) -> engine.Ranked:
     """Return the ranking of a level without memories that a nearer one in the chain hides."""
     hidden = hidden_among([hit_id for hit_id, _ in ranked.hits], level, chain)
-    return replace(ranked, hits=[hit for hit in ranked.hits if hit[0] not in hidden]) if hidden else ranked
+    return replace(ranked, hits=[hit for hit in ranked.hits if hit[0] not in hidden])
 
 
 # Makes scores of stores comparable. A word score depends on how rare the words are in a store: in a store of two
@@ -137,45 +136,43 @@ def _scale(ranked: engine.Ranked) -> float:
 def _hits(
     chain: Sequence[scopes.Level],
     answer: _Answer,
-    page_hits: Sequence[_Found],
+    page_hits: Sequence[_Hit],
     *,
     compact: bool,
     explained: bool,
 ) -> list[dict[str, Any]]:
-    by_place: dict[int, dict[int, dict[str, Any]]] = {}
+    items: dict[tuple[int, int], dict[str, Any]] = {}
     for place, (level, ranked) in enumerate(zip(chain, answer.ranked, strict=True)):
         local = [(hit_id, score) for score, store_index, hit_id in page_hits if store_index == place]
-        if local:
-            with use_store(level.store):
-                found_here = (
-                    compact_hits(local, _scopes_of(level)[-1])
-                    if compact
-                    else hits(local, _scopes_of(level)[-1], ranked, explained=explained)
-                )
-            by_place[place] = {hit["id"]: hit for hit in found_here}
-    return [by_place[place][hit_id] for _, place, hit_id in page_hits]
+        if not local:
+            continue
+        scope = _scopes_of(level)[-1]
+        with use_store(level.store):
+            if compact:
+                local_items = _compact_hits(local, scope)
+            else:
+                local_items = hits(local, scope, ranked, explained=explained)
+        items |= {(place, item["id"]): item for item in local_items}
+    return [items[place, hit_id] for _, place, hit_id in page_hits]
 
 
 def _scopes_of(level: scopes.Level) -> tuple[MemoryScope, ...]:
     return level.scopes or (MemoryScope.SESSION, scopes.own_scope())
 
 
-def compact_hits(ranked_hits: Sequence[tuple[int, float]], scope: MemoryScope) -> list[dict[str, Any]]:
-    """Return ranked ids of the current store with their titles."""
+def _compact_hits(ranked_hits: Sequence[tuple[int, float]], scope: MemoryScope) -> list[dict[str, Any]]:
     ids = [hit_id for hit_id, _ in ranked_hits]
-    documents, own_scopes = engine.documents_of(ids), _own_scopes(ids, scope)
-    return [{"id": hit_id, "scope": own_scopes[hit_id], "title": documents[hit_id]["title"]} for hit_id in ids]
-
-
-_OF_SESSIONS = f"SELECT id FROM memories_memory WHERE scope = 'session' AND id IN {IDS}"
+    documents = engine.documents_of(ids)
+    hit_scopes = _scopes_by_id(ids, scope)
+    return [{"id": hit_id, "scope": hit_scopes[hit_id], "title": documents[hit_id]["title"]} for hit_id in ids]
 
 
 # A project's store has the memories of its sessions, too
-def _own_scopes(ids: Sequence[int], scope: MemoryScope) -> dict[int, str]:
+def _scopes_by_id(ids: Sequence[int], scope: MemoryScope) -> dict[int, str]:
     scopes_by_id = dict.fromkeys(ids, scope.value)
     if scope is MemoryScope.PROJECT:
-        of_session = rows.fetch(_OF_SESSIONS, [json_list(ids)])
-        scopes_by_id |= {memory: MemoryScope.SESSION.value for (memory,) in of_session}
+        of_sessions = Memory.objects.filter(scope=MemoryScope.SESSION, id__in=ids)
+        scopes_by_id |= dict.fromkeys(of_sessions.values_list("id", flat=True), MemoryScope.SESSION.value)
     return scopes_by_id
 
 
@@ -195,15 +192,18 @@ def hits(
         explained: add ``matches`` and ``why``.
     """
     ids = [document_id for document_id, _ in ranked_hits]
-    documents, conflicts = engine.documents_of(ids), open_conflicts(ids)
+    documents = engine.documents_of(ids)
     texts = engine.texts_of(documents)
-    notes, successors, own_scopes = notes_of(documents), superseded_by(ids), _own_scopes(ids, scope)
     excerpts = {hit_id: excerpt(split_joined(texts.get(hit_id, ""))[0], ranked.terms) for hit_id in ids}
+    notes = notes_of(documents)
+    conflicts = open_conflicts(ids)
+    successors = superseded_by(ids)
+    hit_scopes = _scopes_by_id(ids, scope)
     similarities = ranked.similarities()
     items = [
         {
             **documents[document_id],
-            "scope": own_scopes[document_id],
+            "scope": hit_scopes[document_id],
             "snippet": excerpts[document_id].text,
             "score": round(score, 6),
             "similarity_score": similarities.get(document_id, 0.0),
@@ -214,12 +214,13 @@ def hits(
         }
         for document_id, score in ranked_hits
     ]
-    for hit in items if explained else ():
-        by_words = why(hit["title"], texts.get(hit["id"], ""), ranked.terms, ranked.factors.get(hit["id"], {}))
-        hit["matches"] = excerpts[hit["id"]].matches
-        hit["why"] = _why(by_words, ranked.why.get(hit["id"], TEXT))
+    if explained:
+        for item in items:
+            by_words = why(item["title"], texts.get(item["id"], ""), ranked.terms, ranked.factors.get(item["id"], {}))
+            item["matches"] = excerpts[item["id"]].matches
+            item["why"] = _why(by_words, ranked.why.get(item["id"], engine.TEXT))
     return items
 
 
-def _why(by_words: str, found_by: str) -> str:
-    return by_words + found_by.removeprefix(TEXT) if found_by.startswith(TEXT) else found_by
+def _why(by_words: str, ranking: str) -> str:
+    return by_words + ranking.removeprefix(engine.TEXT) if ranking.startswith(engine.TEXT) else ranking

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -11,19 +10,16 @@ from memories import scopes
 from memories.diff import Effort, marked_diff
 from memories.events import MemoryState
 from memories.models import Conflict, MemoryScope, MemoryVersion
-from memories.references import reference
+from memories.references import clause, reference
 from memories.schemas import VersionView
 from memories.schemas.query import ConflictGet, ConflictList
 from memories.scopes import NEAREST_FIRST, Level
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import outside_quarantine
-from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import flat, indented
 
@@ -41,29 +37,24 @@ def versions_of(memory_ids: list[int]) -> dict[int, list[dict[str, Any]]]:
 def plain_versions_of(memory_ids: list[int]) -> dict[int, list[dict[str, Any]]]:
     """Return the history of each memory, newest first, with empty diffs."""
     versions = list(MemoryVersion.objects.filter(memory_id__in=memory_ids).order_by("-version"))
-    payloads = dict(
-        RawEvent.objects.filter(position__in=[version.id for version in versions]).values_list(
-            "position", "payload_json"
-        )
-    )
+    payloads = log.events().at(version.id for version in versions).payloads()
     histories: dict[int, list[dict[str, Any]]] = {memory_id: [] for memory_id in memory_ids}
     for version in versions:
-        histories[version.memory_id].append(_version_view(version, json.loads(payloads.get(version.id) or "{}")))
+        histories[version.memory_id].append(_version_view(version, payloads.get(version.id, {})))
     return histories
-
-
-_IMPORTED = (
-    "SELECT v.memory_id, e.payload_json FROM memories_memoryversion v JOIN raw_events e ON e.position = v.id "
-    "WHERE v.source = 'import' AND e.payload_json IS NOT NULL AND EXISTS (SELECT 1 FROM memories_memory m "
-    "JOIN memories_memoryversion latest ON latest.memory_id = m.id AND latest.version = m.version "
-    f"WHERE m.id = v.memory_id AND latest.source <> 'import') AND v.memory_id IN {IDS} ORDER BY v.version"
-)
 
 
 def imported_states(memory_ids: list[int]) -> dict[int, MemoryState]:
     """Return the state of the last import of each memory that was changed otherwise since."""
-    payloads = rows.fetch(_IMPORTED, [json.dumps(memory_ids)]) if memory_ids else ()
-    return {memory_id: _state(json.loads(text)) for memory_id, text in payloads}
+    versions = MemoryVersion.objects.filter(memory_id__in=memory_ids).order_by("version")
+    imported: dict[int, int] = {}
+    last_sources: dict[int, str] = {}
+    for position, memory_id, source in versions.values_list("id", "memory_id", "source"):
+        last_sources[memory_id] = source
+        if source == "import":
+            imported[memory_id] = position
+    changed = {position: memory_id for memory_id, position in imported.items() if last_sources[memory_id] != "import"}
+    return {changed[position]: _state(payload) for position, payload in log.events().at(changed).payloads().items()}
 
 
 def _state(payload: dict[str, Any]) -> MemoryState:
@@ -96,11 +87,12 @@ def state_at(memory_id: int, version: int) -> MemoryState:
     Raises:
         NotFound: it has no such version.
     """
-    position = MemoryVersion.objects.filter(memory_id=memory_id, version=version).values_list("id", flat=True).first()
+    positions = MemoryVersion.objects.filter(memory_id=memory_id, version=version).values_list("id", flat=True)
+    position = positions.first()
     if position is None:
         raise NotFound(f"#{memory_id} has no version {version}; memory_get with versions=true lists them")
-    payload = json.loads(RawEvent.objects.get(position=position).payload_json or "{}")
-    return _state(payload)
+    payloads = log.events().at([position]).payloads()
+    return _state(payloads.get(position, {}))
 
 
 def find_conflict(conflict_id: int) -> Conflict:
@@ -117,21 +109,15 @@ def find_conflict(conflict_id: int) -> Conflict:
 
 def open_conflicts(memory_ids: Sequence[int]) -> dict[int, list[int]]:
     """Return the ids of open conflicts, by memory."""
-    if not memory_ids:
-        return {}
-    pairs = rows.fetch(
-        "SELECT memory_id, id FROM memories_conflict WHERE resolved_at IS NULL AND memory_id IN "
-        f"({', '.join(['%s'] * len(memory_ids))}) ORDER BY id",
-        list(memory_ids),
-    )
+    conflicts = Conflict.objects.filter(resolved_at__isnull=True, memory_id__in=memory_ids).order_by("id")
     grouped: dict[int, list[int]] = {}
-    for memory_id, conflict_id in pairs:
+    for memory_id, conflict_id in conflicts.values_list("memory_id", "id"):
         grouped.setdefault(memory_id, []).append(conflict_id)
     return grouped
 
 
 # Characters of a diff in the text for models
-SHOWN = 2_000
+MAX_DIFF = 2_000
 
 _HEAD = ("id", "memory_id", "detected_at", "resolution", "reason", "resolved_by", "resolved_at", "resolved_version")
 _OF_VERSION = ("version", "base_version", "event", "title", "content", "tags", "reason", "actor", "session_id")
@@ -147,11 +133,9 @@ def list_conflicts(*, command: ConflictList) -> Listing:
             with use_store(level.store):
                 conflicts = _matching(command)
                 total += conflicts.count()
-                remaining = _after(conflicts, _rank(level), reached)
-                if len(items) <= command.limit and remaining is not None:
-                    items += _views(
-                        list(remaining[: command.limit + 1 - len(items)]), level.scopes[-1], compact=command.compact
-                    )
+                count = command.limit + 1 - len(items)
+                following = list(_after(conflicts, level.rank, reached)[:count])
+                items += _views(following, level.scopes[-1], compact=command.compact)
         return page(
             items[: command.limit],
             total=total,
@@ -177,10 +161,6 @@ def _levels(command: ConflictList) -> list[Level]:
     return scopes.levels(scope, inherit=scope is None)
 
 
-def _rank(level: Level) -> int:
-    return NEAREST_FIRST.index(level.scopes[-1])
-
-
 def _matching(command: ConflictList) -> Any:
     visible = outside_quarantine(Conflict.objects.all(), "memory_id")
     conflicts = visible.select_related("memory").order_by("-id")
@@ -189,11 +169,11 @@ def _matching(command: ConflictList) -> Any:
     return conflicts if command.all else conflicts.filter(resolved_at__isnull=True)
 
 
-# The conflicts of a scope that follow the cursor; None if the cursor is past this scope
+# The conflicts of a scope that follow the cursor
 def _after(conflicts: Any, rank: int, reached: Sequence[int] | None) -> Any:
     if reached is None or rank > reached[0]:
         return conflicts
-    return conflicts.filter(id__lt=reached[1]) if rank == reached[0] else None
+    return conflicts.filter(id__lt=reached[1]) if rank == reached[0] else conflicts.none()
 
 
 def _views(conflicts: Sequence[Conflict], scope: MemoryScope, *, compact: bool) -> list[dict[str, Any]]:
@@ -206,7 +186,8 @@ def _views(conflicts: Sequence[Conflict], scope: MemoryScope, *, compact: bool) 
 
 def _view(conflict: Conflict, history: list[dict[str, Any]], effort: Effort) -> dict[str, Any]:
     numbered = {version["version"]: version for version in history}
-    earlier, later = (_side(numbered[number]) for number in (conflict.version_a, conflict.version_b))
+    earlier = _side(numbered[conflict.version_a])
+    later = _side(numbered[conflict.version_b])
     return {
         **{name: getattr(conflict, name) for name in _HEAD},
         "kind": conflict.memory.kind,
@@ -241,14 +222,14 @@ def conflict_text(item: dict[str, Any]) -> str:
 
 
 def _side_line(name: str, side: dict[str, Any]) -> str:
-    why = f": {side['reason']}" if side["reason"] else ""
-    base = f" from v{side['base_version']}" if side["base_version"] else ""
-    session = f" session={side['session_id']}" if side["session_id"] else ""
+    why = clause(": ", side["reason"])
+    base = clause(" from v", side["base_version"])
+    session = clause(" session=", side["session_id"])
     when = clock.minute(side["created_at"])
     return flat(f"{name}: v{side['version']}{base} {when} by {side['actor']}{session} event #{side['event']}{why}")
 
 
 def _cut(diff: str, of: str) -> str:
-    if len(diff) <= SHOWN:
+    if len(diff) <= MAX_DIFF:
         return diff or "(the texts are equal; type, attributes or source differ)"
-    return f"{diff[:SHOWN]} … (memory_get {of} with versions=true shows the rest)"
+    return f"{diff[:MAX_DIFF]} … (memory_get {of} with versions=true shows the rest)"

@@ -25,7 +25,6 @@ from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Conflict, PreconditionFailed
 from memoryhub.core.events.event_types import EventType, event_type
 from memoryhub.core.log.erase import wipe_free_space
-from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.secrets.sanitize import TEXT, Shape, payload_shape
 from memoryhub.core.stores import rows
@@ -110,7 +109,7 @@ def erase_memory(*, command: MemoryDelete) -> WriteResult:
     with scopes.writing(command.scope):
         demand(Act.GOVERN)  # in the memory's own store, and before packs of the caller's are erased
         memory = find_memory(command.id)
-        traces = Traces(_positions(memory), caller)
+        traces = Traces(log.events().of_stream(f"memory:{memory.id}").positions(), caller)
         _require_confirmation(memory, traces, command.confirm_token)
         with traces.cleaning() as clean_spool:
             if caller != current_store():
@@ -131,11 +130,6 @@ def _erase_packs_of(store: StoreId, traces: Traces, reason: str) -> None:
     with use_store(store):
         if traces.erase_packs(reason=reason):
             wipe_traces()
-
-
-def _positions(memory: Memory) -> list[int]:
-    events = RawEvent.objects.filter(stream_id=f"memory:{memory.id}")
-    return list(events.values_list("position", flat=True))
 
 
 def wipe_traces() -> bool:
@@ -176,7 +170,7 @@ def _quoting(traces: Traces) -> str:
 
 # Bound to the last event: the token expires when the memory changes or is restored
 def _token(memory: Memory) -> str:
-    last = RawEvent.objects.filter(stream_id=f"memory:{memory.id}").order_by("-position").first()
+    last = log.events().of_stream(f"memory:{memory.id}").last()
     digest = last.chain_digest if last else ""
     return hashlib.sha256(f"erase memory {memory.id} at {digest}".encode()).hexdigest()[:16]
 

@@ -36,7 +36,6 @@ from memories.services.revise import live_memory, update_memory
 from memoryhub.core import clock, log
 from memoryhub.core.entities import Entity
 from memoryhub.core.errors import Conflict, Gone, Invalid, NotFound
-from memoryhub.core.models import RawEvent
 from memoryhub.core.text import flat
 from sessions_app.events.sessions import PROJECT_DESCRIBED
 from sessions_app.schemas import OrgDescribe
@@ -263,7 +262,7 @@ def _result(relation: Relation, status: LinkStatus) -> RelationResult:
     return RelationResult(**view, status=status)
 
 
-def _earlier_result(event: RawEvent) -> RelationResult:
+def _earlier_result(event: log.StoredEvent) -> RelationResult:
     relation = Relation.objects.filter(id=event.position).first()
     if relation is None:
         raise Gone(
@@ -274,7 +273,7 @@ def _earlier_result(event: RawEvent) -> RelationResult:
 
 # A deleted relation, from the event that created it
 def _recorded_relation(relation_id: int) -> Relation:
-    event = RawEvent.objects.get(position=relation_id)
+    event = log.events().get(position=relation_id)
     return Relation(
         id=relation_id,
         actor=event.actor,

@@ -45,7 +45,6 @@ from memoryhub.core import clock, log
 from memoryhub.core.contributions import define_scratch
 from memoryhub.core.errors import Conflict, Gone, Invalid, PreconditionFailed
 from memoryhub.core.log.quarantine import quarantine_marks
-from memoryhub.core.models import RawEvent
 
 _CHANGEABLE = {"title", "content", "type", "tags", "author", "source", "resource_links"}
 _TEXT_WRITTEN = {WriteStatus.CREATED, WriteStatus.UPDATED, WriteStatus.RESTORED, WriteStatus.CONFLICT}
@@ -322,7 +321,7 @@ def with_memory(result: WriteResult) -> WriteResult:
     return result.model_copy(update=memory or {})
 
 
-def result_of(event: RawEvent, redactions: Iterable[str] = ()) -> WriteResult:
+def result_of(event: log.StoredEvent, redactions: Iterable[str] = ()) -> WriteResult:
     """Return the result of a repeated call with the same idempotency key."""
     memory = find_memory(int(event.stream_id.removeprefix("memory:")))
     status = WriteStatus.of_event(event.event_type)

@@ -22,7 +22,7 @@ FILE = Path(__file__).with_name("clients.toml")
 _VARIABLE = "NAME"
 
 
-class Effect(StrEnum):
+class HookEffect(StrEnum):
     """The effect of a hook event on the session and its turn."""
 
     # The session starts or continues; the client shows the hook's output to its model.
@@ -71,7 +71,7 @@ class Edit(_Declared):
 class Hook(_Declared):
     """The effect of one of the client's events, and the paths of what is recorded."""
 
-    effect: Effect
+    effect: HookEffect
     type: str = ""
     content: tuple[str, ...] = ()
     result: str = ""
@@ -117,7 +117,7 @@ class Hooks(_Declared):
     reason: str = "reason"
 
     def find(self, event: str) -> Hook | None:
-        return self.events.get(event) or (Hook(effect=Effect.NOTHING) if event in self.ignored else None)
+        return self.events.get(event) or (Hook(effect=HookEffect.NOTHING) if event in self.ignored else None)
 
     def set_up(self) -> dict[str, Hook]:
         """Return the hooks that ``setup`` writes into the client's configuration."""
@@ -160,8 +160,8 @@ class Http(_Declared):
         headers = entry.get(self.headers)
         text = headers.get("Authorization") if isinstance(headers, dict) else ""
         head, _, tail = f"Bearer {self.token}".partition(_VARIABLE)
-        found = re.fullmatch(rf"{re.escape(head)}(\w+){re.escape(tail)}", str(text))
-        return found[1] if found else ""
+        match = re.fullmatch(rf"{re.escape(head)}(\w+){re.escape(tail)}", str(text))
+        return match[1] if match else ""
 
 
 class Agent(_Declared):

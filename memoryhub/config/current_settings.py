@@ -1,4 +1,7 @@
-"""The settings that apply: to the current store's project and folder, and to the hub. The sources in order of priority: environment, ``config.toml``, project, folder file."""
+"""The settings that apply: to the current store's project and folder, and to the hub.
+
+Their sources, in order of priority: the environment, ``config.toml``, the project, a folder's file.
+"""
 
 from __future__ import annotations
 
@@ -129,8 +132,8 @@ def set_of_the_hub(name: str, *, value: bool | str) -> None:
     _write_config(path.resolve(), text)
 
 
-def _is_same(found: object, value: bool | str) -> bool:  # noqa: FBT001
-    return type(found) is type(value) and found == value
+def _is_same(present: object, value: bool | str) -> bool:  # noqa: FBT001
+    return type(present) is type(value) and present == value
 
 
 def _write_config(path: Path, text: str) -> None:
@@ -165,10 +168,10 @@ _LINE = re.compile(r"^(?P<what>.*?) \(at line (?P<line>\d+), column (?P<column>\
 def _broken(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return " is nested too deeply"
-    found = _LINE.match(str(error))
-    if found:
-        what = f"{found['what'][:1].lower()}{found['what'][1:]}"
-        return f", line {found['line']}, column {found['column']}: {what}"
+    match = _LINE.match(str(error))
+    if match:
+        what = f"{match['what'][:1].lower()}{match['what'][1:]}"
+        return f", line {match['line']}, column {match['column']}: {what}"
     return f" cannot be read: {getattr(error, 'strerror', None) or error}"
 
 

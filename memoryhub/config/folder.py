@@ -1,4 +1,4 @@
-"""The settings in the nearest ``.memory-hub.toml`` of the folder that a client works in: none that would weaken protection."""
+"""The settings in the nearest ``.memory-hub.toml`` of the folder that a client works in."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def read_folder(directory: Path, project: str) -> FolderSettings:
     Raises:
         Invalid: the file cannot be read or has a key that is not allowed; the message names file, key and fix.
     """
-    path, found = settings_of_folder(directory)
-    if path is None or found.get("project", project) != project or not _checks:
+    path, keys = settings_of_folder(directory)
+    if path is None or keys.get("project", project) != project or not _checks:
         return FolderSettings(directory=str(directory))
-    return FolderSettings(str(path), _checks[0](str(path), found), str(directory))
+    return FolderSettings(str(path), _checks[0](str(path), keys), str(directory))
 
 
 def current_folder() -> FolderSettings:
@@ -85,9 +85,9 @@ def allowed_in_folders() -> list[str]:
 
 
 @folder_settings_checked_by
-def check_folder(path: str, found: Mapping[str, Any]) -> dict[str, Any]:
+def check_folder(path: str, keys: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a file."""
-    values = {name: value for name, value in found.items() if name not in NO_SETTINGS}
+    values = {name: value for name, value in keys.items() if name not in NO_SETTINGS}
     allowed = allowed_in_folders()
     for name in values:
         if name not in allowed:
@@ -107,8 +107,8 @@ def _refusal(name: str) -> str:
             "remove it there, and set it on the Settings page or in config.toml in the home folder"
         )
     allowed = allowed_in_folders()
-    known = ", ".join((*NO_SETTINGS, *allowed))
-    return f"there is no setting {name[:64]!r}{did_you_mean(name, allowed)}; known here are: {known}"
+    names = ", ".join((*NO_SETTINGS, *allowed))
+    return f"there is no setting {name[:64]!r}{did_you_mean(name, allowed)}; known here are: {names}"
 
 
 def _refuse_what_loosens(path: str, values: Mapping[str, Any], checked: ProjectSettings) -> None:
@@ -116,8 +116,8 @@ def _refuse_what_loosens(path: str, values: Mapping[str, Any], checked: ProjectS
         value, default = getattr(checked, name), ProjectSettings.model_fields[name].default
         if stricter := stricter_choices(name):
             if value not in stricter:
-                known = " or ".join(map(repr, stricter))
-                raise Invalid(f"{path}: setting {name!r} may only be {known} in a folder's file; remove it there")
+                choices = " or ".join(map(repr, stricter))
+                raise Invalid(f"{path}: setting {name!r} may only be {choices} in a folder's file; remove it there")
         elif value > default:
             raise Invalid(
                 f"{path}: setting {name!r} may be at most {default:g} in a folder's file, not {values[name]!r}; "

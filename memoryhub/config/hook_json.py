@@ -1,4 +1,4 @@
-"""The JSON that clients pass to their hooks and take from them, and their transcripts. Standard library only: hooks import it."""
+"""The JSON that clients exchange with their hooks, and their transcripts. Standard library only: hooks import it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the project that a folder or a client's session belongs to. Standard library only: hooks and the MCP front import it."""
+"""Find the project of a folder or of a client's session. Standard library only: hooks and the MCP front import it."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ def bind_project(project_id: str, directory: Path) -> None:
     folder = _store_folder(check_project_id(project_id, "project"))
     directory = resolved(directory)
     mine = _origin(directory, find_repository(directory))
-    known = _bound_origins(project_id)
+    origins = _bound_origins(project_id)
     if database_url():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not folder.is_dir() or any(mine == origin for origin in known):
+    if not folder.is_dir() or any(mine == origin for origin in origins):
         return
-    known = [origin for origin in known if not _is_same(mine, origin)]
+    origins = [origin for origin in origins if not _is_same(mine, origin)]
     with replacing(folder / ORIGIN_FILE, synced=False) as file:
-        file.write(f"{json.dumps({'origins': [*known, mine]}, indent=1)}\n".encode("utf-8", "surrogateescape"))
+        file.write(f"{json.dumps({'origins': [*origins, mine]}, indent=1)}\n".encode("utf-8", "surrogateescape"))
 
 
 def bound_folders(project_id: str) -> list[Path]:
@@ -141,22 +141,22 @@ def settings_of_folder(directory: Path) -> tuple[Path | None, dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
+class _NamingRules:
     project: str | None = None
     name_by: str | None = None
 
 
-def _settings(directory: Path, repository: Repository | None) -> _Settings:
-    path, found = _nearest(directory, repository)
+def _settings(directory: Path, repository: Repository | None) -> _NamingRules:
+    path, keys = _nearest(directory, repository)
     source = str(path)
-    project = found.get("project")
+    project = keys.get("project")
     name_by = os.environ.get("MEMORY_HUB_IDENTITY") or None
-    if "identity" in found:
-        name_by = found["identity"]
+    if "identity" in keys:
+        name_by = keys["identity"]
     if name_by is not None and name_by not in _NAME_BY:
-        where = f"{source}: identity" if "identity" in found else "MEMORY_HUB_IDENTITY"
+        where = f"{source}: identity" if "identity" in keys else "MEMORY_HUB_IDENTITY"
         raise Invalid(f'{where} is {repr(name_by)[:_MAX_QUOTED]}; it must be "folder" or "remote"')
-    return _Settings(None if project is None else check_project_id(project, f"{source}: project"), name_by)
+    return _NamingRules(None if project is None else check_project_id(project, f"{source}: project"), name_by)
 
 
 def _nearest(directory: Path, repository: Repository | None) -> tuple[Path | None, dict[str, Any]]:
@@ -218,8 +218,8 @@ def _beyond_doubt(repository: Repository, names: list[str], owners: dict[str, st
     folder = project_slug(repository.folder_name)
     # Of several remotes without ``origin``, the one that the folder is named after.
     if "origin" not in repository.remotes and len(repository.remotes) > 1:
-        others = [name for name in map(project_slug, map(remote_name, repository.remotes.values())) if name]
-        return folder if folder in others else None
+        remotes = [name for name in map(project_slug, map(remote_name, repository.remotes.values())) if name]
+        return folder if folder in remotes else None
     rival = owners[names[-1]]
     # The remote's name, unless a store with the folder's name is possible too.
     both_exist = owners[names[0]] != "nobody" and rival != "nobody"

@@ -33,7 +33,7 @@ class Ranking(BaseModel):
     recency: float = Field(0.5, ge=0, le=100)
 
 
-class Group(StrEnum):
+class Topic(StrEnum):
     """Groups of settings, in the order of the Settings page."""
 
     SESSIONS = "Sessions and turns"
@@ -44,11 +44,11 @@ class Group(StrEnum):
 
 
 GROUP_HELP = {
-    Group.SESSIONS: "What agents record, and when their turns and sessions end.",
-    Group.REVIEW: "Which memories a person accepts before agents see them, and which are looked at again later.",
-    Group.RETENTION: "How long captured events and deleted memories are kept.",
-    Group.SECRETS: "What is masked before a text is stored.",
-    Group.FINDING: "How memories are found and ranked, and what agents get at a prompt.",
+    Topic.SESSIONS: "What agents record, and when their turns and sessions end.",
+    Topic.REVIEW: "Which memories a person accepts before agents see them, and which are looked at again later.",
+    Topic.RETENTION: "How long captured events and deleted memories are kept.",
+    Topic.SECRETS: "What is masked before a text is stored.",
+    Topic.FINDING: "How memories are found and ranked, and what agents get at a prompt.",
 }
 
 
@@ -65,7 +65,7 @@ class InFolder(Enum):
 class SettingInfo:
     """What a setting declares besides its type, default and description."""
 
-    group: Group
+    group: Topic
     in_folder: InFolder = InFolder.NOTHING
     # On the Settings page; by default derived from the setting's name
     label: str = ""
@@ -90,8 +90,8 @@ _REVIEWABLE_NAME = re.compile(rf"({'|'.join(_REVIEWABLE)})(/[\w.-]{{1,64}})?")
 
 def _reviewable(name: str) -> str:
     if not _REVIEWABLE_NAME.fullmatch(name):
-        known = f"{', '.join(_REVIEWABLE[:-1])} or {_REVIEWABLE[-1]}"
-        raise ValueError(f"must be {known}, or a type of it: knowledge/fact")
+        names = f"{', '.join(_REVIEWABLE[:-1])} or {_REVIEWABLE[-1]}"
+        raise ValueError(f"must be {names}, or a type of it: knowledge/fact")
     return name
 
 
@@ -133,47 +133,48 @@ class ProjectSettings(_Settings):
 
     turn_policy: Annotated[
         TurnPolicy,
-        SettingInfo(Group.SESSIONS, InFolder.STRICTER, help="Who opens and closes turns.", choices=_TURN_POLICIES),
+        SettingInfo(Topic.SESSIONS, InFolder.STRICTER, help="Who opens and closes turns.", choices=_TURN_POLICIES),
     ] = Field(TurnPolicy.AUTO, description="strict requires an open turn's token for every write")
     ack_token_minutes: Annotated[
-        int, SettingInfo(Group.SESSIONS, InFolder.STRICTER, label="Turn timeout", unit="minutes")
+        int, SettingInfo(Topic.SESSIONS, InFolder.STRICTER, label="Turn timeout", unit="minutes")
     ] = Field(30, ge=1, le=24 * 60, description="minutes that a turn stays open after its last event")
-    session_idle_hours: Annotated[int, SettingInfo(Group.SESSIONS, label="Session timeout", unit="hours")] = Field(
+    session_idle_hours: Annotated[int, SettingInfo(Topic.SESSIONS, label="Session timeout", unit="hours")] = Field(
         12, ge=1, le=24 * 30, description="idle hours after which an open session ends"
     )
-    capture_decisions: Annotated[bool, SettingInfo(Group.SESSIONS, InFolder.ANY, label="Decisions by agents")] = Field(
+    capture_decisions: Annotated[bool, SettingInfo(Topic.SESSIONS, InFolder.ANY, label="Decisions by agents")] = Field(
         True, description="agents may record decisions; people always may"
     )
-    capture_commits: Annotated[bool, SettingInfo(Group.SESSIONS, InFolder.ANY)] = Field(
+    capture_commits: Annotated[bool, SettingInfo(Topic.SESSIONS, InFolder.ANY)] = Field(
         True, description="record commits seen in tool events"
     )
     conflict_window_seconds: Annotated[
-        float, SettingInfo(Group.SESSIONS, InFolder.STRICTER, label="Conflict window", unit="seconds")
+        float, SettingInfo(Topic.SESSIONS, InFolder.STRICTER, label="Conflict window", unit="seconds")
     ] = Field(
         5.0, ge=0, le=3600, description="two writes from one version within this time are both kept, as a conflict"
     )
     search_mode: Annotated[
-        SearchMode, SettingInfo(Group.FINDING, InFolder.ANY, help="How searches look for words.", choices=_SEARCH_MODES)
+        SearchMode,
+        SettingInfo(Topic.FINDING, InFolder.ANY, help="How searches look for words.", choices=_SEARCH_MODES),
     ] = Field(SearchMode.AUTO, description="auto; fts5: by words only, not by meaning; basic: by LIKE")
-    rank_by_use: Annotated[bool, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
+    rank_by_use: Annotated[bool, SettingInfo(Topic.FINDING, InFolder.ANY)] = Field(
         True, description="entries that were fetched, cited or updated rank up to a tenth higher"
     )
-    recall: Annotated[bool, SettingInfo(Group.FINDING, InFolder.ANY, label="Recall at each prompt")] = Field(
+    recall: Annotated[bool, SettingInfo(Topic.FINDING, InFolder.ANY, label="Recall at each prompt")] = Field(
         True, description="a client's prompt is answered with at most three entries that it is about"
     )
-    recall_threshold: Annotated[float, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
+    recall_threshold: Annotated[float, SettingInfo(Topic.FINDING, InFolder.ANY)] = Field(
         0.42, ge=0, le=1, description="share of the prompt's words, by rarity, that such an entry has at least"
     )
     held_out_percent: Annotated[
         int,
         SettingInfo(
-            Group.FINDING,
+            Topic.FINDING,
             label="Sessions without memory",
             help="Share of new sessions that get no memory unasked, to measure what it is worth.",
             unit="percent",
         ),
     ] = Field(0, ge=0, le=50, description="percentage of new sessions that get no memory unasked, to measure its worth")
-    embedding_model: Annotated[str, SettingInfo(Group.FINDING)] = Field(
+    embedding_model: Annotated[str, SettingInfo(Topic.FINDING)] = Field(
         "auto",
         min_length=1,
         max_length=300,
@@ -182,54 +183,54 @@ class ProjectSettings(_Settings):
     review_policy: Annotated[
         ReviewPolicy,
         SettingInfo(
-            Group.REVIEW,
+            Topic.REVIEW,
             label="Writes to review",
             help="What agents write that a person accepts before others see it.",
             choices=_REVIEW_POLICIES,
         ),
     ] = Field(ReviewPolicy.OFF, description="which writes of agents need review: off, sampled or all")
-    review_sample_percent: Annotated[int, SettingInfo(Group.REVIEW, label="Size of the sample", unit="percent")] = (
+    review_sample_percent: Annotated[int, SettingInfo(Topic.REVIEW, label="Size of the sample", unit="percent")] = (
         Field(10, ge=1, le=100, description="percentage of texts to sample")
     )
     review_sources: Annotated[
         list[Source],
         BeforeValidator(_split),
         SettingInfo(
-            Group.REVIEW,
+            Topic.REVIEW,
             label="Sources to review",
             help="Interfaces and agents whose writes all need review, one per line: mcp, import, agent:codex.",
         ),
     ] = Field(default_factory=list, max_length=50, description="interfaces and agents whose writes all need review")
-    review_below_confidence: Annotated[float, SettingInfo(Group.REVIEW, label="Confidence threshold for review")] = (
+    review_below_confidence: Annotated[float, SettingInfo(Topic.REVIEW, label="Confidence threshold for review")] = (
         Field(0.0, ge=0, le=1, description="knowledge with a lower confidence needs review")
     )
-    packs_accepted_only: Annotated[bool, SettingInfo(Group.REVIEW, label="Only accepted entries in packs")] = Field(
+    packs_accepted_only: Annotated[bool, SettingInfo(Topic.REVIEW, label="Only accepted entries in packs")] = Field(
         True, description="context packs leave out entries that await review"
     )
     review_after: Annotated[
         ReviewAfter,
         SettingInfo(
-            Group.REVIEW,
+            Topic.REVIEW,
             label="Recheck after",
             help="Days without a look after which an entry needs a recheck, by kind: decision/critical.",
             unit="days",
         ),
     ] = Field(default_factory=dict, description="days without a look after which an entry needs a recheck, by kind")
-    retention_days: Annotated[Days, SettingInfo(Group.RETENTION, label="Delete captured events after", unit="days")] = (
+    retention_days: Annotated[Days, SettingInfo(Topic.RETENTION, label="Delete captured events after", unit="days")] = (
         Field(365, description="captured events are deleted after this many days; never keeps them")
     )
     purge_deleted_after_days: Annotated[
-        Days, SettingInfo(Group.RETENTION, label="Erase deleted memories after", unit="days")
+        Days, SettingInfo(Topic.RETENTION, label="Erase deleted memories after", unit="days")
     ] = Field(90, description="deleted memories are erased after this many days; never keeps them")
-    retention: Annotated[list[RetentionRule], SettingInfo(Group.RETENTION, label="Retention rules")] = Field(
+    retention: Annotated[list[RetentionRule], SettingInfo(Topic.RETENTION, label="Retention rules")] = Field(
         default_factory=list,
         max_length=MAX_RULES,
         description="rules that apply before these two; the first match decides",
     )
-    secret_rules: Annotated[list[SecretRule], SettingInfo(Group.SECRETS, label="Custom rules")] = Field(
+    secret_rules: Annotated[list[SecretRule], SettingInfo(Topic.SECRETS, label="Custom rules")] = Field(
         default_factory=list, max_length=MAX_SECRET_RULES, description="custom rules for secrets, beside the rule pack"
     )
-    secret_allow: Annotated[list[Allowed], SettingInfo(Group.SECRETS, label="Allowlist")] = Field(
+    secret_allow: Annotated[list[Allowed], SettingInfo(Topic.SECRETS, label="Allowlist")] = Field(
         default_factory=list,
         max_length=MAX_ALLOWED,
         description="allowlist: exact texts and /patterns/ that are not secrets",
@@ -238,7 +239,7 @@ class ProjectSettings(_Settings):
         list[PersonalType],
         BeforeValidator(_split),
         SettingInfo(
-            Group.SECRETS,
+            Topic.SECRETS,
             label="Mask personal data",
             help="Personal data that is masked as secrets are.",
             choices=_PERSONAL,
@@ -248,7 +249,7 @@ class ProjectSettings(_Settings):
         max_length=5,
         description="types of personal data to mask: email, phone, card, iban, national_id",
     )
-    ranking: Annotated[Ranking, SettingInfo(Group.FINDING, InFolder.ANY)] = Field(
+    ranking: Annotated[Ranking, SettingInfo(Topic.FINDING, InFolder.ANY)] = Field(
         default_factory=Ranking, description="the weight of each part of a query's ranking"
     )
 
@@ -267,9 +268,9 @@ def check_settings(values: Mapping[str, Any]) -> ProjectSettings:
     """Return ``values`` as settings; missing ones and None take the default."""
     unknown = sorted(set(values) - set(ProjectSettings.model_fields))
     if unknown:
-        known = ProjectSettings.model_fields
-        meant = did_you_mean(unknown[0], known)
-        raise Invalid(f"there is no setting {unknown[0][:64]!r}{meant}; known settings: {', '.join(known)}")
+        fields = ProjectSettings.model_fields
+        meant = did_you_mean(unknown[0], fields)
+        raise Invalid(f"there is no setting {unknown[0][:64]!r}{meant}; known settings: {', '.join(fields)}")
     try:
         return ProjectSettings(**{name: value for name, value in values.items() if value is not None})
     except ValidationError as error:

@@ -17,7 +17,7 @@ MAX_RULES = 100
 MAX_ALLOWED = 500
 
 
-def _taken(pattern: str) -> str:
+def _checked_pattern(pattern: str) -> str:
     from memoryhub.core.secrets.catalogue import checked_pattern
 
     checked_pattern(pattern)
@@ -28,7 +28,7 @@ def _allowed(text: str) -> str:
     from memoryhub.core.secrets.catalogue import pattern_of
 
     pattern = pattern_of(text)
-    return text if pattern is None else f"/{_taken(pattern)}/"
+    return text if pattern is None else f"/{_checked_pattern(pattern)}/"
 
 
 # As in ``memoryhub.core.secrets.catalogue``, which compiles patterns.
@@ -43,7 +43,7 @@ class SecretRule(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: Slug
-    pattern: Annotated[str, StringConstraints(min_length=1, max_length=1000), AfterValidator(_taken)] = Field(
+    pattern: Annotated[str, StringConstraints(min_length=1, max_length=1000), AfterValidator(_checked_pattern)] = Field(
         description="RE2; the secret is the first group, or the whole match"
     )
     type: Slug = Field("secret", description="shown in the tag")

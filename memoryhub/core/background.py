@@ -49,17 +49,18 @@ class Task:
     page: str
     id: str = field(default_factory=lambda: ids.random_bytes(8).hex())
     started_at: datetime = field(default_factory=clock.now)
-    done: int = 0
+    steps: int = 0
     total: int = 0
     ended: bool = False
     messages: Messages = ()
 
-    def report(self, done: int, total: int) -> None:
-        self.done, self.total = done, total
+    def report(self, steps: int, total: int) -> None:
+        self.steps = steps
+        self.total = total
 
     @property
     def version(self) -> str:
-        return f"{self.done}/{self.total}/{self.ended}"
+        return f"{self.steps}/{self.total}/{self.ended}"
 
 
 _tasks: dict[str, Task] = {}
@@ -101,8 +102,9 @@ def start_task(
         for other in running_tasks():
             if other.store == task.store:
                 raise Conflict(f"{other.title.lower()} of {other.store.name} is still running; wait until it has ended")
-        for old in [task_id for task_id, ended in _tasks.items() if ended.ended][:-_KEPT]:
-            del _tasks[old]
+        ended = [ended_id for ended_id, earlier in _tasks.items() if earlier.ended]
+        for ended_id in ended[:-_KEPT]:
+            del _tasks[ended_id]
         _tasks[task.id] = task
     arguments = (_run, task, work, describe, failed)
     threading.Thread(target=copy_context().run, args=arguments, name="task", daemon=True).start()

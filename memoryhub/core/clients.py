@@ -19,9 +19,7 @@ _LOCK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
-    """A connected client."""
-
+class ConnectedClient:
     pid: int
     # As the client names itself; empty until its first call.
     name: str
@@ -30,7 +28,7 @@ class Client:
     since: str
 
 
-class Connection:
+class ClientEntry:
     """This process's entry among the connected clients, until the process ends or ``close`` is called."""
 
     def __init__(self) -> None:
@@ -38,11 +36,11 @@ class Connection:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = folder / f"{os.getpid()}.json"
         self._since = clock.to_text(clock.now())
-        self._descriptor = _locked(self._path)
+        self._descriptor = _open_locked(self._path)
         self.describe("", "")
 
     def describe(self, name: str, project: str) -> None:
-        content = json.dumps(asdict(Client(os.getpid(), name, project, self._since))).encode()
+        content = json.dumps(asdict(ConnectedClient(os.getpid(), name, project, self._since))).encode()
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, content, 0)
 
@@ -52,7 +50,7 @@ class Connection:
 
 
 # A process that lists the clients may hold the lock at this moment, and remove the file after it.
-def _locked(path: Path) -> int:
+def _open_locked(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         if not lock(descriptor, seconds=_LOCK_SECONDS) or _is_at(path, descriptor):
@@ -67,13 +65,13 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return False
 
 
-def connected_clients() -> list[Client]:
+def connected_clients() -> list[ConnectedClient]:
     """Return the connected clients, the first to connect first; removes the entries of those that have left."""
-    found = [client for path in (env.home() / FOLDER).glob("*.json") if (client := _read(path))]
-    return sorted(found, key=lambda client: client.since)
+    clients = filter(None, map(_read_client, (env.home() / FOLDER).glob("*.json")))
+    return sorted(clients, key=lambda client: client.since)
 
 
-def _read(path: Path) -> Client | None:
+def _read_client(path: Path) -> ConnectedClient | None:
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError:
@@ -82,7 +80,7 @@ def _read(path: Path) -> Client | None:
         if try_lock(descriptor):
             path.unlink(missing_ok=True)
             return None
-        return Client(**json.loads(os.pread(descriptor, 4096, 0)))
+        return ConnectedClient(**json.loads(os.pread(descriptor, 4096, 0)))
     except (ValueError, TypeError):
         return None  # it connects at this moment
     finally:

@@ -80,7 +80,9 @@ def from_viewer(moment: datetime) -> datetime:
     """Convert to UTC; a time without a zone is in the viewer's: the browser's on pages, else this machine's."""
     from django.utils import timezone
 
-    return in_utc(moment if moment.tzinfo else timezone.make_aware(moment))
+    if moment.tzinfo is None:
+        moment = timezone.make_aware(moment)
+    return in_utc(moment)
 
 
 def day(moment: datetime | str) -> str:

@@ -27,8 +27,10 @@ def define_part(view: str, name: str, part: Part) -> None:
 
 
 def parts_of(view: str, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    if not ids:
+        return {}
     fields: dict[int, dict[str, Any]] = {entity: {} for entity in ids}
-    for name, part in _parts.get(view, {}).items() if ids else ():
+    for name, part in _parts.get(view, {}).items():
         for entity, value in part(ids).items():
             fields[entity][name] = value
     return fields
@@ -65,7 +67,10 @@ def define_scratch(entries: ScratchEntries, promote: Promotion) -> None:
 
 
 def scratch_entries(session_id: str) -> dict[int, str]:
-    return {entry: title for entries, _ in _scratch for entry, title in entries(session_id).items()}
+    titles: dict[int, str] = {}
+    for entries, _ in _scratch:
+        titles |= entries(session_id)
+    return titles
 
 
 def promote_entries(ids: Sequence[int]) -> None:

@@ -26,13 +26,16 @@ def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[s
         yield writer.writerow([_cell(value) for value in row])
 
 
-def _cell(value: Any) -> Any:
-    text = value if isinstance(value, str) else plain(value)
-    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text
+def _cell(value: Any) -> str:
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return plain(value)
 
 
 def plain(value: Any) -> str:
     """Return a value as the text of a cell: JSON, but for texts and null."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False).strip('"')
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False).strip('"')

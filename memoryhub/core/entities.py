@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from memoryhub.core.errors import Gone, HubError, NotFound
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, TEXTS
+from memoryhub.core.stores.dialect import IDS, TEXTS, json_list
 from memoryhub.core.text import first_line
 
 
@@ -45,36 +44,35 @@ def entity_types() -> list[str]:
 
 def find_entities(ids: Iterable[int]) -> dict[int, Entity]:
     """Return the entities with these ids, including deleted ones, in one query; in the order of their ids."""
-    wanted = ", ".join(str(int(entity_id)) for entity_id in sorted(set(ids)))
-    if not wanted:
+    listed_ids = ", ".join(str(int(entity_id)) for entity_id in sorted(set(ids)))
+    if not listed_ids:
         return {}
-    arms = [f"{source} WHERE id IN ({wanted})" for source in _sources.values()]
-    found = sorted(rows.fetch(" UNION ALL ".join(arms)), key=lambda row: row[1])
-    return {row[1]: Entity(row[0], row[1], first_line(row[2]), row[3], bool(row[4])) for row in found}
+    arms = [f"{source} WHERE id IN ({listed_ids})" for source in _sources.values()]
+    matches = sorted(rows.fetch(" UNION ALL ".join(arms)), key=lambda row: row[1])
+    return {row[1]: Entity(row[0], row[1], first_line(row[2]), row[3], bool(row[4])) for row in matches}
 
 
-def require_entities(wanted: str, ids: Sequence[int]) -> list[Entity]:
+def require_entities(entity_type: str, ids: Sequence[int]) -> list[Entity]:
     """Return the entities with these ids, in order; NotFound unless all are of type ``wanted``."""
-    found = find_entities(ids)
-    if any(entity_id not in found or found[entity_id].type != wanted for entity_id in ids):
-        raise not_found(wanted, ids)
-    return [found[entity_id] for entity_id in ids]
+    entities = find_entities(ids)
+    if any(entity_id not in entities or entities[entity_id].type != entity_type for entity_id in ids):
+        raise not_found(entity_type, ids)
+    return [entities[entity_id] for entity_id in ids]
 
 
-def not_found(wanted: str, ids: Sequence[int], **data: Any) -> HubError:
-    """Return the error for ids of which some are not of type ``wanted``: Gone where one was permanently erased."""
-    found = find_entities(ids)
-    others = [entity for entity in found.values() if entity.type != wanted]
-    if others:
-        hints = [
-            f"#{entity.id} is a {entity.type}, not a {wanted}; {_shown_by[entity.type]} shows it" for entity in others
-        ]
-        return NotFound("; ".join(hints), **(data or {"ids": [entity.id for entity in others]}))
-    missing = [entity_id for entity_id in ids if entity_id not in found]
-    erased = rows.fetch(_ERASED, [json.dumps(missing), json.dumps([f"{wanted}:{entity_id}" for entity_id in missing])])
+def not_found(entity_type: str, ids: Sequence[int], **data: Any) -> HubError:
+    """Return the error for ids of which some are not of the type: Gone where one was permanently erased."""
+    entities = find_entities(ids)
+    mistyped = [entity for entity in entities.values() if entity.type != entity_type]
+    if mistyped:
+        hint = "#{0.id} is a {0.type}, not a {1}; {2} shows it"
+        hints = [hint.format(entity, entity_type, _shown_by[entity.type]) for entity in mistyped]
+        return NotFound("; ".join(hints), **(data or {"ids": [entity.id for entity in mistyped]}))
+    missing = [entity_id for entity_id in ids if entity_id not in entities]
+    streams = [f"{entity_type}:{entity_id}" for entity_id in missing]
+    erased = [position for (position,) in rows.fetch(_ERASED, [json_list(missing), json_list(streams)])]
+    listed = ", ".join(f"#{entity_id}" for entity_id in erased or missing)
+    data = data or {"ids": erased or missing}
     if erased:
-        listed = ", ".join(f"#{entity_id}" for (entity_id,) in erased)
-        gone = data or {"ids": [entity_id for (entity_id,) in erased]}
-        return Gone(f"{wanted} {listed} was permanently erased; it cannot be restored", **gone)
-    listed = ", ".join(f"#{entity_id}" for entity_id in missing)
-    return NotFound(f"there is no {wanted} {listed} here; search or list to find its id", **(data or {"ids": missing}))
+        return Gone(f"{entity_type} {listed} was permanently erased; it cannot be restored", **data)
+    return NotFound(f"there is no {entity_type} {listed} here; search or list to find its id", **data)

@@ -184,13 +184,13 @@ HTTP_PROBLEMS = {
 
 
 def describe_problem(code: str) -> dict[str, Any] | None:
-    status, meaning = _known_problems().get(code, (0, ""))
-    return {"code": code, "status": status, "meaning": meaning} if status else None
-
-
-def _known_problems() -> dict[str, tuple[int, str]]:
-    own = {error.code: (error.http_status, inspect.getdoc(error) or "") for error in _subclasses(HubError)}
-    return {**HTTP_PROBLEMS, **own}
+    for error in _subclasses(HubError):
+        if error.code == code:
+            return {"code": code, "status": error.http_status, "meaning": inspect.getdoc(error) or ""}
+    if code in HTTP_PROBLEMS:
+        status, meaning = HTTP_PROBLEMS[code]
+        return {"code": code, "status": status, "meaning": meaning}
+    return None
 
 
 def _subclasses(error: type[HubError]) -> Iterator[type[HubError]]:

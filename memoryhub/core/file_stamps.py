@@ -22,12 +22,12 @@ class FileStamp(NamedTuple):
 
 def file_stamps(files: Iterable[Path]) -> list[FileStamp]:
     """Return the stamps of those of the files that exist."""
-    found = []
+    stamps = []
     for path in files:
         with suppress(OSError):
             stat = path.stat()
-            found.append(FileStamp(path.name, stat.st_ino, stat.st_mtime_ns, stat.st_size))
-    return found
+            stamps.append(FileStamp(path.name, stat.st_ino, stat.st_mtime_ns, stat.st_size))
+    return stamps
 
 
 def is_settled(changed: int, *, seconds: float) -> bool:

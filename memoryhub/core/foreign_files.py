@@ -33,8 +33,10 @@ def open_foreign(path: str | Path, *, follows_links: bool = True) -> int:
         OSError: it can't be opened or is no plain file; ``strerror`` is the reason.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+    if not follows_links:
+        flags |= os.O_NOFOLLOW
     try:
-        descriptor = os.open(path, flags if follows_links else flags | os.O_NOFOLLOW)
+        descriptor = os.open(path, flags)
     except ValueError as error:
         raise OSError(errno.EINVAL, "its name is not a file name", str(path)) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -32,43 +32,47 @@ _remembered: set[tuple[str, str]] = set()
 _guest: list[bool] = []
 
 
-def shown(url: str) -> str:
+def display_url(url: str) -> str:
     """Return the address of a database without user, password and options, in one spelling."""
-    rest, _, options = url.partition("://")[2].partition("?")
-    authority, _, name = rest.partition("/")
-    given = dict(item.partition("=")[::2] for item in options.split("&"))
+    address, _, options = url.partition("://")[2].partition("?")
+    authority, _, name = address.partition("/")
+    parameters = dict(item.partition("=")[::2] for item in options.split("&"))
     user, _, hosts = authority.rpartition("@")
-    hosts = hosts or given.get("host", "")
+    hosts = hosts or parameters.get("host", "")
     if "%" in hosts:
         from urllib.parse import unquote
 
         hosts = unquote(hosts)
-    if given.get("port") and not hosts.endswith(f":{given['port']}"):
-        hosts = f"{hosts}:{given['port']}"
+    if parameters.get("port") and not hosts.endswith(f":{parameters['port']}"):
+        hosts = f"{hosts}:{parameters['port']}"
     if not hosts.startswith("/"):
         hosts = hosts.lower()
-    name = name or given.get("dbname", "") or user.partition(":")[0]
+    name = name or parameters.get("dbname", "") or user.partition(":")[0]
     return f"postgresql://{','.join(host.removesuffix(_DEFAULT_PORT) for host in hosts.split(','))}/{name}"
 
 
 def masked(url: str) -> str:
     """Return an address as it was given, without its password."""
     start, _, options = url.partition("?")
-    scheme, _, rest = start.partition("://")
-    user, at, place = rest.rpartition("@")
+    scheme, _, address = start.partition("://")
+    user, at, place = address.rpartition("@")
     name, colon, _ = user.partition(":")
-    kept = [item for item in options.split("&") if item and not item.startswith("password=")]
-    return f"{scheme}://{name}{':PASSWORD' if colon else ''}{at}{place}{'?' if kept else ''}{'&'.join(kept)}"
+    harmless = [item for item in options.split("&") if item and not item.startswith("password=")]
+    password = ":PASSWORD" if colon else ""
+    query = f"?{'&'.join(harmless)}" if harmless else ""
+    return f"{scheme}://{name}{password}{at}{place}{query}"
 
 
 def only_of_this_process() -> str:
     """Return the address that processes without this one's variable would not find, "" if they would."""
-    given = os.environ.get(DATABASE_VARIABLE, "")
-    return "" if given in ("", FILES) or configured_database_url() else given
+    variable = os.environ.get(DATABASE_VARIABLE, "")
+    if variable == FILES or configured_database_url():
+        return ""
+    return variable
 
 
 def recorded() -> str:
-    """Return the database that the home belongs to, as ``shown``, or ``sqlite``; "" if nothing is recorded."""
+    """Return the database that the home belongs to, as ``display_url``, or ``sqlite``; "" if nothing is recorded."""
     try:
         with open(f"{home_text()}/{DATABASE_FILE}", encoding="utf-8") as file:  # noqa: PTH123 - importing pathlib takes too long
             return file.read().strip()
@@ -89,53 +93,59 @@ def require_own(*, by_client: bool, is_hub: bool = False) -> None:
     Raises:
         DatabaseUrlError: with what to set.
     """
-    given, configured = os.environ.get(DATABASE_VARIABLE, ""), configured_database_url()
-    if (given or configured) == FILES:
+    variable = os.environ.get(DATABASE_VARIABLE, "")
+    configured = configured_database_url()
+    if (variable or configured) == FILES:
         return
-    url, known = database_url(), recorded()
-    if known == FILES:
+    url = database_url()
+    stored = recorded()
+    if stored == FILES:
         if url:
-            raise DatabaseUrlError(_moved_to_files(url, given))
+            raise DatabaseUrlError(_moved_to_files(url, variable))
         return
-    own = shown(configured) if configured and configured != FILES else known
-    if own:
-        if not url or shown(url) != own:
-            raise DatabaseUrlError(_differs(own, url))
+    expected = stored
+    if configured and configured != FILES:
+        expected = display_url(configured)
+    if expected:
+        if not url or display_url(url) != expected:
+            raise DatabaseUrlError(_differs(expected, url))
     elif url and _has_stores():
         _require_decision(url, by_client=by_client, is_hub=is_hub)
 
 
-def _moved_to_files(url: str, given: str) -> str:
-    source = f"unset {DATABASE_VARIABLE}" if given else f"remove {DATABASE_SETTING} from {CONFIG_FILE}"
+def _moved_to_files(url: str, variable: str) -> str:
+    source = f"remove {DATABASE_SETTING} from {CONFIG_FILE}"
+    if variable:
+        source = f"unset {DATABASE_VARIABLE}"
     return (
-        f"all stores of the home {home_text()} were moved to its files, but this process was given {shown(url)}: "
+        f"all stores of the home {home_text()} were moved to its files, but this process was given {display_url(url)}: "
         f"{source}, or take the stores there with `memory-hub move --all`"
     )
 
 
-def _differs(own: str, url: str) -> str:
+def _differs(expected: str, url: str) -> str:
     if url:
         return (
-            f"the home {home_text()} works with {own}, but {DATABASE_VARIABLE} names {shown(url)}: correct it, or set "
-            f"{DATABASE_SETTING} in the home's {CONFIG_FILE} to use that database from now on"
+            f"the home {home_text()} works with {expected}, but {DATABASE_VARIABLE} names {display_url(url)}: correct "
+            f"it, or set {DATABASE_SETTING} in the home's {CONFIG_FILE} to use that database from now on"
         )
     return (
-        f"the home {home_text()} works with {own}, but this process was given no database: set {DATABASE_SETTING} in "
-        f"the home's {CONFIG_FILE}, or {DATABASE_VARIABLE}; {FILES} means the home's files"
+        f"the home {home_text()} works with {expected}, but this process was given no database: set {DATABASE_SETTING} "
+        f"in the home's {CONFIG_FILE}, or {DATABASE_VARIABLE}; {FILES} means the home's files"
     )
 
 
 def _require_decision(url: str, *, by_client: bool, is_hub: bool) -> None:
     if by_client and not configured_database_url():
         raise DatabaseUrlError(
-            f"the stores of the home {home_text()} are in its files, but {DATABASE_VARIABLE} names {shown(url)}: set "
-            f"{DATABASE_SETTING} in the home's {CONFIG_FILE} to use that database from now on; `memory-hub move --all` "
-            "takes the stores along"
+            f"the stores of the home {home_text()} are in its files, but {DATABASE_VARIABLE} names {display_url(url)}: "
+            f"set {DATABASE_SETTING} in the home's {CONFIG_FILE} to use that database from now on; `memory-hub move "
+            "--all` takes the stores along"
         )
     if not is_hub and is_locked(f"{home_text()}/{SERVE_LOCK}"):
         raise DatabaseUrlError(
             f"the hub that runs in the home {home_text()} works with its files, but this process was given "
-            f"{shown(url)}: stop that hub, or start `memory-hub serve` with the database"
+            f"{display_url(url)}: stop that hub, or start `memory-hub serve` with the database"
         )
 
 
@@ -168,9 +178,10 @@ def remember(url: str) -> None:
     key = home_text(), url
     if _guest or key in _remembered:
         return
-    name, known = shown(url), recorded()
-    if not known or (known != name and shown(configured_database_url()) == name):
-        if not known and _has_stores():
+    name = display_url(url)
+    stored = recorded()
+    if not stored or (stored != name and display_url(configured_database_url()) == name):
+        if not stored and _has_stores():
             import logging
 
             logging.getLogger(__name__).warning(
@@ -190,5 +201,5 @@ def record(url: str) -> None:
     from memoryhub.core.disk import replacing
 
     with replacing(Path(home_text(), DATABASE_FILE)) as file:
-        file.write(f"{shown(url) if url else FILES}\n".encode())
+        file.write(f"{display_url(url) if url else FILES}\n".encode())
     _remembered.clear()

@@ -38,7 +38,7 @@ class Run:
         store: StoreId | None = None,
         seconds: float,
         seen_at: Callable[[], datetime | None] = lambda: None,
-        on_progress: Report = lambda _done, _total: None,
+        on_progress: Report = lambda _steps, _total: None,
     ) -> None:
         # None for a job of the hub.
         self.store = store
@@ -47,7 +47,8 @@ class Run:
         self._on_progress = on_progress
         # On the monotonic clock: when to leave the rest to the next run.
         self.until = time.monotonic() + seconds
-        self.done, self.total = 0, 0
+        self.steps = 0
+        self.total = 0
 
     @cached_property
     def ages_until(self) -> datetime | None:
@@ -61,9 +62,10 @@ class Run:
     def over(self) -> bool:
         return time.monotonic() > self.until
 
-    def report(self, done: int, total: int = 0) -> None:
-        self.done, self.total = done, total
-        self._on_progress(done, total)
+    def report(self, steps: int, total: int = 0) -> None:
+        self.steps = steps
+        self.total = total
+        self._on_progress(steps, total)
 
     def require_time(self) -> None:
         """Stop if the time is up, for work that must start again rather than continue."""
@@ -120,8 +122,8 @@ def defined_jobs() -> list[Job]:
 
 
 def find_job(name: str) -> Job:
-    found = _jobs.get(name.strip().lower().replace("-", " "))
-    if found is None:
-        known = [job.slug for job in _jobs.values()]
-        raise Invalid(f"there is no job {name[:64]!r}{did_you_mean(name, known)}", choices=known)
-    return found
+    job = _jobs.get(name.strip().lower().replace("-", " "))
+    if job is None:
+        slugs = [defined.slug for defined in _jobs.values()]
+        raise Invalid(f"there is no job {name[:64]!r}{did_you_mean(name, slugs)}", choices=slugs)
+    return job

@@ -15,13 +15,17 @@ SAMPLE_TRACE = "memory-hub demo"
 
 def named_reader(actor: str) -> str:
     """Return an actor that a token names; "" for clients on this machine, which call themselves what they like."""
-    return actor if "/" in actor or actor.startswith(AGENT_PREFIX) else ""
+    if "/" in actor or actor.startswith(AGENT_PREFIX):
+        return actor
+    return ""
 
 
 def kept_folder(directory: str) -> str:
     """Return a session's folder as it is stored: one of another machine begins with its sender, so is no path here."""
     sender = named_reader(_current.get().actor).removeprefix(AGENT_PREFIX)  # which looks like the name of a secret
-    return f"{sender}:{directory}" if sender and directory.startswith("/") else directory
+    if sender and directory.startswith("/"):
+        return f"{sender}:{directory}"
+    return directory
 
 
 def reader_of(actor: str, source: str) -> tuple[str, str]:
@@ -29,7 +33,9 @@ def reader_of(actor: str, source: str) -> tuple[str, str]:
     person, slash, client = actor.partition("/")
     if slash:
         return person, client
-    return (actor, "") if source == "admin" else ("", actor)
+    if source == "admin":
+        return actor, ""
+    return "", actor
 
 
 # Header fields of an event that are not in its payload.

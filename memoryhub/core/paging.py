@@ -57,14 +57,14 @@ def fit(sizes: Sequence[int], frame: Callable[[int], int], max_tokens: int | Non
         max_tokens: the budget of the whole answer.
     """
     sums = [0, *accumulate(sizes)]
-    kept = len(sizes)
+    count = len(sizes)
     if max_tokens is not None:
-        kept = min(kept, max(bisect_right(sums, max_tokens * BYTES_PER_TOKEN) - 1, 1))
+        count = min(count, max(bisect_right(sums, max_tokens * BYTES_PER_TOKEN) - 1, 1))
     while True:
-        tokens = -(-(sums[kept] + frame(kept)) // BYTES_PER_TOKEN)
-        if max_tokens is None or tokens <= max_tokens or kept <= 1:
-            return kept, tokens
-        kept -= 1
+        tokens = -(-(sums[count] + frame(count)) // BYTES_PER_TOKEN)
+        if max_tokens is None or tokens <= max_tokens or count <= 1:
+            return count, tokens
+        count -= 1
 
 
 def encode_cursor(*parts: Any) -> str:
@@ -99,7 +99,7 @@ def page(
         total=total,
         more=more,
         max_tokens=max_tokens,
-        cursor_after=lambda kept: cursor_of(items[kept - 1]),
+        cursor_after=lambda count: cursor_of(items[count - 1]),
     )
 
 
@@ -116,35 +116,36 @@ def fit_page(
 ) -> Listing:
     """As ``page``; ``cursor_after`` returns the cursor after the first items, given their number."""
 
-    def meta_of(kept: int) -> Meta:
-        goes_on = kept > 0 and (more or kept < len(items))
+    def meta_of(count: int) -> Meta:
+        has_more = more or count < len(items)
         return Meta(
             total_count=total,
-            returned_count=kept,
-            truncated=kept < len(items),
+            returned_count=count,
+            truncated=count < len(items),
             estimated_tokens=_MOST_TOKENS,
-            has_more=more or kept < len(items),
-            next_cursor=cursor_after(kept) if goes_on else None,
+            has_more=has_more,
+            next_cursor=cursor_after(count) if has_more and count else None,
             mode=mode,
             note=note,
         )
 
     render = compact_json if answers_json() else lambda item: hanging(line(item))
     sizes = [size_of(render(item)) + 1 for item in items]
-    kept, tokens = fit(sizes, lambda count: _frame(meta_of(count)), max_tokens)
-    meta = meta_of(kept)
+    fitting, tokens = fit(sizes, lambda count: _frame(meta_of(count)), max_tokens)
+    meta = meta_of(fitting)
     meta.estimated_tokens = tokens
-    meta.truncated = meta.truncated or (max_tokens is not None and tokens > max_tokens)
-    return Listing(results=list(items[:kept]), meta=meta)
+    if max_tokens is not None and tokens > max_tokens:
+        meta.truncated = True
+    return Listing(results=list(items[:fitting]), meta=meta)
 
 
 def _frame(meta: Meta) -> int:
     if not answers_json():
-        return size_of(_end(meta))
+        return size_of(_last_line(meta))
     return size_of(compact_json(Listing(results=[], meta=meta).model_dump(mode="json")))
 
 
-def _end(meta: Meta) -> str:
+def _last_line(meta: Meta) -> str:
     end = f"{meta.returned_count} of {meta.total_count}"
     if meta.mode:
         end += f"; {_mode(meta.mode)}"
@@ -160,7 +161,7 @@ def _mode(mode: str) -> str:
 def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str) -> str:
     """Return a page as text: one item per line, with indented further lines, and a last line with counts and cursor."""
     if not listing.results:
-        parts = [_mode(listing.meta.mode) if listing.meta.mode else "", listing.meta.note or ""]
-        explanation = "; ".join(filter(None, parts))
+        mode = _mode(listing.meta.mode) if listing.meta.mode else ""
+        explanation = "; ".join(filter(None, [mode, listing.meta.note]))
         return f"{none} ({explanation})" if explanation else none
-    return "\n".join([*(hanging(line(item)) for item in listing.results), _end(listing.meta)])
+    return "\n".join([*(hanging(line(item)) for item in listing.results), _last_line(listing.meta)])

@@ -59,7 +59,7 @@ VERBS = {
     "admin": ALL_ACTS,
 }
 
-_WANTED = {
+_ACTIONS = {
     Act.VIEW: "see this hub",
     Act.WRITE: "change stored data",
     Act.REVIEW: "accept or reject proposals",
@@ -90,10 +90,14 @@ class Grant:
     within: Grant | None = None
 
     def at(self, place: str) -> frozenset[Act]:
-        own = self.acts if self.everywhere or place == HUB else _NONE
+        acts = _NONE
+        if self.everywhere or place == HUB:
+            acts = self.acts
         if self.places and place != HUB:
-            own |= self._in(place)
-        return own & self.within.at(place) if self.within else own
+            acts |= self._in(place)
+        if self.within:
+            acts &= self.within.at(place)
+        return acts
 
     def inherits(self, here: str, place: str) -> bool:
         """Return whether ``place``, an organisation or the global scope, gives its memories to the project ``here``."""
@@ -107,11 +111,11 @@ class Grant:
         return not self.everywhere or bool(self.within and self.within.is_limited)
 
     def _in(self, place: str) -> frozenset[Act]:
-        own = self.places.get(place, _NONE)
+        acts = self.places.get(place, _NONE)
         kind, _, project = place.partition(":")
         if kind == "project" and any(name.startswith("org:") for name in self.places):
-            own |= self.places.get(f"org:{self.org_of(project)}", _NONE)
-        return own
+            acts |= self.places.get(f"org:{self.org_of(project)}", _NONE)
+        return acts
 
 
 _NONE: frozenset[Act] = frozenset()
@@ -129,16 +133,18 @@ def grants_people(function: Callable[[Any], Grant]) -> Callable[[Any], Grant]:
 
 def grant_of(user: Any) -> Grant:
     """Return the rights of a person; those of one request's user are looked up once."""
-    known: Grant | None = getattr(user, "hub_grant", None)
-    if known is None:
-        known = _grant_of_person[0](user) if user.is_authenticated and user.is_active else NOTHING
-        user.hub_grant = known
-    return known
+    grant: Grant | None = getattr(user, "hub_grant", None)
+    if grant is None:
+        grant = NOTHING
+        if user.is_authenticated and user.is_active:
+            grant = _grant_of_person[0](user)
+        user.hub_grant = grant
+    return grant
 
 
 def may(user: Any, act: Act, *, place: str | None = None) -> bool:
     """Return whether a user may do ``act`` in ``place``; by default the current store, or else the hub."""
-    return bool(user.is_active) and act in grant_of(user).at(_place(act, place))
+    return bool(user.is_active) and act in grant_of(user).at(_place_of(act, place))
 
 
 def require(user: Any, act: Act, *, to: str = "", place: str | None = None) -> None:
@@ -158,7 +164,7 @@ def demand(act: Act, *, to: str = "", place: str | None = None) -> None:
     """
     if allows(act, place=place):
         return
-    where = _place(act, place)
+    where = _place_of(act, place)
     if _grant.get().is_limited and not where.startswith("project:"):
         raise Forbidden(_LIMITED, needs=act.value)
     raise Forbidden(f"this caller {_lacking(act, to)}, or a token with {verb_for(act)}", needs=act.value)
@@ -166,7 +172,7 @@ def demand(act: Act, *, to: str = "", place: str | None = None) -> None:
 
 def allows(act: Act, *, place: str | None = None) -> bool:
     """Return whether ``demand`` would let the current caller do ``act``."""
-    return act in _grant.get().at(_place(act, place))
+    return act in _grant.get().at(_place_of(act, place))
 
 
 def demand_everywhere() -> None:
@@ -208,8 +214,10 @@ def place_of_alias(alias: str) -> str:
 
 
 # People, tokens and jobs are the hub's, also for those who work in a store.
-def _place(act: Act, place: str | None) -> str:
-    return HUB if act is Act.ADMINISTER else current_place() if place is None else place
+def _place_of(act: Act, place: str | None) -> str:
+    if act is Act.ADMINISTER:
+        return HUB
+    return current_place() if place is None else place
 
 
 @contextmanager
@@ -228,4 +236,4 @@ def verb_for(act: Act) -> str:
 def _lacking(act: Act, to: str) -> str:
     named = MEMBER_ROLES if act is not Act.ADMINISTER else ROLES
     roles = " or ".join(name for name, acts in named.items() if act in acts)
-    return f"may not {to or _WANTED[act]}; that needs the role {roles}"
+    return f"may not {to or _ACTIONS[act]}; that needs the role {roles}"

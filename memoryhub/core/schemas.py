@@ -111,16 +111,17 @@ class Renumbering:
     to: Callable[[int], int | None]
 
     def require(self, position: int) -> int:
-        found = self.to(position)
-        if found is None:
+        renumbered = self.to(position)
+        if renumbered is None:
             raise LeftOut(position)
-        return found
+        return renumbered
 
     def stream(self, name: str) -> str:
         """Return the name of a stream in this log; most have the position of their first event."""
         thing, _, number = name.partition(":")
-        is_numbered = number.isascii() and number.isdigit() and thing not in STREAMS_WITH_NAMES
-        return f"{thing}:{self.require(int(number))}" if is_numbered else name
+        if thing in STREAMS_WITH_NAMES or not (number.isascii() and number.isdigit()):
+            return name
+        return f"{thing}:{self.require(int(number))}"
 
 
 # Streams named after something else than a position
@@ -129,7 +130,9 @@ STREAMS_WITH_NAMES = frozenset({"session", "turn", "commit"})
 
 def renumbered(position: int, info: ValidationInfo) -> int:
     """Validate a position of the log: an import replaces it by the one in this log."""
-    return info.context.require(position) if position and isinstance(info.context, Renumbering) else position
+    if position and isinstance(info.context, Renumbering):
+        return info.context.require(position)
+    return position
 
 
 def _renumbered_stream(name: str, info: ValidationInfo) -> str:
@@ -143,18 +146,18 @@ def _renumbered_known(positions: list[int], info: ValidationInfo) -> list[int]:
 
 
 def _renumbered_all(positions: list[int], info: ValidationInfo) -> list[int]:
-    found = _renumbered_known(positions, info)
-    if positions and not found:
+    imported = _renumbered_known(positions, info)
+    if positions and not imported:
         raise LeftOut(positions[0])
-    return found
+    return imported
 
 
 def _renumbered_streams(names: list[str], info: ValidationInfo) -> list[str]:
-    found = []
+    imported = []
     for name in names:
         with suppress(LeftOut):
-            found.append(_renumbered_stream(name, info))
-    return found
+            imported.append(_renumbered_stream(name, info))
+    return imported
 
 
 # The position of an event of the same log, and so the id of an entity; 0 for none. Imports renumber these fields.

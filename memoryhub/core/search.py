@@ -45,8 +45,9 @@ class Retrieval(Command):
 @contextmanager
 def retrieval(kind: str, command: Retrieval) -> Iterator[None]:
     """Time the block as ``kind``, and read the store as of ``command.as_of`` if it is given."""
+    past = nullcontext() if command.as_of is None else as_of(command.as_of)
     # A lazy query that leaves the block would read the present.
-    with RETRIEVALS.time(kind), nullcontext() if command.as_of is None else as_of(command.as_of):
+    with RETRIEVALS.time(kind), past:
         yield
 
 
@@ -71,12 +72,12 @@ class Removal:
     ids: tuple[int, ...]
 
 
-Made = Document | Removal | Sequence[Document] | None
-DocumentMaker = Callable[[Event[Any]], Made]
+IndexChange = Document | Removal | Sequence[Document] | None
+DocumentMaker = Callable[[Event[Any]], IndexChange]
 
 
 _makers: dict[str, list[DocumentMaker]] = {}
-_texts: dict[str, Callable[[], str]] = {}
+_texts: dict[str, str | Callable[[], str]] = {}
 
 
 def indexed_when(*triggers: EventType[Any] | Speech) -> Callable[[DocumentMaker], DocumentMaker]:
@@ -84,7 +85,8 @@ def indexed_when(*triggers: EventType[Any] | Speech) -> Callable[[DocumentMaker]
 
     def register(function: DocumentMaker) -> DocumentMaker:
         for trigger in triggers:
-            _makers.setdefault(trigger if isinstance(trigger, Speech) else trigger.name, []).append(function)
+            key = trigger if isinstance(trigger, Speech) else trigger.name
+            _makers.setdefault(key, []).append(function)
         return function
 
     return register
@@ -92,18 +94,20 @@ def indexed_when(*triggers: EventType[Any] | Speech) -> Callable[[DocumentMaker]
 
 def makers_for(event_name: str) -> list[DocumentMaker]:
     """Return the functions to call after an event of this type."""
-    known_type = event_type(event_name)
-    of_speech = _makers.get(known_type.speech, []) if known_type and known_type.speech else []
-    return [*_makers.get(event_name, []), *of_speech]
+    makers = [*_makers.get(event_name, [])]
+    defined = event_type(event_name)
+    if defined and defined.speech:
+        makers += _makers.get(defined.speech, [])
+    return makers
 
 
 def define_text(source: str, sql: str | Callable[[], str]) -> None:
     """Register a source's text: a SELECT of ``id, title, body`` per entity, or a function that returns it."""
-    _texts[source] = sql if callable(sql) else lambda: sql
+    _texts[source] = sql
     text_queries.cache_clear()
 
 
 @cache
 def text_queries() -> dict[str, str]:
     """Return the SELECT of every source by name."""
-    return {source: sql() for source, sql in _texts.items()}
+    return {source: sql() if callable(sql) else sql for source, sql in _texts.items()}

@@ -60,7 +60,8 @@ def read_secret(name: str) -> str:
         text = _text_of(path)
     except OSError as error:
         raise _unavailable(f"the secret file {path} cannot be read: {error.strerror}") from error
-    if problem := _problem_of(text) if text else "":
+    problem = text and _problem_of(text)
+    if problem:
         raise _unavailable(f"the secret file {path} {problem}; remove it, and the hub creates a new one")
     return text
 
@@ -71,7 +72,7 @@ def sound_secret(name: str) -> str:
         text = _text_of(_path(name))
     except OSError:
         return ""
-    return text if text and not _problem_of(text) else ""
+    return "" if _problem_of(text) else text
 
 
 def read_or_create_secret(name: str) -> str:
@@ -95,21 +96,21 @@ def read_or_create_secret(name: str) -> str:
 def _agreed_secret(agree: Callable[[str, str], str], name: str) -> str:
     from memoryhub.core.errors import Unavailable  # here, because it is too slow for a hook
 
-    own = read_secret(name)
+    local = read_secret(name)
     try:
-        agreed = agree(name, own or _new_secret())
+        agreed = agree(name, local or _new_secret())
     except Unavailable:
-        if not own:
+        if not local:
             raise
-        return own  # the database is unreachable; what was agreed on is in the file
-    return agreed if agreed == own else _create(name, agreed)
+        return local  # the database is unreachable; what was agreed on is in the file
+    return agreed if agreed == local else _create(name, agreed)
 
 
-def secret_matches(given: str, expected: str) -> bool:
+def secret_matches(secret: str, expected: str) -> bool:
     """Compare in constant time; a too short expected secret matches nothing."""
     import hmac  # here, because hooks only read
 
-    same = hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode("utf-8", "replace"))
+    same = hmac.compare_digest(secret.encode("utf-8", "replace"), expected.encode("utf-8", "replace"))
     return same and len(expected) >= MIN_LENGTH
 
 

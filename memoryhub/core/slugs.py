@@ -55,7 +55,9 @@ def project_id_of(name: str) -> str:
     """Return a name as a project id: its slug, or else a digest of it, as for a name in another script; "" for ""."""
     text = unicodedata.normalize("NFC", name).strip()
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return project_slug(name) or (f"{DIGEST_PREFIX}{digest}" if text else "")
+    if slug := project_slug(name):
+        return slug
+    return f"{DIGEST_PREFIX}{digest}" if text else ""
 
 
 def file_slug(title: str) -> str:

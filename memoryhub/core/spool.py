@@ -69,7 +69,7 @@ def folder() -> Path:
 def append(event: SpooledEvent, *, at: Path | None = None) -> None:
     line = line_of(event) + "\n"
     name = f"{time.strftime('%Y-%m-%d', time.gmtime())}.jsonl"
-    _append(_made(at or folder()) / name, line.encode("utf-8", "replace"))
+    _append(_ensure_folder(at or folder()) / name, line.encode("utf-8", "replace"))
 
 
 def line_of(event: SpooledEvent) -> str:
@@ -81,10 +81,12 @@ def line_of(event: SpooledEvent) -> str:
 
 def reject(key: str, reason: str, *, at: Path | None = None) -> None:
     line = json.dumps({"id": key, "reason": reason[:200]}) + "\n"
-    _append(_made(_made(at or folder()) / REJECTED) / "unreadable.jsonl", line.encode("utf-8", "replace"))
+    _append(
+        _ensure_folder(_ensure_folder(at or folder()) / REJECTED) / "unreadable.jsonl", line.encode("utf-8", "replace")
+    )
 
 
-def _made(path: Path) -> Path:
+def _ensure_folder(path: Path) -> Path:
     env.prepare_home()
     path.mkdir(mode=0o700, parents=True, exist_ok=True)  # parents too are private: prepare_home sets the umask
     return path
@@ -169,7 +171,7 @@ def wait_for_arriving(*, seconds: float, at: Path | None = None) -> None:
 def taking(*, seconds: float = TAKER_SECONDS) -> Iterator[None]:
     """Be the only process that drains the spool inside the block, even if it is empty."""
     # Lock order: this lock before the store's, as the drain takes them (decision 31).
-    descriptor = os.open(_made(folder()) / "taker.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(_ensure_folder(folder()) / "taker.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not lock(descriptor, seconds=seconds):
             raise Locked("another process is draining the spool; try again in a moment")
@@ -186,9 +188,9 @@ def take(*, at: Path | None = None) -> list[Path]:
     place = at or folder()
     _remove_drafts(place)
     for path in place.glob("*.jsonl"):
-        taken = path.with_name(f"{path.stem}-{time.time_ns()}.jsonl{TAKEN}")
-        path.rename(taken)
-        with taken.open("rb") as file:
+        target = path.with_name(f"{path.stem}-{time.time_ns()}.jsonl{TAKEN}")
+        path.rename(target)
+        with target.open("rb") as file:
             wait_for_lock(file.fileno())  # wait for a hook that opened it before
     return sorted(place.glob(f"*.jsonl{TAKEN}"))
 
@@ -207,16 +209,20 @@ class Attempts:
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         notes = os.read(self._file, 4 * (_DIGEST + 1)).decode("ascii", "replace").split()
         self._suspect = notes[-1] if notes else ""
-        self._fatal = self._suspect if len(notes) > 1 and notes[-2] == self._suspect else ""
+        # The event at which two processes in a row were killed, or ""
+        self._fatal = ""
+        if len(notes) > 1 and notes[-2] == self._suspect:
+            self._fatal = self._suspect
         self._put(self._suspect)
-        self._lock, self._end = threading.Lock(), threading.Event()
+        self._lock = threading.Lock()
+        self._end = threading.Event()
         self._event: SpooledEvent | None = None
         self._thread = threading.Thread(target=self._note_slow_events, daemon=True)
         self._thread.start()
 
     def is_fatal(self, event: SpooledEvent) -> bool:
         """Return whether two processes in a row were killed at this event."""
-        return bool(self._fatal) and _digest(event) == self._fatal
+        return bool(self._fatal) and _id_digest(event) == self._fatal
 
     @contextmanager
     def handling(self, event: SpooledEvent) -> Iterator[None]:
@@ -231,7 +237,7 @@ class Attempts:
 
     def forget(self, *, waiting: Iterable[SpooledEvent]) -> None:
         """Forget the event at which the last process was killed, unless it still waits. All others were handled."""
-        if not self._suspect or self._suspect not in map(_digest, waiting):
+        if not self._suspect or self._suspect not in map(_id_digest, waiting):
             self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -244,7 +250,7 @@ class Attempts:
         while not self._end.wait(_SLOW_SECONDS):
             with self._lock:
                 if self._event and self._event is before:
-                    self._put(self._suspect, _digest(self._event))
+                    self._put(self._suspect, _id_digest(self._event))
                 before = self._event
 
     def _put(self, *digests: str) -> None:
@@ -253,7 +259,7 @@ class Attempts:
         os.ftruncate(self._file, len(content))
 
 
-def _digest(event: SpooledEvent) -> str:
+def _id_digest(event: SpooledEvent) -> str:
     return hashlib.sha256(event.id.encode("utf-8", "replace")).hexdigest()[:_DIGEST]
 
 
@@ -275,7 +281,8 @@ def in_order(events: Iterable[SpooledEvent]) -> list[SpooledEvent]:
     keyed: list[tuple[int, int, SpooledEvent]] = []
     for event in events:
         if event.at < latest - _LATE_SECONDS * 1000:
-            times_set_back, latest = times_set_back + 1, 0
+            times_set_back += 1
+            latest = 0
         latest = max(latest, event.at)
         keyed.append((times_set_back, event.at, event))
     return [event for *_, event in sorted(keyed, key=itemgetter(0, 1))]
@@ -292,15 +299,15 @@ def parsed(line: str) -> SpooledEvent:
     return event
 
 
-def finish(path: Path, *, left: list[SpooledEvent], broken: list[Broken]) -> None:
+def finish(path: Path, *, waiting: list[SpooledEvent], broken: list[Broken]) -> None:
     """Move the broken lines of a file aside, and keep only the events in ``left``, or delete the file."""
     if broken:
         lines = [json.dumps({"reason": flaw.reason, "line": flaw.line}, ensure_ascii=False) for flaw in broken]
         # Named by its content: written twice, after a crash between this step and the next, it exists once.
         name = f"{path.name.split('.', 1)[0]}-{hashlib.sha256(repr(lines).encode()).hexdigest()[:12]}.jsonl"
-        _replace(_made(path.parent / REJECTED) / name, lines)
-    if left:
-        _replace(path, [line_of(event) for event in left])
+        _replace(_ensure_folder(path.parent / REJECTED) / name, lines)
+    if waiting:
+        _replace(path, [line_of(event) for event in waiting])
     else:
         path.unlink()
 

@@ -32,7 +32,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200
 
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a count with its noun: ``1 memory``, ``2 memories``; ``plural`` defaults to the noun with an s."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
 
 
 def as_sentence(text: str) -> str:
@@ -40,11 +40,11 @@ def as_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the known word that is closest, or "" if none is close."""
     import difflib
 
-    near = difflib.get_close_matches(word, [*known], n=1)
+    near = difflib.get_close_matches(word, [*choices], n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
@@ -93,21 +93,21 @@ def indented(text: str) -> str:
 def hanging(text: str) -> str:
     if not _BREAK.search(text):
         return text
-    first, *others = text.splitlines()
-    return "\n".join([first, indented("\n".join(others))]) if others else first
+    first, *continuation = text.splitlines()
+    return "\n".join([first, indented("\n".join(continuation))]) if continuation else first
 
 
 def compact_json(data: object) -> str:
     """Return ``data`` as JSON on one line, also for readers that end a line at U+2028."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
-    return _UNSAFE_IN_JSON.sub(_escaped, text)
+    return _UNSAFE_IN_JSON.sub(_escape, text)
 
 
 def printable(text: str) -> str:
     r"""Return ``text`` with control and bidirectional characters escaped as ``\u001b``; JSON stays equivalent."""
     # Terminals execute them: they move the cursor, and recolour or reorder other text.
-    return _UNPRINTABLE.sub(_escaped, text)
+    return _UNPRINTABLE.sub(_escape, text)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
+def _escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

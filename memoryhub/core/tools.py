@@ -40,29 +40,32 @@ def listed(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: str
     return Answer(as_lines(listing, line, none=none), listing.model_dump(mode="json", exclude_none=True))
 
 
-def fitted(found: list[dict[str, Any]], max_tokens: int | None, text: Callable[[dict[str, Any]], str]) -> Answer:
-    ids = [f"#{item['id']}" for item in found]
+def fitted(items: list[dict[str, Any]], max_tokens: int | None, text: Callable[[dict[str, Any]], str]) -> Answer:
+    ids = [f"#{item['id']}" for item in items]
     render = compact_json if answers_json() else text
-    sizes = [size_of(render(item)) + _BETWEEN for item in found]
-    kept, tokens = fit(sizes, lambda count: size_of(_rest(ids[count:])), max_tokens)
+    sizes = [size_of(render(item)) + _BETWEEN for item in items]
+    fitting, tokens = fit(sizes, lambda count: size_of(_frame(ids[count:])), max_tokens)
+    omitted = ids[fitting:]
     is_over = max_tokens is not None and tokens > max_tokens
-    data = {"results": found[:kept], "left_out": ids[kept:], "truncated": kept < len(found) or is_over}
-    note = [_note(ids[kept:])] if kept < len(found) else []
-    return Answer("\n\n".join([*map(text, found[:kept]), *note]), data)
+    data = {"results": items[:fitting], "left_out": omitted, "truncated": bool(omitted) or is_over}
+    texts = [*map(text, items[:fitting])]
+    if omitted:
+        texts.append(_omission_note(omitted))
+    return Answer("\n\n".join(texts), data)
 
 
 # Bytes between two texts
 _BETWEEN = 2
 
 
-def _rest(left: list[str]) -> str:
+def _frame(omitted: list[str]) -> str:
     if answers_json():
-        return compact_json({"results": [], "left_out": left, "truncated": False})
-    return _note(left) if left else ""
+        return compact_json({"results": [], "left_out": omitted, "truncated": False})
+    return _omission_note(omitted) if omitted else ""
 
 
-def _note(left: list[str]) -> str:
-    return f"(left out for max_tokens: {', '.join(left)}; get them by id)"
+def _omission_note(ids: list[str]) -> str:
+    return f"(left out for max_tokens: {', '.join(ids)}; get them by id)"
 
 
 # Takes the typed prefix; returns completions, most likely first, at most one more than are shown.

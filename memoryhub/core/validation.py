@@ -120,23 +120,26 @@ def explain(error: ValidationError) -> str:
 
 def command_from(schema: type[C], options: dict[str, Any]) -> C:
     """Build a command from options or form data; missing and None values take the default."""
-    given = {name: options[name] for name in schema.model_fields if options.get(name) is not None}
+    fields = {name: options[name] for name in schema.model_fields if options.get(name) is not None}
     try:
-        return schema.model_validate(given)
+        return schema.model_validate(fields)
     except ValidationError as error:
         raise Invalid(explain(error)) from error
 
 
 def explain_faults(faults: Sequence[Any]) -> str:
-    first, *others = _one_for_each_field(faults[:_MAX_FAULTS])
-    sentence = _sentence(first)
-    shown = _shown(first)
-    if shown:
-        sentence += f", not {shown}"
-    names = list(dict.fromkeys(_field(fault) for fault in others if _field(fault) != _field(first)))
+    first, *further = _one_for_each_field(faults[:_MAX_FAULTS])
+    sentence = _explain_fault(first)
+    if value := _short_input(first):
+        sentence += f", not {value}"
+    names = dict.fromkeys(map(_field, further))
+    names.pop(_field(first), None)
+    listed = [*names][:_MAX_NAMES]
     if len(names) > _MAX_NAMES or len(faults) > _MAX_FAULTS:
-        names = [*names[:_MAX_NAMES], "and more"]
-    return sentence + (f"; also invalid: {', '.join(names)}" if names else "")
+        listed.append("and more")
+    if listed:
+        sentence += f"; also invalid: {', '.join(listed)}"
+    return sentence
 
 
 def _one_for_each_field(faults: Sequence[Any]) -> list[Any]:
@@ -145,18 +148,21 @@ def _one_for_each_field(faults: Sequence[Any]) -> list[Any]:
     for fault in faults:
         place = tuple(part for part in fault["loc"] if isinstance(part, int) or not _CHOICE.fullmatch(part))
         fields.setdefault(place, []).append(fault)
-    return [{**_meant_fault(found), "loc": place} for place, found in fields.items()]
+    return [{**_meant_fault(choices), "loc": place} for place, choices in fields.items()]
 
 
 def _meant_fault(faults: Sequence[Any]) -> Any:
     # The type of the input shows which choice was meant; if none fits, all choices are named.
-    named = [name for fault in faults if (name := _type_name(fault["type"]))]
-    if len(faults) > len(named):
-        return next(fault for fault in faults if not _type_name(fault["type"]))
-    return {**faults[0], "type": "union", "ctx": {"expected": " or ".join(dict.fromkeys(named))}}
+    names = []
+    for fault in faults:
+        name = _type_name(fault["type"])
+        if not name:
+            return fault
+        names.append(name)
+    return {**faults[0], "type": "union", "ctx": {"expected": " or ".join(dict.fromkeys(names))}}
 
 
-def _sentence(fault: Any) -> str:
+def _explain_fault(fault: Any) -> str:
     # A rule about several fields names them itself.
     if not fault["loc"] and fault["type"] == "value_error":
         return str(fault["ctx"]["error"])
@@ -179,18 +185,23 @@ def _problem(fault: Any) -> str:
 def _type_name(kind: str) -> str | None:
     if kind in _PROBLEMS:
         return None
-    names = (kind.removesuffix(suffix) for suffix in _SUFFIXES if kind.endswith(suffix))
-    return next((_TYPE_NAMES[name] for name in names if name in _TYPE_NAMES), None)
+    for suffix in _SUFFIXES:
+        name = kind.removesuffix(suffix)
+        if name != kind and name in _TYPE_NAMES:
+            return _TYPE_NAMES[name]
+    return None
 
 
 def _units(context: _Context) -> tuple[str, str]:
     if isinstance(context["input"], str):
         return "character", "characters"
-    return ("byte", "bytes") if isinstance(context["input"], bytes) else ("entry", "entries")
+    if isinstance(context["input"], bytes):
+        return "byte", "bytes"
+    return "entry", "entries"
 
 
-def _pattern_sentence(pattern: str, given: object) -> str:
-    if pattern == NOT_BLANK or (pattern == FILLED_LINE and not str(given).strip()):
+def _pattern_sentence(pattern: str, value: object) -> str:
+    if pattern == NOT_BLANK or (pattern == FILLED_LINE and not str(value).strip()):
         return "must not be empty"
     if pattern in (ONE_LINE, FILLED_LINE):
         return "must be one line, without a line break"
@@ -206,10 +217,10 @@ def _at_most(count: int, one: str, many: str = "") -> str:
 
 
 def _amount(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
+    return f"{count} {one}" if count == 1 else f"{count} {many or one + 's'}"
 
 
-def _shown(fault: Any) -> str:
+def _short_input(fault: Any) -> str:
     value = fault.get("input")
     if fault["type"] in ("missing", "extra_forbidden", "value_error", "assertion_error"):
         return ""

@@ -84,7 +84,9 @@ def _ask_ps(pid: int) -> Process | None:
         return None
     # Such as: 501 Sun Nov 22 17:53:01 2026 /bin/zsh.
     words = line.split(None, 6)
-    return Process(pid, int(words[0]), words[6].strip(), "_".join(words[1:6])) if len(words) == 7 else None
+    if len(words) < 7:
+        return None
+    return Process(pid, int(words[0]), words[6].strip(), "_".join(words[1:6]))
 
 
 def is_running(key: str) -> bool:

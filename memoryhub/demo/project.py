@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from governance.retention.schemas import HoldPlace
-from governance.retention.selectors import place_hold
+from governance.retention.service import place_hold
 from memories.events import Verdict
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory

@@ -70,7 +70,7 @@ def _go_to(directory: str) -> bool:
     return True
 
 
-class Refusal:
+class HubRefusal:
     """Why the hub offers nothing. Over HTTP the process exits with ``exit_code``; over stdio it keeps serving."""
 
     __slots__ = ("code", "exit_code", "sentence")
@@ -81,11 +81,11 @@ class Refusal:
         self.exit_code = exit_code
 
 
-def _refusal() -> Refusal | None:
+def _refusal() -> HubRefusal | None:
     try:
         if reason := enabled.switched_off_by():
             sentence = f"Memory Hub is switched off here by {reason}; nothing is stored or found until you remove that."
-            return Refusal(_SWITCHED_OFF, sentence, exit_code=1)
+            return HubRefusal(_SWITCHED_OFF, sentence, exit_code=1)
         check_home()
         if names_a_database():
             from memoryhub.core.home_database import require_own
@@ -94,11 +94,11 @@ def _refusal() -> Refusal | None:
     except HomeError as error:
         from memoryhub.core.errors import Unavailable
 
-        return Refusal(Unavailable.code, f"Memory Hub is unavailable: {error}.", exit_code=Unavailable.exit_code)
+        return HubRefusal(Unavailable.code, f"Memory Hub is unavailable: {error}.", exit_code=Unavailable.exit_code)
     return None
 
 
-def _refuse(chosen: options.Options, refusal: Refusal) -> int:
+def _refuse(chosen: options.Options, refusal: HubRefusal) -> int:
     """Serve without tools, with the reason in every answer: clients would show a process that exits as broken."""
     if chosen.http is not None or refusal.code != _SWITCHED_OFF:
         sys.stderr.write(f"{refusal.sentence}\n")
@@ -109,7 +109,7 @@ def _refuse(chosen: options.Options, refusal: Refusal) -> int:
     return 0
 
 
-def _answer_with_refusal(refusal: Refusal, wire: Wire) -> None:
+def _answer_with_refusal(refusal: HubRefusal, wire: Wire) -> None:
     buffer = LineBuffer()
     while chunk := os.read(wire.incoming, _CHUNK_BYTES):
         for line in buffer.feed(chunk):
@@ -120,7 +120,7 @@ def _answer_with_refusal(refusal: Refusal, wire: Wire) -> None:
             write_all(wire.outgoing, answer)
 
 
-def _refusal_line(message: Message, refusal: Refusal) -> bytes:
+def _refusal_line(message: Message, refusal: HubRefusal) -> bytes:
     if "id" not in message or "method" not in message:
         return b""
     result = _refusal_result(message["method"], message.get("params") or {}, refusal)
@@ -129,7 +129,7 @@ def _refusal_line(message: Message, refusal: Refusal) -> bytes:
     return jsonrpc.dump({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
-def _refusal_result(method: str, params: Message, refusal: Refusal) -> Message | None:
+def _refusal_result(method: str, params: Message, refusal: HubRefusal) -> Message | None:
     about: Message = {"capabilities": {"tools": {}}, "serverInfo": _SERVER, "instructions": refusal.sentence}
     if method == "initialize":
         return {"protocolVersion": handshake_version(params.get("protocolVersion")), **about}

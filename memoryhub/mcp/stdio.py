@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mcp.server.lowlevel import Server
 
-    from memoryhub.core.clients import Connection
+    from memoryhub.core.clients import ClientEntry
     from memoryhub.mcp.binding import Binding, TurnKeepers
     from memoryhub.mcp.calls import Calls, Questions
     from memoryhub.mcp.jsonrpc import Handover
@@ -102,16 +102,16 @@ class Hub:
         self._save_snapshot()
         return 0
 
-    def _connect(self) -> Connection | None:
+    def _connect(self) -> ClientEntry | None:
         """Count among the connected clients, for whom the hub is started and kept running."""
         from memoryhub.core import autostart
-        from memoryhub.core.clients import Connection
+        from memoryhub.core.clients import ClientEntry
         from memoryhub.ops.serving.process import find_running
 
         try:
             if (running := find_running()) and running.upgrade:
                 logger.warning(running.upgrade)
-            connection = Connection()
+            connection = ClientEntry()
             self.calls.describe_client = connection.describe
             autostart.start_hub()
         except OSError as error:

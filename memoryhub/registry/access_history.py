@@ -1,4 +1,4 @@
-"""Append-only history of changes to people, tokens, members and schedules, written in the transaction of each change."""
+"""Append-only history of changes to people, tokens, members and schedules, written with each change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class AccessHistory:
     changes: list[AccessChange]
     # Pass it as ``before`` to get the next page; None on the last one.
     earlier: int | None
@@ -43,7 +43,7 @@ def has_hub() -> bool:
     return is_of_a_test or stores.has_hub()
 
 
-def history_of(subject: Subject, *, name: str | None = None, before: str = "") -> History:
+def history_of(subject: Subject, *, name: str | None = None, before: str = "") -> AccessHistory:
     """Return a page of changes, newest first, of all or of one ``name``.
 
     Args:
@@ -51,12 +51,12 @@ def history_of(subject: Subject, *, name: str | None = None, before: str = "") -
         name: of the person, token, job or place.
         before: the id of a change; ignored if it isn't a number.
     """
-    found = AccessChange.objects.filter(subject=subject).order_by("-id")
-    found = found if name is None else found.filter(name=name)
+    changes_of_subject = AccessChange.objects.filter(subject=subject).order_by("-id")
+    changes_of_subject = changes_of_subject if name is None else changes_of_subject.filter(name=name)
     if before.isdecimal() and len(before) < len(str(2**63)):
-        found = found.filter(id__lt=int(before))
-    changes = list(found[: SHOWN + 1])
-    return History(changes[:SHOWN], changes[SHOWN - 1].id if len(changes) > SHOWN else None)
+        changes_of_subject = changes_of_subject.filter(id__lt=int(before))
+    changes = list(changes_of_subject[: SHOWN + 1])
+    return AccessHistory(changes[:SHOWN], changes[SHOWN - 1].id if len(changes) > SHOWN else None)
 
 
 # Also for events of a roll-back, which puts fields of a description back

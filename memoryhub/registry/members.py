@@ -71,7 +71,7 @@ def list_members(store: StoreId) -> list[Member]:
     if store.scope is Scope.PROJECT and (org := org_of(store.name)):
         places[f"org:{org}"] = org
     users = {user.username: user for user in User.objects.prefetch_related("groups")}
-    given = [
+    members = [
         Member(row.username, row.role, places[row.place], users[row.username].is_active, row.given_at, row.given_by)
         for row in Membership.objects.filter(place__in=places)
         if row.username in users
@@ -82,7 +82,7 @@ def list_members(store: StoreId) -> list[Member]:
         for user, role in roles
         if role and role not in LIMITED_ROLES
     ]
-    return sorted([*given, *of_hub], key=lambda member: (bool(member.through), member.name, member.through))
+    return sorted([*members, *of_hub], key=lambda member: (bool(member.through), member.name, member.through))
 
 
 def set_member(*, store: StoreId, name: str, command: MemberSet) -> Member:
@@ -137,10 +137,10 @@ def memberships_of(names: Iterable[str]) -> dict[str, list[Membership]]:
         Forbidden: the caller doesn't manage people.
     """
     demand(Act.ADMINISTER)
-    found: dict[str, list[Membership]] = {}
+    memberships: dict[str, list[Membership]] = {}
     for row in Membership.objects.filter(username__in=list(names)).order_by("place"):
-        found.setdefault(row.username, []).append(row)
-    return found
+        memberships.setdefault(row.username, []).append(row)
+    return memberships
 
 
 def places_to_manage() -> list[StoreId]:

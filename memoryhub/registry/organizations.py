@@ -124,12 +124,12 @@ def _card_fields() -> dict[str, Any]:
 
 def _details(store: StoreId, redacted: tuple[str, ...] = ()) -> OrgDetails:
     with use_store(store):
-        known = profile()
-        own = {**known.model_dump(include={"name", "description", "metadata", "tags"}), **overview_fields()}
+        described = profile()
+        fields = {**described.model_dump(include={"name", "description", "metadata", "tags"}), **overview_fields()}
     return OrgDetails(
         org_id=store.name,
-        **own,
+        **fields,
         projects=projects_of(store.name),
-        described_at=known.updated_at,
+        described_at=described.updated_at,
         redacted=list(redacted),
     )

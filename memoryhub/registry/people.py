@@ -122,12 +122,12 @@ def ensure_person(*, name: str, role: str | None) -> None:
         Invalid: they are not there, and there is no role for them.
         Conflict: they are the last active owner.
     """
-    known = {person.name: person for person in list_people()}
-    if name in known and role not in (None, known[name].role):
+    people = {person.name: person for person in list_people()}
+    if name in people and role not in (None, people[name].role):
         change_role(name=name, role=str(role))
-    elif name not in known and role is None:
+    elif name not in people and role is None:
         raise Invalid(f"there is no person {name[:64]!r} yet; add --role to create them: {', '.join(ROLES)}")
-    elif name not in known:
+    elif name not in people:
         add_person(command=command_from(PersonAdd, {"name": name, "role": role}))
 
 
@@ -194,10 +194,10 @@ def _require_manager_of(*roles: str) -> None:
 
 
 def find_person(name: str) -> User:
-    found = User.objects.filter(username=name).first()
-    if found is None:
+    user = User.objects.filter(username=name).first()
+    if user is None:
         raise NotFound(f"there is no person {name[:64]!r} in this hub; see the People page")
-    return found
+    return user
 
 
 def _keep_an_owner(user: User, what: str) -> None:

@@ -129,12 +129,12 @@ def projects_of(org_id: str) -> list[str]:
 
 
 def projects_by_org() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    projects: dict[str, list[str]] = {}
     for project_id in project_ids():
         org = project_card(project_id).org_id
         if org is not None:
-            found.setdefault(org, []).append(project_id)
-    return found
+            projects.setdefault(org, []).append(project_id)
+    return projects
 
 
 def project_card(project_id: str) -> ProjectCard:
@@ -142,9 +142,9 @@ def project_card(project_id: str) -> ProjectCard:
 
 
 def card_fields() -> dict[str, Any]:
-    known = profile()
-    fields = name_fields(known)
-    return {**fields, "name": fields["name"] or _name_of_folder(current_store().name), "org_id": known.org}
+    described = profile()
+    fields = name_fields(described)
+    return {**fields, "name": fields["name"] or _name_of_folder(current_store().name), "org_id": described.org}
 
 
 # An id that is a digest says nothing
@@ -154,16 +154,16 @@ def _name_of_folder(project_id: str) -> str:
 
 
 def details_fields() -> dict[str, Any]:
-    known = profile()
+    described = profile()
     return {
         "project_id": current_store().name,
         **card_fields(),
-        **known.model_dump(include={"description", "root_path", "metadata", "tags"}),
+        **described.model_dump(include={"description", "root_path", "metadata", "tags"}),
         **overview_fields(),
         "sessions": Session.objects.count(),
         "commits": Commit.objects.count(),
         "created_at": occurred_at(1),
-        "described_at": known.updated_at,
+        "described_at": described.updated_at,
     }
 
 

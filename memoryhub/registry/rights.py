@@ -51,10 +51,10 @@ def grant_of_person(name: str) -> Grant:
     """Return what a person may do, by their name, for their tokens; nothing if they are unknown or deactivated."""
     with connections["default"].cursor() as cursor:
         cursor.execute(_ROLES_OF, [name])
-        found = cursor.fetchall()
-    if not found:
+        memberships = cursor.fetchall()
+    if not memberships:
         return NOTHING
-    roles = {"owner" if is_superuser else role for is_superuser, role in found} & set(ROLES)
+    roles = {"owner" if is_superuser else role for is_superuser, role in memberships} & set(ROLES)
     acts = frozenset[Act]().union(*(ROLES[role] for role in roles))
     return _grant(name, acts, everywhere=bool(roles & _FULL))
 
@@ -82,17 +82,17 @@ def org_of(project: str) -> str | None:
     if not files:
         return _read_org(store) if stores.exists(store) else None
     stamps, place = file_stamps(files), stores.location(store)
-    known = _orgs.get(place)
-    if known is None or known[0] != stamps or not _are_settled(stamps):
-        known = stamps, _read_org(store) if stamps else None
-        _remember(place, known)
-    return known[1]
+    cached = _orgs.get(place)
+    if cached is None or cached[0] != stamps or not _are_settled(stamps):
+        cached = stamps, _read_org(store) if stamps else None
+        _remember(place, cached)
+    return cached[1]
 
 
-def _remember(place: str, known: tuple[list[FileStamp], str | None]) -> None:
+def _remember(place: str, entry: tuple[list[FileStamp], str | None]) -> None:
     while len(_orgs) >= _MOST_ORGS and place not in _orgs:
         _orgs.pop(next(iter(_orgs), ""), None)
-    _orgs[place] = known
+    _orgs[place] = entry
 
 
 # By the location of the project's store: its files' stamps, and the organisation

@@ -40,14 +40,14 @@ def save_view(*, user: Any, store: StoreId, page: str, name: str, query: str) ->
         Conflict: the person has a view with this name in the list.
     """
     pairs = [(key, sanitize_text(value)[0]) for key, value in parse_qsl(normal_query(query)[: _MAX_QUERY + 1])]
-    kept = urlencode(pairs)
-    if not kept:
+    sanitized = urlencode(pairs)
+    if not sanitized:
         raise Invalid("there is nothing to save: choose a filter, a search or an order first")
-    if len(kept) > _MAX_QUERY:
+    if len(sanitized) > _MAX_QUERY:
         raise Invalid(f"a view's address may have at most {_MAX_QUERY:,} characters")
     if saved_views(user=user, stores=[store], page=page).count() >= _MAX_VIEWS:
         raise Invalid(f"a list may have at most {_MAX_VIEWS} views; delete one first")
-    return _stored(SavedView(username=user.get_username(), store=store.alias, page=page, query=kept), name)
+    return _stored(SavedView(username=user.get_username(), store=store.alias, page=page, query=sanitized), name)
 
 
 def rename_view(*, user: Any, store: StoreId, view_id: int, name: str) -> SavedView:
@@ -72,10 +72,10 @@ def delete_view(*, user: Any, store: StoreId, view_id: int) -> SavedView:
 
 
 def _own(user: Any, store: StoreId, view_id: int) -> SavedView:
-    found = saved_views(user=user, stores=[store]).filter(pk=view_id).first()
-    if found is None:
+    view = saved_views(user=user, stores=[store]).filter(pk=view_id).first()
+    if view is None:
         raise NotFound("you have no such view; it may be deleted")
-    return found
+    return view
 
 
 def _stored(view: SavedView, name: str) -> SavedView:

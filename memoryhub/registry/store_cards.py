@@ -1,4 +1,4 @@
-"""Creation and cards of stores, shared by projects and organisations; projects and organisations as text for a model."""
+"""Creation and cards of stores, shared by projects and organisations, and their text for a model."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class WithIdFromName(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, given: Any) -> Any:
+    def _named(cls, data: Any) -> Any:
         ids = {"id", *(name for name, field in cls.model_fields.items() if field.alias == "id")}
-        if not isinstance(given, dict) or ids & set(given) or not isinstance(given.get("name"), str):
-            return given
-        slug = project_id_of(given["name"])
-        return {**given, "id": slug} if slug else given
+        if not isinstance(data, dict) or ids & set(data) or not isinstance(data.get("name"), str):
+            return data
+        slug = project_id_of(data["name"])
+        return {**data, "id": slug} if slug else data
 
 
 class StoreOverview(BaseModel):
@@ -81,12 +81,12 @@ def overview_fields() -> dict[str, Any]:
 
 def occurred_at(position: int) -> datetime | None:
     """Return the time of the event at ``position``, if it exists."""
-    found = RawEvent.objects.filter(position=position).values_list("occurred_at", flat=True).first()
-    return clock.from_text(found) if found else None
+    moment = RawEvent.objects.filter(position=position).values_list("occurred_at", flat=True).first()
+    return clock.from_text(moment) if moment else None
 
 
-def name_fields(known: ProfileView) -> dict[str, Any]:
-    return {"name": known.name, "description": shortened(known.description, MAX_SHOWN_DESCRIPTION)}
+def name_fields(profile_view: ProfileView) -> dict[str, Any]:
+    return {"name": profile_view.name, "description": shortened(profile_view.description, MAX_SHOWN_DESCRIPTION)}
 
 
 def create_described(*, store: StoreId, command: OrgDescribe, if_exists: IfTaken, refusal: str) -> tuple[str, ...]:
@@ -126,13 +126,13 @@ def _check_existing(store: StoreId, command: OrgDescribe, if_exists: IfTaken, re
         raise Forbidden(refusal)
 
 
-def read_card(store: StoreId, card: type[C], read: Callable[[], dict[str, Any]], **known: Any) -> C:
+def read_card(store: StoreId, card: type[C], read: Callable[[], dict[str, Any]], **fields: Any) -> C:
     """Return the card of a store; if it cannot be read, ``problem`` has the reason."""
     try:
         with use_store(store):
-            return card(**known, **read())
+            return card(**fields, **read())
     except HubError as error:
-        return card(**known, problem=error.message)
+        return card(**fields, problem=error.message)
 
 
 def page_of_cards(
@@ -140,14 +140,14 @@ def page_of_cards(
 ) -> Listing:
     """Return a page of cards by id; opens only the stores on the page."""
     after = decode_cursor(command.cursor, (str,))
-    left = [store_id for store_id in ids if not after or store_id > after[0]]
-    found = [read(store_id).model_dump(mode="json", exclude_defaults=True) for store_id in left[: command.limit]]
+    following = [store_id for store_id in ids if not after or store_id > after[0]]
+    cards = [read(store_id).model_dump(mode="json", exclude_defaults=True) for store_id in following[: command.limit]]
     if command.compact:
-        found = [{id_field: card[id_field], "name": card.get("name", "")} for card in found]
+        cards = [{id_field: card[id_field], "name": card.get("name", "")} for card in cards]
     return page(
-        found,
+        cards,
         total=len(ids),
-        more=len(left) > command.limit,
+        more=len(following) > command.limit,
         cursor_of=lambda item: encode_cursor(item[id_field]),
         line=line,
         max_tokens=command.max_tokens,
@@ -201,17 +201,17 @@ def org_text(org: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _holds(shown: dict[str, Any], *nouns: str) -> str:
-    return ", ".join(counted(shown[_PLURALS[noun]], noun, _PLURALS[noun]) for noun in nouns)
+def _holds(counts: dict[str, Any], *nouns: str) -> str:
+    return ", ".join(counted(counts[_PLURALS[noun]], noun, _PLURALS[noun]) for noun in nouns)
 
 
-def _profile_lines(shown: dict[str, Any]) -> list[str]:
-    metadata = json.dumps(shown["metadata"], ensure_ascii=False) if shown["metadata"] else ""
+def _profile_lines(profile: dict[str, Any]) -> list[str]:
+    metadata = json.dumps(profile["metadata"], ensure_ascii=False) if profile["metadata"] else ""
     return [
-        *_fact("description", shown["description"]),
-        *_fact("tags", ", ".join(shown["tags"])),
+        *_fact("description", profile["description"]),
+        *_fact("tags", ", ".join(profile["tags"])),
         *_fact("metadata", metadata),
-        *_fact("redacted", ", ".join(shown["redacted"])),
+        *_fact("redacted", ", ".join(profile["redacted"])),
     ]
 
 
@@ -219,12 +219,12 @@ def _fact(name: str, value: str | None) -> list[str]:
     return [f"{name}: {hanging(value)}"] if value else []
 
 
-def _named(shown: dict[str, Any]) -> str:
-    return f" ({shown['name']})" if shown.get("name") else ""
+def _named(card: dict[str, Any]) -> str:
+    return f" ({card['name']})" if card.get("name") else ""
 
 
-def _description(shown: dict[str, Any]) -> str:
-    text = shown.get("problem") or " ".join(shown.get("description", "").split())
+def _description(card: dict[str, Any]) -> str:
+    text = card.get("problem") or " ".join(card.get("description", "").split())
     return f": {text}" if text else ""
 
 

@@ -82,10 +82,10 @@ def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
         require_rights_of(command.person)
     for kind, names in (("project", command.projects or []), ("org", command.orgs)):
         with use_grant(within):
-            known = list_projects() if kind == "project" else list_orgs()
+            places = list_projects() if kind == "project" else list_orgs()
         for name in names:
-            if name not in known:
-                raise NotFound(f"there is no {kind} {name!r} in this hub; known: {', '.join(known) or 'none'}")
+            if name not in places:
+                raise NotFound(f"there is no {kind} {name!r} in this hub; known: {', '.join(places) or 'none'}")
     now = clock.now()
     text = _new_text()
     name = f"{command.person}/{command.name}" if command.person else command.name
@@ -181,10 +181,10 @@ def token_facts(token: AgentToken, now: datetime) -> dict[str, Any]:
 
 
 def find_token(name: str) -> AgentToken:
-    found = AgentToken.objects.filter(name=name).first()
-    if found is None:
+    token = AgentToken.objects.filter(name=name).first()
+    if token is None:
         raise NotFound(no_token(name))
-    return found
+    return token
 
 
 def no_token(name: str) -> str:
@@ -211,10 +211,10 @@ def recognise(text: str) -> AgentToken | None:
     Raises:
         Unauthorized: it is unknown, has expired, or was revoked.
     """
-    found = FORMAT.fullmatch(text)
-    if found is None:
+    match = FORMAT.fullmatch(text)
+    if match is None:
         return None
-    token = _of_prefix(found[1])
+    token = _of_prefix(match[1])
     # Always compare, so that the time doesn't reveal which prefixes exist.
     if not hmac.compare_digest(_hash(text), token.token_hash if token else _hash("")) or token is None:
         raise Unauthorized(f"this token doesn't belong to this hub; {_NEXT_STEP}")

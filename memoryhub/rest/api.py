@@ -53,8 +53,9 @@ scopes = Router()
 )
 def show_health(request: HttpRequest) -> Any:
     """``ok``, or 503. Callers who may see all projects get a new check with all its results."""
-    details = is_known(request)
-    return (health.check() if details else health.recent_check()).described(details=details)
+    if is_known(request):
+        return health.check().described(details=True)
+    return health.recent_check().described(details=False)
 
 
 @hub.get("metrics", response={200: None}, tags=["hub"], summary="Get metrics in the Prometheus format")

@@ -17,7 +17,6 @@ from ninja.security.session import SessionAuth
 from memoryhub.core.errors import HubError, Unauthorized
 from memoryhub.core.permissions import EVERYTHING, HUB, TO_MAKE_PLACES, Act, Grant, demand, grant_of, use_grant
 from memoryhub.core.secret_files import TOKEN, read_or_create_secret, secret_matches
-from memoryhub.models import AgentToken
 from memoryhub.ops.serving.bridge import ACCEPTED, VERDICT
 from memoryhub.registry import tokens
 
@@ -36,8 +35,10 @@ def act_of_route(method: str, route: str) -> Act:
     # Of members, the service decides: they are managed by owners of the place, and by those who manage people.
     if method in _SAFE or route.split("/")[2:3] == ["members"]:
         return Act.VIEW
+    if route.partition("/")[0] in _ADMINISTERED:
+        return Act.ADMINISTER
     if not route.startswith(_PROJECT):
-        return Act.ADMINISTER if route.partition("/")[0] in _ADMINISTERED else Act.GOVERN
+        return Act.GOVERN
     subroute = route.removeprefix(_PROJECT)
     if subroute in _READS:
         return Act.VIEW
@@ -49,7 +50,8 @@ def act_of_route(method: str, route: str) -> Act:
 def special_act_of_route(route: str) -> str:
     # What demand() names in its error, if the act alone would be too general.
     first, _, tail = route.partition("/")
-    return TO_MAKE_PLACES if first == "orgs" or (first == "projects" and "/" not in tail) else ""
+    makes_place = first == "orgs" or (first == "projects" and "/" not in tail)
+    return TO_MAKE_PLACES if makes_place else ""
 
 
 TOKEN_ACTOR = "token"  # noqa: S105 - the actor of the hub's own token
@@ -78,7 +80,8 @@ class BearerToken(HttpBearer):
         agent = tokens.recognise(text)
         verdict[ACCEPTED] = agent is not None or secret_matches(text, read_token())
         if agent is not None:
-            _note_after_response(request, agent)
+            if note := tokens.due_note(agent, request.META.get("REMOTE_ADDR", "")):
+                _thread.note = note
             return _admitted(request, tokens.actor_of(agent), tokens.grant_of(agent))
         if not verdict[ACCEPTED]:
             raise Unauthorized(f"the token is wrong; {HOW_TO_AUTHENTICATE}")
@@ -93,7 +96,9 @@ class SignedIn(SessionAuth):
         if Act.VIEW not in grant.acts:
             return None
         user = super().__call__(request)
-        return _admitted(request, user.get_username(), grant) if user else None
+        if user is None:
+            return None
+        return _admitted(request, user.get_username(), grant)
 
 
 def is_known(request: HttpRequest) -> bool:
@@ -106,28 +111,20 @@ def is_known(request: HttpRequest) -> bool:
 
 
 def _admitted(request: HttpRequest, actor: str, grant: Grant) -> str:
-    route = request.resolver_match.route if request.resolver_match else ""
-    api_route = route.removeprefix(_PREFIX)
-    place = _place_of(request)
+    match = request.resolver_match
+    route = match.route.removeprefix(_PREFIX) if match else ""
+    parameters = match.kwargs if match else {}
+    place = HUB
+    if "project_id" in parameters:
+        place = f"project:{parameters['project_id']}"
+    elif "org_id" in parameters:
+        place = f"org:{parameters['org_id']}"
     # What the caller may not see is refused by ``use_store``, in the same words as what does not exist.
     if place == HUB or grant.at(place):
         with use_grant(grant):
-            demand(act_of_route(request.method or "", api_route), to=special_act_of_route(api_route), place=place)
+            demand(act_of_route(request.method or "", route), to=special_act_of_route(route), place=place)
     request.grant = grant  # type: ignore[attr-defined]
     return actor
-
-
-def _place_of(request: HttpRequest) -> str:
-    named = request.resolver_match.kwargs if request.resolver_match else {}
-    if "project_id" in named:
-        return f"project:{named['project_id']}"
-    return f"org:{named['org_id']}" if "org_id" in named else HUB
-
-
-def _note_after_response(request: HttpRequest, agent: AgentToken) -> None:
-    note = tokens.due_note(agent, request.META.get("REMOTE_ADDR", ""))
-    if note is not None:
-        _thread.note = note
 
 
 @receiver(request_finished)

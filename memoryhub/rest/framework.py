@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from functools import wraps
+from itertools import chain
 from typing import Any, NoReturn
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -96,24 +97,24 @@ def _project_of(request: HttpRequest) -> str:
 
 def _refuse_unknown_parameters(request: HttpRequest, arguments: dict[str, Any]) -> None:
     # A misspelt filter would otherwise widen the result unnoticed.
-    models = [value for value in arguments.values() if isinstance(value, BaseModel)]
-    parameters = sorted({name for model in models for name in type(model).model_fields})
-    unknown = [name for name in request.GET if name not in parameters]
-    if unknown:
-        raise Invalid(f"there is no parameter {unknown[0][:80]!r} here; known: {', '.join(parameters) or 'none'}")
+    parameters: set[str] = set()
+    for value in arguments.values():
+        if isinstance(value, BaseModel):
+            parameters.update(type(value).model_fields)
+    for name in request.GET:
+        if name not in parameters:
+            raise Invalid(f"there is no parameter {name[:80]!r} here; known: {', '.join(sorted(parameters)) or 'none'}")
 
 
 def _with_key(request: HttpRequest, arguments: dict[str, Any]) -> dict[str, Any]:
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return arguments
-    return {name: _keyed(value, key) for name, value in arguments.items()}
-
-
-def _keyed(value: Any, key: str) -> Any:
-    if not isinstance(value, Command) or "idempotency_key" not in type(value).model_fields:
-        return value
-    return command_of(type(value), value, idempotency_key=key)
+    keyed = dict(arguments)
+    for name, value in arguments.items():
+        if isinstance(value, Command) and "idempotency_key" in type(value).model_fields:
+            keyed[name] = command_of(type(value), value, idempotency_key=key)
+    return keyed
 
 
 class JsonParser(Parser):
@@ -138,15 +139,12 @@ class JsonParser(Parser):
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # Parsers differ in which value of a duplicate name wins.
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        raise Invalid(f"the body names {_repeated(pairs)[:80]!r} twice in one object; send it once")
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in fields:
+            raise Invalid(f"the body names {name[:80]!r} twice in one object; send it once")
+        fields[name] = value
     return fields
-
-
-def _repeated(pairs: list[tuple[str, Any]]) -> str:
-    seen: set[str] = set()
-    return next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
 
 
 def _finite(text: str) -> float:
@@ -189,7 +187,7 @@ class HubAPI(NinjaAPI):
         self.add_exception_handler(Http404, lambda _, error: problem_response(problem(404, str(error))))
 
     def validation_error_from_error_contexts(self, error_contexts: list[ValidationErrorContext[Any]]) -> Any:
-        return Invalid(explain_faults([fault for context in error_contexts for fault in _faults(context)]))
+        return Invalid(explain_faults(list(chain.from_iterable(map(_faults, error_contexts)))))
 
     def get_openapi_schema(self, **options: Any) -> Any:
         return complete(super().get_openapi_schema(**options))
@@ -204,18 +202,18 @@ _NO_BODY = {
 
 def _faults(context: ValidationErrorContext[Any]) -> list[Any]:
     # Paths without the name of the view's own argument.
-    variables = set(context.model.model_fields)
-    faults: list[Any] = list(context.pydantic_validation_error.errors(include_url=False))
+    faults: list[Any] = []
     whole = getattr(context.model, "__read_from_single_attr__", None)
-    if any(fault["type"] == "missing" and fault["loc"] == (whole,) for fault in faults):
-        return [_NO_BODY]
-    return [{**fault, "loc": _caller_path(fault["loc"], variables, whole)} for fault in faults]
-
-
-def _caller_path(path: tuple[Any, ...], variables: set[str], whole: str | None) -> tuple[Any, ...]:
-    if path == (whole,):
-        return ("body",)
-    return path[1:] if len(path) > 1 and path[0] in variables else path
+    for fault in context.pydantic_validation_error.errors(include_url=False):
+        path = fault["loc"]
+        if path == (whole,) and fault["type"] == "missing":
+            return [_NO_BODY]
+        if path == (whole,):
+            path = ("body",)
+        elif len(path) > 1 and path[0] in context.model.model_fields:
+            path = path[1:]
+        faults.append({**fault, "loc": path})
+    return faults
 
 
 def _hub_error(_: HttpRequest, error: Any) -> HttpResponse:
@@ -227,5 +225,7 @@ def _http_error(_: HttpRequest, error: Any) -> HttpResponse:
         return problem_response(error.__cause__.as_problem())
     if isinstance(error, AuthenticationError):
         return problem_response(Unauthorized(f"authentication required: {HOW_TO_AUTHENTICATE}").as_problem())
-    detail = "the session's CSRF token is missing or wrong; send it as X-CSRFToken" if error.status_code == 403 else ""
-    return problem_response(problem(error.status_code, detail or str(error)))
+    detail = str(error)
+    if error.status_code == 403:
+        detail = "the session's CSRF token is missing or wrong; send it as X-CSRFToken"
+    return problem_response(problem(error.status_code, detail))

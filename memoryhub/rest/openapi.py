@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from memoryhub.config.clients import hook_clients
@@ -13,14 +12,11 @@ from memoryhub.core.stores.store import SLUG
 from memoryhub.rest.auth import act_of_route
 from memoryhub.rest.problems import CONTENT_TYPE
 
-Operation = dict[str, Any]
-
 # Characters of X-Session-Id, X-Ack-Token and Idempotency-Key
 MAX_HEADER = 200
 
 _PREFIX = "/api/v1"
 _PROJECT = "/projects/{project_id}"
-_ORG = "/orgs/{org_id}"
 _REF = "#/components/schemas/"
 _MEANING = {
     "401": "The request has no valid session or token",
@@ -73,48 +69,37 @@ def complete(schema: dict[str, Any]) -> dict[str, Any]:
     schemas = schema.setdefault("components", {}).setdefault("schemas", {})
     schemas["Problem"] = Problem.model_json_schema()
     _describe_settings(schemas)
-    for path, method, operation in _operations(schema):
-        _add_headers(path, method, operation, schemas)
-        statuses = {status for status in map(str, operation["responses"]) if status >= "400"}
-        responses = {str(status): answer for status, answer in operation["responses"].items() if str(status) < "400"}
-        errors = {status: _problem(status) for status in sorted(statuses | _shared(path, method, operation))}
-        operation["responses"] = {**responses, **errors}
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            _add_headers(path, method, operation, schemas)
+            _add_errors(path, operation)
     return schema
 
 
 def _describe_settings(schemas: dict[str, Any]) -> None:
     # Null resets a setting to its default.
     whole = ProjectSettings.model_json_schema(ref_template=f"{_REF}Setting{{model}}")
-    schemas.update({f"Setting{name}": definition for name, definition in whole.pop("$defs").items()})
+    for name, definition in whole["$defs"].items():
+        schemas[f"Setting{name}"] = definition
     settings = schemas["SettingsChange"]["properties"]["settings"]
     settings["additionalProperties"] = False
-    settings["properties"] = {
-        name: {"anyOf": [{key: value for key, value in field.items() if key != "default"}, {"type": "null"}]}
-        for name, field in whole["properties"].items()
-    }
+    settings["properties"] = {}
+    for name, field in whole["properties"].items():
+        field.pop("default", None)
+        settings["properties"][name] = {"anyOf": [field, {"type": "null"}]}
 
 
-def _operations(schema: dict[str, Any]) -> Iterator[tuple[str, str, Operation]]:
-    for path, methods in schema["paths"].items():
-        for method, operation in methods.items():
-            yield path, method, operation
-
-
-def _add_headers(path: str, method: str, operation: Operation, schemas: dict[str, Any]) -> None:
+def _add_headers(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any]) -> None:
     parameters = operation.setdefault("parameters", [])
-    if _PROJECT in path:
-        parameters[:] = [_PROJECT_ID, *(parameter for parameter in parameters if parameter["name"] != "project_id")]
-        parameters += [_SESSION, _TOKEN] if _writes(path, method) else []
-    if _ORG in path:
-        parameters[:] = [_ORG_ID, *(parameter for parameter in parameters if parameter["name"] != "org_id")]
-    parameters[:] = [_described(parameter) for parameter in parameters]
+    for place in (_PROJECT_ID, _ORG_ID):
+        if f"{{{place['name']}}}" in path:
+            parameters[:] = [place, *(parameter for parameter in parameters if parameter["name"] != place["name"])]
+    route = path.removeprefix(f"{_PREFIX}/").replace("{", "<").replace("}", ">")
+    if _PROJECT in path and act_of_route(method.upper(), route) is not Act.VIEW:
+        parameters += [_SESSION, _TOKEN]
+    parameters[:] = map(_described, parameters)
     if _takes_key(operation, schemas) or path.startswith(f"{_PREFIX}/hooks"):
         parameters.append(_KEY)
-
-
-def _writes(path: str, method: str) -> bool:
-    route = path.removeprefix(f"{_PREFIX}/").replace("{", "<").replace("}", ">")
-    return act_of_route(method.upper(), route) is not Act.VIEW
 
 
 def _described(parameter: dict[str, Any]) -> dict[str, Any]:
@@ -128,18 +113,37 @@ def _described(parameter: dict[str, Any]) -> dict[str, Any]:
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     choices = [choice for choice in schema.get("anyOf", []) if choice.get("type") != "null"]
-    rules = {name: value for name, value in schema.items() if name != "anyOf"}
-    return {**rules, **choices[0]} if len(choices) == 1 else schema
+    if len(choices) != 1:
+        return schema
+    plain = {**schema, **choices[0]}
+    del plain["anyOf"]
+    return plain
 
 
-def _takes_key(operation: Operation, schemas: dict[str, Any]) -> bool:
+def _add_errors(path: str, operation: dict[str, Any]) -> None:
+    responses = {}
+    errors = _shared_errors(path, operation)
+    for status, answer in operation["responses"].items():
+        if str(status) < "400":
+            responses[str(status)] = answer
+        else:
+            errors.add(str(status))
+    content = {CONTENT_TYPE: {"schema": {"$ref": f"{_REF}Problem"}}}
+    for status in sorted(errors):
+        responses[status] = {"description": _MEANING[status], "content": content}
+    operation["responses"] = responses
+
+
+def _takes_key(operation: dict[str, Any], schemas: dict[str, Any]) -> bool:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-    named = [part["$ref"] for part in [body, *body.get("allOf", []), *body.get("anyOf", [])] if "$ref" in part]
-    fields = {name for ref in named for name in schemas.get(ref.removeprefix(_REF), {}).get("properties", {})}
-    return "idempotency_key" in fields | {parameter["name"] for parameter in operation["parameters"]}
+    for part in (body, *body.get("allOf", []), *body.get("anyOf", [])):
+        model = schemas.get(part.get("$ref", "").removeprefix(_REF), {})
+        if "idempotency_key" in model.get("properties", {}):
+            return True
+    return any(parameter["name"] == "idempotency_key" for parameter in operation["parameters"])
 
 
-def _shared(path: str, method: str, operation: Operation) -> set[str]:
+def _shared_errors(path: str, operation: dict[str, Any]) -> set[str]:
     parameters = operation["parameters"]
     statuses = set()
     if operation.get("security"):
@@ -155,8 +159,3 @@ def _shared(path: str, method: str, operation: Operation) -> set[str]:
     if _TOKEN in parameters:
         statuses |= {"412"}
     return statuses
-
-
-def _problem(status: str) -> dict[str, Any]:
-    content = {CONTENT_TYPE: {"schema": {"$ref": f"{_REF}Problem"}}}
-    return {"description": _MEANING[status], "content": content}

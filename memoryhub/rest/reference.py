@@ -1,11 +1,15 @@
-"""The REST reference: a page made on the server from the OpenAPI schema, readable without JavaScript."""
+"""The REST reference: a page made on the server from the OpenAPI schema, readable without JavaScript.
+
+Swagger UI and Redoc, which ninja brings, need images from ``data:`` addresses or style sheets made by scripts. The
+content security policy refuses both.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -20,9 +24,11 @@ from ninja import NinjaAPI
 from ninja.openapi.docs import DocsBase
 from ninja.responses import Response
 
+Schema = dict[str, Any]
+
 _METHODS = ("get", "post", "put", "patch", "delete")
 _DEPTH = 3
-# Shown of the values of an enumeration
+# How many values of an enumeration are shown
 _MOST_VALUES = 12
 # A parameter in a path
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -32,7 +38,7 @@ _ADDRESS = "hub-address.invalid"
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class DescribedField:
     name: str
     # ``path``, ``query``, ``header`` or ``body``
     place: str
@@ -42,7 +48,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DescribedAnswer:
     status: str
     meaning: str
     # "" without a body
@@ -56,8 +62,8 @@ class Operation:
     path: str
     summary: str
     description: str
-    parameters: list[Parameter]
-    answers: list[Answer]
+    parameters: list[DescribedField]
+    answers: list[DescribedAnswer]
     # JSON with the required fields, "" without a body
     body: str
     curl: str
@@ -69,9 +75,10 @@ class ReferencePage(DocsBase):
     def render_page(self, request: HttpRequest, api: NinjaAPI, **kwargs: Any) -> HttpResponse:
         built = _built(api)
         address = escape(request.build_absolute_uri("/").rstrip("/"))
+        description: str = MarkdownIt("commonmark", {"html": False}).render(built.info["description"])
         context = {
             "api": built.info,
-            "description": _rendered(built.info["description"]),
+            "description": SafeString(description),  # HTML is escaped
             "routes": SafeString(built.routes.replace(_ADDRESS, address)),
             "openapi": "/api/v1/openapi.json",
         }
@@ -108,12 +115,7 @@ def _build(api: NinjaAPI) -> _Built:
     return _Built(schema["info"], Response(schema).content, routes)
 
 
-def _rendered(text: str) -> SafeString:
-    rendered: str = MarkdownIt("commonmark", {"html": False}).render(text)
-    return SafeString(rendered)  # HTML is escaped
-
-
-def groups(schema: dict[str, Any], address: str) -> list[tuple[str, list[Operation]]]:
+def groups(schema: Schema, address: str) -> list[tuple[str, list[Operation]]]:
     """Return the operations by tag, in the order of the schema."""
     operations: dict[str, list[Operation]] = {}
     for path, methods in schema["paths"].items():
@@ -124,17 +126,22 @@ def groups(schema: dict[str, Any], address: str) -> list[tuple[str, list[Operati
     return list(operations.items())
 
 
-def schemas(schema: dict[str, Any]) -> Iterator[tuple[str, list[Parameter]]]:
+def schemas(schema: Schema) -> Iterator[tuple[str, list[DescribedField]]]:
     """Return the fields of every object that routes take or return, by name."""
     for name, model in sorted(schema["components"]["schemas"].items()):
         if "properties" in model:
             yield name, list(_fields(schema, model))
 
 
-def _operation(schema: dict[str, Any], address: str, path: str, method: str, operation: dict[str, Any]) -> Operation:
-    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-    parameters = [*_parameters(schema, operation), *(_fields(schema, content) if content else ())]
-    body = json.dumps(_example(schema, content), ensure_ascii=False) if content else ""
+def _operation(schema: Schema, address: str, path: str, method: str, operation: Schema) -> Operation:
+    parameters = list(_parameters(schema, operation))
+    required = [parameter.name for parameter in parameters if parameter.place == "query" and parameter.is_required]
+    query = "&".join(f"{name}=<{name}>" for name in required)
+    url = f"{address}{path}?{query}".removesuffix("?")
+    body = ""
+    if content := operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema"):
+        parameters += _fields(schema, content)
+        body = json.dumps(_example(schema, content), ensure_ascii=False)
     return Operation(
         operation["operationId"],
         method.upper(),
@@ -144,71 +151,72 @@ def _operation(schema: dict[str, Any], address: str, path: str, method: str, ope
         parameters,
         [_answer(schema, status, answer) for status, answer in sorted(operation["responses"].items())],
         body,
-        _curl(f"{address}{path}{_query(operation)}", method.upper(), body),
+        _curl(url, method.upper(), body),
     )
 
 
-def _answer(schema: dict[str, Any], status: str, answer: dict[str, Any]) -> Answer:
-    contents: list[dict[str, Any]] = list(answer.get("content", {}).values())
-    return Answer(status, answer["description"], _type(schema, contents[0]["schema"]) if contents else SafeString())
+def _answer(schema: Schema, status: str, answer: Schema) -> DescribedAnswer:
+    kind = SafeString()
+    for content in list(answer.get("content", {}).values())[:1]:
+        kind = _type(schema, content["schema"])
+    return DescribedAnswer(status, answer["description"], kind)
 
 
-def _query(operation: dict[str, Any]) -> str:
-    needed = [
-        parameter["name"]
-        for parameter in operation.get("parameters", ())
-        if parameter["in"] == "query" and parameter["required"]
-    ]
-    return "?" + "&".join(f"{name}=<{name}>" for name in needed) if needed else ""
-
-
-def _parameters(schema: dict[str, Any], operation: dict[str, Any]) -> Iterator[Parameter]:
+def _parameters(schema: Schema, operation: Schema) -> Iterator[DescribedField]:
     for parameter in operation.get("parameters", ()):
-        name, kind = parameter["name"], _type(schema, parameter["schema"])
-        yield Parameter(name, parameter["in"], kind, parameter.get("required", False), parameter.get("description", ""))
+        yield DescribedField(
+            parameter["name"],
+            parameter["in"],
+            _type(schema, parameter["schema"]),
+            parameter.get("required", False),
+            parameter.get("description", ""),
+        )
 
 
-def _fields(schema: dict[str, Any], content: dict[str, Any]) -> Iterator[Parameter]:
+def _fields(schema: Schema, content: Schema) -> Iterator[DescribedField]:
     model = _resolved(schema, content)
     required = model.get("required", ())
     for name, field in model.get("properties", {}).items():
-        description = field.get("description", "")
-        yield Parameter(name, "body", _type(schema, field), name in required, description)
+        yield DescribedField(name, "body", _type(schema, field), name in required, field.get("description", ""))
 
 
-def _resolved(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    reference: str = part.get("$ref", "")
-    model: dict[str, Any] = schema["components"]["schemas"][reference.rpartition("/")[2]] if reference else part
+def _resolved(schema: Schema, part: Schema) -> Schema:
+    if "$ref" not in part:
+        return part
+    model: Schema = schema["components"]["schemas"][part["$ref"].rpartition("/")[2]]
     return model
 
 
-def _type(schema: dict[str, Any], part: dict[str, Any]) -> SafeString:
+def _type(schema: Schema, part: Schema) -> SafeString:
     """Return the type in words; objects are links to their fields."""
     model = _resolved(schema, part)
     choices = model.get("anyOf") or model.get("oneOf") or model.get("allOf")
     if choices:
-        return format_html_join(
-            " or ", "{}", ((kind,) for kind in dict.fromkeys(_type(schema, one) for one in choices))
-        )
-    if "enum" in model:
-        return _joined([json.dumps(value) for value in model["enum"]])
+        return _joined(dict.fromkeys(_type(schema, choice) for choice in choices))
+    values = model.get("enum", [])
     if "const" in model:
-        return _joined([json.dumps(model["const"])])
+        values = [model["const"]]
+    if values:
+        texts = list(map(json.dumps, values))
+        if len(texts) > _MOST_VALUES:
+            texts[_MOST_VALUES:] = ["…"]
+        return _joined(texts)
     if model.get("type") == "array":
         return format_html("list of {}", _type(schema, model.get("items", {})))
     if model is not part and "properties" in model:
         name = part["$ref"].rpartition("/")[2]
         return format_html('<a href="#schema-{}">{}</a>', name, name)
-    return _joined(["date-time" if model.get("format") == "date-time" else model.get("type", "any")])
+    if model.get("format") == "date-time":
+        return SafeString("date-time")
+    return format_html("{}", model.get("type", "any"))
 
 
-def _joined(values: list[str]) -> SafeString:
-    texts = [*values[:_MOST_VALUES], "…"] if len(values) > _MOST_VALUES else values
-    return format_html_join(" or ", "{}", ((value,) for value in texts))
+def _joined(texts: Iterable[str]) -> SafeString:
+    return format_html_join(" or ", "{}", zip(texts))
 
 
 # The required fields, each with a value of its type
-def _example(schema: dict[str, Any], part: dict[str, Any], depth: int = 0) -> Any:
+def _example(schema: Schema, part: Schema, depth: int = 0) -> Any:
     part = _resolved(schema, part)
     choices = part.get("anyOf") or part.get("oneOf") or part.get("allOf")
     if choices and depth < _DEPTH:
@@ -224,7 +232,7 @@ def _example(schema: dict[str, Any], part: dict[str, Any], depth: int = 0) -> An
 
 
 def _curl(url: str, method: str, body: str) -> str:
-    lines = [f"curl -X {method}" if method != "GET" else "curl", '-H "Authorization: Bearer $TOKEN"']
+    lines = [f"curl -X {method}".removesuffix(" -X GET"), '-H "Authorization: Bearer $TOKEN"']
     if body:
         lines += ["-H 'Content-Type: application/json'", "-d '" + body.replace("'", "'\\''") + "'"]
     return " \\\n  ".join([*lines, f"'{_PLACE.sub(_PLACEHOLDER, url)}'"])

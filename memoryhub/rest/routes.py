@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from governance.audit import AuditExport, export_audit
 from memoryhub.config import enabled
-from memoryhub.config.clients import Effect
+from memoryhub.config.clients import HookEffect
 from memoryhub.core import ids
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.permissions import Act, Grant, demand, demand_everywhere, use_grant
@@ -65,7 +65,7 @@ def export(request: HttpRequest, command: Query[ExportRequest]) -> Any:
         demand(Act.GOVERN, to="export the whole store")
         if selected:
             raise Invalid(f"jsonl exports the whole store; leave out {', '.join(selected)}, or ask for markdown")
-        return _streamed(request, _encoded, "jsonl")
+        return _streamed(request, lambda: map(str.encode, export_lines()), "jsonl")
     selection = ExportSelection.model_validate(selected)
     return _streamed(request, lambda: export_archive(FolderForm(command.form), selection), "tar.gz")
 
@@ -83,11 +83,7 @@ def export(request: HttpRequest, command: Query[ExportRequest]) -> Any:
 )
 def export_packs_read(request: HttpRequest, command: Query[AuditExport]) -> Any:
     """Oldest first, each with its position in the log and the digest of the chain there."""
-    return _streamed(request, lambda: (line.encode() for line in export_audit(command=command)), command.form, "audit")
-
-
-def _encoded() -> Iterator[bytes]:
-    return (line.encode() for line in export_lines())
+    return _streamed(request, lambda: map(str.encode, export_audit(command=command)), command.form, "audit")
 
 
 # One message to the server for each line would cost more than the line.
@@ -105,13 +101,14 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _streamed(
     request: HttpRequest, pieces: Callable[[], Iterator[bytes]], ending: str, suffix: str = ""
 ) -> StreamingHttpResponse:
-    store, grant = current_store(), request.grant  # type: ignore[attr-defined]
+    store = current_store()
+    grant: Grant = request.grant  # type: ignore[attr-defined]
 
-    def stream(grant: Grant) -> Iterator[bytes]:
+    def stream() -> Iterator[bytes]:
         with use_grant(grant), use_store(store):
             yield from _gathered(pieces())
 
-    response = StreamingHttpResponse(stream(grant), content_type=_TYPES[ending])
+    response = StreamingHttpResponse(stream(), content_type=_TYPES[ending])
     response["Content-Disposition"] = f'attachment; filename="{"-".join(filter(None, (store.name, suffix)))}.{ending}"'
     return response
 
@@ -141,7 +138,7 @@ def take_hook(
     """
     demand_everywhere()
     hook_event = parse_hook(client=client, event=event, data=data)
-    if hook_event.effect is Effect.NOTHING:
+    if hook_event.effect is HookEffect.NOTHING:
         return Status(204, None)
     is_checked = "Memory-Hub-Enabled" in request.headers
     if not is_checked and _is_switched_off(hook_event):
@@ -149,7 +146,7 @@ def take_hook(
     try:
         project, hook_event = place_event(hook_event, client=client, project=place.project)
     except NotFound:
-        if hook_event.effect is Effect.START:  # one sentence for a session is enough
+        if hook_event.effect is HookEffect.START:  # one sentence for a session is enough
             raise
         return Status(204, None)
     if not is_checked and _is_switched_off(hook_event):
@@ -158,7 +155,9 @@ def take_hook(
     drain_before_reading(project)
     text = take_event(event=hook_event, client=client, project=project, idempotency_key=key)
     note_window(event=hook_event, window=request.headers.get("Memory-Hub-Window", ""))
-    return answer_for_client(client, event, text) if text else Status(204, None)
+    if not text:
+        return Status(204, None)
+    return answer_for_client(client, event, text)
 
 
 # The hook has checked the folder that it runs in, which may be another, such as the client's own.

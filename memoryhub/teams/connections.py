@@ -21,7 +21,7 @@ TOKEN = "token"  # noqa: S105 - a file's name
 VARIABLE = "MEMORY_HUB_TOKEN"
 
 
-class Connection:
+class TeamConnection:
     """A folder whose hook events go to a project of a team's hub, or a client there that uses its MCP server alone."""
 
     __slots__ = ("ca_file", "client", "folder", "project", "token_variable", "url")
@@ -76,33 +76,37 @@ class Connection:
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
 
-def all_connections() -> list[Connection]:
+def all_connections() -> list[TeamConnection]:
     """Return the connections; a file that cannot be read has none."""
     import tomllib  # here, because most machines have no such file
 
     try:
         with open(f"{home_text()}/{FILE}", "rb") as file:  # noqa: PTH123
             rows = tomllib.load(file).get("connection")
-        return [Connection(**row) for row in rows] if isinstance(rows, list) else []
+        return [TeamConnection(**row) for row in rows] if isinstance(rows, list) else []
     except (OSError, ValueError, TypeError, RecursionError):
         return []
 
 
-def connection_of(directory: str) -> Connection | None:
+def connection_of(directory: str) -> TeamConnection | None:
     """Return where the hooks of a path send: the connection of the nearest folder above it.
 
     A linked worktree belongs to its repository.
     """
     if not directory.startswith("/"):
         return None
-    known = [found for found in all_connections() if not found.client]
+    of_folders = [connection for connection in all_connections() if not connection.client]
     path = os.path.realpath(directory)
-    return _nearest(known, path) or (_nearest(known, _main_folder(path)) if known else None)
+    return _nearest(of_folders, path) or (_nearest(of_folders, _main_folder(path)) if of_folders else None)
 
 
-def _nearest(known: Iterable[Connection], path: str) -> Connection | None:
-    above = [found for found in known if path == found.folder or path.startswith(f"{found.folder.rstrip('/')}/")]
-    return max(above, key=lambda found: len(found.folder), default=None)
+def _nearest(connections: Iterable[TeamConnection], path: str) -> TeamConnection | None:
+    above = [
+        connection
+        for connection in connections
+        if path == connection.folder or path.startswith(f"{connection.folder.rstrip('/')}/")
+    ]
+    return max(above, key=lambda connection: len(connection.folder), default=None)
 
 
 def _main_folder(path: str) -> str:

@@ -23,8 +23,8 @@ from memoryhub.core import clock, spool
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.spool import Broken, SpooledEvent
-from memoryhub.teams.connections import Connection, all_connections
-from memoryhub.teams.transport import Answer, HubConnection
+from memoryhub.teams.connections import TeamConnection, all_connections
+from memoryhub.teams.transport import HttpAnswer, HubConnection
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ ContextHandler = Callable[[SpooledEvent, str], None]
 
 
 @dataclass(slots=True)
-class Problem:
+class SendingProblem:
     """Why events wait, or are kept aside."""
 
     sentence: str
@@ -57,7 +57,7 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Pack:
+class CachedPack:
     """The context of the last session's start."""
 
     text: str
@@ -83,7 +83,7 @@ class TeamState:
     aside: str = ""
 
 
-def send_waiting(connection: Connection, *, wait: float = 0.0, handler: ContextHandler | None = None) -> bool:
+def send_waiting(connection: TeamConnection, *, wait: float = 0.0, handler: ContextHandler | None = None) -> bool:
     """Send what waits, and return whether nothing is left that could be sent now.
 
     Args:
@@ -127,19 +127,19 @@ def team_states() -> list[TeamState]:
     return states
 
 
-def read_problem(connection: Connection) -> Problem | None:
+def read_problem(connection: TeamConnection) -> SendingProblem | None:
     """Return why events wait, or None."""
-    found: Problem | None = _read(Path(connection.place) / PROBLEM, Problem)
-    return found
+    problem: SendingProblem | None = _read(Path(connection.place) / PROBLEM, SendingProblem)
+    return problem
 
 
-def read_pack(connection: Connection) -> Pack | None:
+def read_pack(connection: TeamConnection) -> CachedPack | None:
     """Return the context of the last session's start, or None."""
-    found: Pack | None = _read(Path(connection.place) / PACK, Pack)
-    return found
+    pack: CachedPack | None = _read(Path(connection.place) / PACK, CachedPack)
+    return pack
 
 
-def _state(connection: Connection) -> TeamState:
+def _state(connection: TeamConnection) -> TeamState:
     problem = read_problem(connection)
     aside = connection.spool / spool.REJECTED
     rejected = aside.glob("*.jsonl")
@@ -155,7 +155,7 @@ def _state(connection: Connection) -> TeamState:
 
 
 class _Sender:
-    def __init__(self, connection: Connection, handler: ContextHandler | None) -> None:
+    def __init__(self, connection: TeamConnection, handler: ContextHandler | None) -> None:
         self._connection = connection
         self._handler = handler
         self._token = connection.token()
@@ -192,11 +192,13 @@ class _Sender:
 
     # Sorted across the files: an event of a slow process may have come into a later file than the next one's.
     def _send_all(self, hub: HubConnection, paths: list[Path]) -> bool:
-        known = self._acknowledged()
+        acknowledged = self._acknowledged()
         files = {path: spool.read(path) for path in paths}
-        left = {path: [event for event in events if event.id not in known] for path, (events, _) in files.items()}
-        paths_of = {id(event): path for path in paths for event in left[path]}
-        ordered = spool.in_order(event for path in paths for event in left[path])
+        unsent = {
+            path: [event for event in events if event.id not in acknowledged] for path, (events, _) in files.items()
+        }
+        paths_of = {id(event): path for path in paths for event in unsent[path]}
+        ordered = spool.in_order(event for path in paths for event in unsent[path])
         try:
             for event in ordered:
                 path = paths_of[id(event)]
@@ -206,18 +208,18 @@ class _Sender:
                 if answer.status in _OF_THE_EVENT:
                     # Before it is acknowledged: interrupted in between, it is refused and written again.
                     refused = Broken(json.dumps(asdict(event), ensure_ascii=False), answer.sentence())
-                    spool.finish(path, left=left[path], broken=[refused])
+                    spool.finish(path, waiting=unsent[path], broken=[refused])
                 self._acknowledge(event.id)
-                left[path].remove(event)
+                unsent[path].remove(event)
                 self._handle_context(event, answer)
         finally:
             for path, (events, broken) in files.items():
-                if broken or len(left[path]) < len(events) or not events:
-                    spool.finish(path, left=left[path], broken=broken)
+                if broken or len(unsent[path]) < len(events) or not events:
+                    spool.finish(path, waiting=unsent[path], broken=broken)
         return True
 
     # 404 is of the event if the hub names what it knows instead, else of a project that this person does not see.
-    def _stops(self, answer: Answer) -> bool:
+    def _stops(self, answer: HttpAnswer) -> bool:
         if 200 <= answer.status < 300:
             return False
         if answer.status in _OF_THE_TOKEN or (answer.status == 404 and "known" not in answer.problem()):
@@ -230,13 +232,13 @@ class _Sender:
         self._note(f"the hub answered {answer.sentence()}")
         return True
 
-    def _handle_context(self, event: SpooledEvent, answer: Answer) -> None:
-        found = answer.problem() if 200 <= answer.status < 300 else {}
-        text = found.get("context")
+    def _handle_context(self, event: SpooledEvent, answer: HttpAnswer) -> None:
+        content = answer.problem() if 200 <= answer.status < 300 else {}
+        text = content.get("context")
         if not isinstance(text, str) or not text:
             return
-        if found.get("is_pack"):
-            _write(self._place / PACK, Pack(text, event.id, _now()))
+        if content.get("is_pack"):
+            _write(self._place / PACK, CachedPack(text, event.id, _now()))
         if self._handler:
             self._handler(event, text)
 
@@ -251,11 +253,11 @@ class _Sender:
             file.write(f"{key}\n")
 
     def _note(self, sentence: str, token: str = "") -> bool:
-        known = read_problem(self._connection)
-        if known and (known.sentence, known.token) == (sentence, token) and not token:
+        noted = read_problem(self._connection)
+        if noted and (noted.sentence, noted.token) == (sentence, token) and not token:
             os.utime(self._place / PROBLEM)  # the last failure; the content has the first
             return False
-        _write(self._place / PROBLEM, Problem(sentence, _now(), token))
+        _write(self._place / PROBLEM, SendingProblem(sentence, _now(), token))
         return False
 
 
@@ -272,7 +274,7 @@ def _content(event: SpooledEvent) -> dict[str, Any]:
     return {"data": event.payload, "happened_at": happened_at, "commits": event.commits}
 
 
-def _distinct(connections: Iterable[Connection]) -> list[Connection]:
+def _distinct(connections: Iterable[TeamConnection]) -> list[TeamConnection]:
     return list({connection.place: connection for connection in connections}.values())
 
 

@@ -16,7 +16,7 @@ _MAX_ANSWER = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """What a hub has answered."""
 
     status: int
@@ -26,10 +26,10 @@ class Answer:
     def problem(self) -> dict[str, Any]:
         """Return the answer's JSON object, such as a problem; {} if it is none."""
         try:
-            found = json.loads(self.body)
+            content = json.loads(self.body)
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return content if isinstance(content, dict) else {}
 
     def sentence(self) -> str:
         detail = self.problem().get("detail")
@@ -80,7 +80,7 @@ class HubConnection:
         except (OSError, ValueError) as error:
             raise Unavailable(_sentence(self._host, error)) from error
 
-    def post(self, path: str, content: Any, headers: dict[str, str] | None = None) -> Answer:
+    def post(self, path: str, content: Any, headers: dict[str, str] | None = None) -> HttpAnswer:
         """Send JSON and return the answer, whatever its status; redirects are not followed.
 
         Raises:
@@ -101,7 +101,7 @@ class HubConnection:
         if len(body) > _MAX_ANSWER:
             self._connection.close()
             raise Unavailable(f"{self._host} sent more than {_MAX_ANSWER} bytes")
-        return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
+        return HttpAnswer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
 
 
 def _connection(parts: SplitResult, ca_file: str, seconds: float) -> HTTPConnection:

@@ -1,4 +1,4 @@
-"""What surrounds every page: its navigation, and the address of its guide."""
+"""What pages share: navigation, guide and keys, the mark of a live page, the log's state, and saved views of lists."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 from django import template
 from django.urls import reverse
 
+from memoryhub.core.stores.store import current_store
+from memoryhub.ops.jobs.status import chain_state
+from memoryhub.registry.saved_views import normal_query, saved_views
 from memoryhub.web.help_page import guide_for
 from memoryhub.web.inbox_page import KEYS as INBOX_KEYS
 from memoryhub.web.inbox_page import inbox_of
@@ -15,7 +18,7 @@ from memoryhub.web.navigation import hub_pages, sections
 register = template.Library()
 
 Keys = tuple[tuple[str, str], ...]
-# By the start of the URL's name
+# Keys by the start of the URL's name
 _KEYS: dict[str, Keys] = {
     "inbox": INBOX_KEYS,
     "memories_review": INBOX_KEYS,
@@ -38,33 +41,64 @@ def inbox(context: dict[str, Any]) -> dict[str, Any]:
     request = context["request"]
     if not hasattr(request, "inbox"):
         request.inbox = inbox_of(request)
-    entries: dict[str, Any] = request.inbox
-    return entries
+    return dict(request.inbox)
 
 
 @register.simple_tag(takes_context=True)
 def page_keys(context: dict[str, Any]) -> Keys:
     """Return the keys of the current page, beside those of every page."""
     name = _url_name(context)
-    return next((keys for prefix, keys in _KEYS.items() if name.startswith(prefix)), ())
+    for prefix, keys in _KEYS.items():
+        if name.startswith(prefix):
+            return keys
+    return ()
 
 
 @register.simple_tag(takes_context=True)
 def navigation(context: dict[str, Any]) -> dict[str, Any]:
     """Return the links of the current page's navigation, and where its search field leads; empty if signed out."""
-    user, place = getattr(context.get("request"), "user", None), context.get("place")
+    user = getattr(context.get("request"), "user", None)
+    place = context.get("place")
     if user is None or not user.is_authenticated:
         return {}
     name = _url_name(context)
+    if place is None:
+        return {"sections": [], "hub_pages": hub_pages(user, name), "search": "/find", "field": "q"}
     return {
-        "sections": sections(user, place, name) if place else [],
-        "hub_pages": hub_pages(user, "" if place else name),
-        "search": reverse("admin:memories_searchdocument_changelist") if place else "/find",
-        "field": "query" if place else "q",
+        "sections": sections(user, place, name),
+        "hub_pages": hub_pages(user, ""),
+        "search": reverse("admin:memories_searchdocument_changelist"),
+        "field": "query",
     }
 
 
-# Error pages have no URL name
+@register.inclusion_tag("memoryhub/live.html", takes_context=True)
+def live_mark(context: dict[str, Any]) -> dict[str, Any]:
+    """Renew the page's elements with ``data-live-part`` and an id when the store, or a job, has changed."""
+    request = context["request"]
+    view = "admin:live" if getattr(request, "store", None) else "live-jobs"
+    url = context.get("live_url") or reverse(view)
+    return {"url": url, "version": getattr(request, "live_version", "")}
+
+
+@register.inclusion_tag("memoryhub/chain_panel.html", takes_context=True)
+def chain_panel(context: dict[str, Any]) -> dict[str, Any]:
+    """Show the log's head, anchor and last verification, with a button to verify it now."""
+    return {"chain": chain_state(), "csrf_token": context.get("csrf_token"), "may": context.get("may")}
+
+
+@register.inclusion_tag("admin/saved_views.html", takes_context=True)
+def list_views(context: dict[str, Any], changelist: Any) -> dict[str, Any]:
+    """Show the person's views of a list, and forms to save, rename and delete them."""
+    request, opts = context["request"], changelist.opts
+    page = f"{opts.app_label}/{opts.model_name}/"
+    views = list(saved_views(user=request.user, stores=[current_store()], page=page))
+    query = normal_query(request.GET.urlencode())
+    current = next((view for view in views if view.query == query), None)
+    csrf_token = context.get("csrf_token")
+    return {"views": views, "current": current, "query": query, "page": page, "csrf_token": csrf_token}
+
+
 def _url_name(context: dict[str, Any]) -> str:
-    match = getattr(context.get("request"), "resolver_match", None)
-    return match.url_name or "" if match else ""
+    match = getattr(context.get("request"), "resolver_match", None)  # error pages have none
+    return getattr(match, "url_name", None) or ""

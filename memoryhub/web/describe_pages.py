@@ -20,7 +20,7 @@ from memoryhub.core.text import as_sentence
 from memoryhub.registry import organizations, projects
 from memoryhub.registry.organizations import OrgCreate
 from memoryhub.registry.projects import ProjectCreate
-from memoryhub.web.pages import Place, hub_page
+from memoryhub.web.pages import StorePlace, hub_page
 from sessions_app.schemas import OrgDescribe, ProfileView, ProjectDescribe
 from sessions_app.selectors import profile
 from sessions_app.services.profile import describe
@@ -81,7 +81,7 @@ def _page(request: HttpRequest, kind: type[NewOrgForm]) -> HttpResponse:
     command = form.command()
     if command:
         try:
-            return redirect(Place.of(form.create(command)).url)
+            return redirect(StorePlace.of(form.create(command)).url)
         except HubError as error:
             form.add_error(None, as_sentence(error.message))
     return render(request, "memoryhub/new.html", {"form": form, "noun": kind.noun})

@@ -17,10 +17,10 @@ from pydantic import ValidationError
 
 from governance.audit import AuditExport, AuditPeriod, AuditRequest, export_audit, list_activity, list_packs_read
 from governance.blame import Blame, BlamedRange, BlameRequest, blame
-from governance.graph import Edge, Graph, Node, NodeType, graph_around
+from governance.graph import Graph, GraphEdge, GraphNode, NodeType, graph_around
 from governance.imports import (
     Batch,
-    Undo,
+    ImportUndo,
     counts_text,
     find_batch,
     gain_of,
@@ -39,6 +39,7 @@ from memoryhub.core.permissions import Act, require
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from, explain
+from memoryhub.web.pages import number_from
 from sessions_app.git import Line
 
 _FILTERS = ("person", "since", "until")
@@ -46,7 +47,8 @@ _PACKS_PER_PAGE = 50
 
 
 def show_audit(request: HttpRequest, context: dict[str, Any]) -> HttpResponseBase:
-    chosen = {name: value for name in _FILTERS if (value := request.GET.get(name, "").strip())}
+    typed = {name: request.GET.get(name, "").strip() for name in _FILTERS}
+    chosen = {name: value for name, value in typed.items() if value}
     if "form" in request.GET:
         return _audit_download(command_from(AuditExport, {**chosen, "form": request.GET["form"]}))
     cursor = request.GET.get("cursor") or None
@@ -57,7 +59,7 @@ def show_audit(request: HttpRequest, context: dict[str, Any]) -> HttpResponseBas
         "packs": read.results,
         "total": read.meta.total_count,
         "next_cursor": read.meta.next_cursor,
-        "chosen": {name: chosen.get(name, "") for name in _FILTERS},
+        "chosen": typed,
         "is_filtered": bool(chosen),
     }
     return TemplateResponse(request, "admin/audit.html", {**context, **page})
@@ -70,8 +72,8 @@ def _audit_download(command: AuditExport) -> StreamingHttpResponse:
 
 
 _IMPORTS_PER_PAGE = 50
-# Of the counts, what did not become something new
-_NOT_TAKEN = ("unchanged", "duplicates", "conflicts", "deleted", "sessions_known", "left_out_count")
+# Counts of what did not become something new
+_NOT_IMPORTED = ("unchanged", "duplicates", "conflicts", "deleted", "sessions_known", "left_out_count")
 
 
 def show_imports(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
@@ -86,17 +88,20 @@ def show_import(request: HttpRequest, batch_id: int, context: dict[str, Any]) ->
     batch = find_batch(batch_id)
     if request.method == "POST":
         return _undo_batch(request, batch)
-    gain = None if batch.is_undone else gain_of(batch)
     memories = imported_memories(batch).defer("content", "resource_links").order_by("id")
     details = {
         "title": f"Import #{batch.id}",
         "batch": batch,
-        "left_over": counts_text({name: (batch.counts or {}).get(name, 0) for name in _NOT_TAKEN}),
-        "gain": gain,
-        "kinds": [(kind, KINDS[kind].plural, count) for kind, count in gain.kinds.items()] if gain else [],
-        "page": None if batch.is_undone else Paginator(memories, _IMPORTS_PER_PAGE).get_page(request.GET.get("p")),
-        "plan": None if batch.is_undone else preview_undo(batch_id),
+        "left_over": counts_text({name: (batch.counts or {}).get(name, 0) for name in _NOT_IMPORTED}),
     }
+    if not batch.is_undone:
+        gain = gain_of(batch)
+        details |= {
+            "gain": gain,
+            "kinds": [(kind, KINDS[kind].plural, count) for kind, count in gain.kinds.items()],
+            "page": Paginator(memories, _IMPORTS_PER_PAGE).get_page(request.GET.get("p")),
+            "plan": preview_undo(batch_id),
+        }
     return TemplateResponse(request, "admin/imports/detail.html", {**context, **details})
 
 
@@ -111,24 +116,26 @@ def _undo_batch(request: HttpRequest, batch: Batch) -> HttpResponse:
                 "Undo of an import",
                 page=page,
                 work=lambda report: undo(
-                    batch_id=batch.id, token=token, progress=lambda done: report(min(done, events), events)
+                    batch_id=batch.id, token=token, progress=lambda count: report(min(count, events), events)
                 ),
                 describe=_undo_messages,
                 failed=messages.ERROR,
             )
             return redirect("admin:task", task.id)
-        done = undo(batch_id=batch.id, token=token)
+        result = undo(batch_id=batch.id, token=token)
     except HubError as error:
         messages.error(request, sentence(error))
         return redirect(page)
-    for level, text in _undo_messages(done):
+    for level, text in _undo_messages(result):
         messages.add_message(request, level, text)
     return redirect(page)
 
 
-def _undo_messages(undo: Undo) -> list[tuple[int, str]]:
-    skipped = f" {counted(len(undo.kept), 'item')} kept, because others have built on them." if undo.kept else ""
-    return [(messages.SUCCESS, f"Import #{undo.batch.id} is undone: {counted(undo.events, 'event')} removed.{skipped}")]
+def _undo_messages(result: ImportUndo) -> list[tuple[int, str]]:
+    text = f"Import #{result.batch.id} is undone: {counted(result.events, 'event')} removed."
+    if result.kept:
+        text += f" {counted(len(result.kept), 'item')} kept, because others have built on them."
+    return [(messages.SUCCESS, text)]
 
 
 # Lines that a page shows
@@ -146,23 +153,20 @@ class BlamedPart:
 
 
 def show_blame(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-    file, first, last = (request.GET.get(name, "").strip() for name in ("file", "first", "last"))
-    page: dict[str, Any] = {"file": file, "first": first, "last": last}
+    file = request.GET.get("file", "").strip()
+    first = request.GET.get("first", "").strip()
+    last = request.GET.get("last", "").strip()
+    page: dict[str, Any] = {"title": f"Blame {file}".strip(), "file": file, "first": first, "last": last}
     if file:
+        start = number_from(first, default=1)
+        end = min(number_from(last, default=start + _BLAMED_LINES), start + _BLAMED_LINES - 1)
         try:
-            page |= _blame_context(blame(command=_blame_request(file, first, last)))
+            page |= _blame_context(blame(command=BlameRequest(file=file, first=start, last=end, limit=_BLAMED_LINES)))
         except HubError as error:
             page["problem"] = sentence(error)
         except ValidationError as error:
             page["problem"] = f"{explain(error)}."
-    title = f"Blame {file}" if file else "Blame"
-    return TemplateResponse(request, "admin/blame.html", {**context, "title": title, **page})
-
-
-def _blame_request(file: str, first: str, last: str) -> BlameRequest:
-    start = int(first) if first.isdecimal() and first.isascii() else 1
-    end = int(last) if last.isdecimal() and last.isascii() else start + _BLAMED_LINES - 1
-    return BlameRequest(file=file, first=start, last=min(end, start + _BLAMED_LINES - 1), limit=_BLAMED_LINES)
+    return TemplateResponse(request, "admin/blame.html", {**context, **page})
 
 
 def _blame_context(blamed: Blame) -> dict[str, Any]:
@@ -173,8 +177,10 @@ def _blame_context(blamed: Blame) -> dict[str, Any]:
         sha = part.commit.sha if part.commit else ""
         parts.append(BlamedPart(part, blamed.lines[part.first - view.first : part.last - view.first + 1], sha in seen))
         seen.add(sha)
-    is_cut = len(blamed.lines) == _BLAMED_LINES
-    return {"view": view, "parts": parts, "next": view.last + 1 if is_cut else None}
+    page = {"view": view, "parts": parts}
+    if len(blamed.lines) == _BLAMED_LINES:
+        page["next"] = view.last + 1
+    return page
 
 
 _VIEWS = {
@@ -194,31 +200,33 @@ _PLURALS = {
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    node: Node
+    node: GraphNode
     x: float
     y: float
     lines: list[str]
     url: str
-    # Of the graph around it, "" for files
+    # The address of the graph around it, "" for files
     graph_url: str
     # (label, is outgoing, the other node)
-    relations: list[tuple[str, bool, Node]]
+    relations: list[tuple[str, bool, GraphNode]]
     is_current: bool
 
     @property
     def name(self) -> str:
         """The type, as the box shows it, with the number."""
         label = self.node.kind or self.node.type.value
-        return f"{label} #{self.node.id}" if self.node.id > 0 else label
+        if self.node.id <= 0:
+            return label
+        return f"{label} #{self.node.id}"
 
     @property
     def description(self) -> str:
-        deleted = ["deleted"] if self.node.is_deleted else []
-        relations = [
-            f"{label} {other.title}" if is_out else f"{other.title} {label} it"
-            for label, is_out, other in self.relations
-        ]
-        return ", ".join([f"{self.name} {self.node.title}", *deleted, *relations])
+        parts = [f"{self.name} {self.node.title}"]
+        if self.node.is_deleted:
+            parts.append("deleted")
+        for label, is_out, other in self.relations:
+            parts.append(f"{label} {other.title}" if is_out else f"{other.title} {label} it")
+        return ", ".join(parts)
 
 
 def show_graph(request: HttpRequest, entity_id: int, context: dict[str, Any]) -> HttpResponse:
@@ -258,23 +266,26 @@ def _box(graph: Graph, number: int, place: tuple[float, float], centre: int) -> 
     )
 
 
-def _relation(edge: Edge, number: int, graph: Graph) -> tuple[str, bool, Node]:
+def _relation(edge: GraphEdge, number: int, graph: Graph) -> tuple[str, bool, GraphNode]:
     is_out = edge.start == number
-    return edge.label, is_out, graph.nodes[edge.end if is_out else edge.start]
+    other = edge.end if is_out else edge.start
+    return edge.label, is_out, graph.nodes[other]
 
 
 # A file has no page; the search names what mentions it
-def _url(node: Node) -> str:
+def _url(node: GraphNode) -> str:
     if node.type is NodeType.FILE:
         return f"{reverse('admin:memories_searchdocument_changelist')}?{urlencode({'query': node.title})}"
     return reverse(_VIEWS[node.type], args=[node.id])
 
 
 def _groups(boxes: list[Box], graph: Graph) -> list[tuple[str, list[Box], int]]:
-    groups = [
-        (label, [box for box in boxes if box.node.type is name], graph.hidden[name]) for name, label in _PLURALS.items()
-    ]
-    return [group for group in groups if group[1] or group[2]]
+    groups = []
+    for name, label in _PLURALS.items():
+        members = [box for box in boxes if box.node.type is name]
+        if members or graph.hidden[name]:
+            groups.append((label, members, graph.hidden[name]))
+    return groups
 
 
 def _filters(types: list[NodeType], depth: int) -> list[tuple[str, str, bool]]:
@@ -287,6 +298,9 @@ def _filters(types: list[NodeType], depth: int) -> list[tuple[str, str, bool]]:
 
 
 def _address(types: list[NodeType], depth: int) -> str:
-    every = set(types) == set(NodeType)
-    query = [("type", name.value) for name in ([] if every else types)] + [("depth", str(depth))] * (depth > 1)
-    return f"?{urlencode(query)}"
+    query: dict[str, Any] = {}
+    if set(types) != set(NodeType):
+        query["type"] = [name.value for name in types]
+    if depth > 1:
+        query["depth"] = depth
+    return f"?{urlencode(query, doseq=True)}"

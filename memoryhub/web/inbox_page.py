@@ -10,7 +10,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils.http import urlencode
 
 from governance.inbox import MOST, InboxItem, InboxItemType, by_session, count_entries, open_entries, with_texts
 from governance.staleness.schemas import Affirm
@@ -25,6 +24,7 @@ from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act, may
 from memoryhub.core.text import counted
 from memoryhub.web.live import HEADER
+from memoryhub.web.pages import number_from, with_query
 
 _LABELS = {
     InboxItemType.SECRET: "Secrets",
@@ -65,7 +65,7 @@ KEYS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class InboxRow:
     entry: InboxItem
     url: str
     label: str
@@ -81,71 +81,79 @@ class Row:
 
 def inbox_of(request: HttpRequest) -> dict[str, Any]:
     """Return the list beside an item's page: the rows of the item's part of it, in groups, and its neighbours."""
-    type_filter, counts = _shown(request), count_entries()
+    type_filter = _type_filter(request)
+    counts = count_entries()
     current = getattr(request, "inbox_key", "")  # set by the view of an item
     entries = open_entries([type_filter] if type_filter else tuple(InboxItemType))
-    at = next((number for number, entry in enumerate(entries) if entry.key == current), None)
-    page = min(_page(request), max(len(entries) - 1, 0) // MOST) if at is None else at // MOST
+    keys = [entry.key for entry in entries]
+    number = keys.index(current) + 1 if current in keys else None
+    page = min(_page(request), max(len(entries) - 1, 0) // MOST)
+    if number:
+        page = (number - 1) // MOST
     listed = with_texts(entries[page * MOST : (page + 1) * MOST])
     can_select = may(request.user, Act.REVIEW)
+    groups = []
+    for group in by_session(listed):
+        rows = [_row(entry, type_filter, current, can_select=can_select) for entry in group.entries]
+        groups.append((group, rows))
     home = reverse("admin:inbox")
-    return {
-        **_neighbours(entries, at, page, type_filter),
-        "groups": [
-            (group, [_row(entry, type_filter, current, can_select=can_select) for entry in group.entries])
-            for group in by_session(listed)
-        ],
-        "number": at + 1 if at is not None else None,
+    context: dict[str, Any] = {
+        **_neighbours(entries, number, page, type_filter),
+        "groups": groups,
+        "number": number,
         "total": len(entries),
         "listed": len(listed),
         "first": page * MOST + 1,
         "last_listed": min((page + 1) * MOST, len(entries)),
-        "earlier": _address(home, type_filter, page - 1) if page else "",
-        "later": _address(home, type_filter, page + 1) if (page + 1) * MOST < len(entries) else "",
         "filters": _filters(counts, type_filter),
-        "undo_ids": _to_undo(request),
-        "last": last_verdict_of(request.user.get_username()) if can_select else None,
         "url": _address(home, type_filter, page),
         "action": _address(reverse("admin:inbox_verdicts"), type_filter, page),
     }
+    if page:
+        context["earlier"] = _address(home, type_filter, page - 1)
+    if (page + 1) * MOST < len(entries):
+        context["later"] = _address(home, type_filter, page + 1)
+    if HEADER not in request.headers:
+        # The memories whose verdicts were given together are offered once.
+        context["undo_ids"] = request.session.pop(CAN_UNDO, [])
+    if can_select:
+        context["last"] = last_verdict_of(request.user.get_username())
+    return context
 
 
 def _neighbours(
-    entries: list[InboxItem], at: int | None, page: int, type_filter: InboxItemType | None
+    entries: list[InboxItem], number: int | None, page: int, type_filter: InboxItemType | None
 ) -> dict[str, str]:
-    # Beside no item, the next one is the first of the list
-    before = entries[at - 1] if at else None
-    after = next(iter(entries[page * MOST if at is None else at + 1 :]), None)
-    following = (after or before) if at is not None else None
-    return {
-        "before": _url(before, type_filter) if before else "",
-        "after": _url(after, type_filter) if after else "",
-        # Where a verdict leads
-        "next": _url(following, type_filter) if following else _address(reverse("admin:inbox"), type_filter),
-    }
+    # Where a verdict leads: to the next item, else to the one before, else to the list
+    urls = {"next": _address(reverse("admin:inbox"), type_filter)}
+    if number is None:
+        # Beside no item, the next one is the first of the list.
+        if entries:
+            urls["after"] = _url(entries[page * MOST], type_filter)
+        return urls
+    if number > 1:
+        urls["before"] = urls["next"] = _url(entries[number - 2], type_filter)
+    if number < len(entries):
+        urls["after"] = urls["next"] = _url(entries[number], type_filter)
+    return urls
 
 
 def _page(request: HttpRequest) -> int:
     """Return the number of the requested page, from 0."""
-    number = request.GET.get("page", "")
-    return max(0, int(number) - 1) if number.isdecimal() and len(number) < 9 else 0
+    return max(0, number_from(request.GET.get("page", "")) - 1)
 
 
-def _to_undo(request: HttpRequest) -> list[int]:
-    """Return the memories whose verdicts were given together; they are offered once."""
-    ids: list[int] = request.session.pop(CAN_UNDO, []) if HEADER not in request.headers else []
-    return ids
-
-
-def _shown(request: HttpRequest) -> InboxItemType | None:
+def _type_filter(request: HttpRequest) -> InboxItemType | None:
     name = request.GET.get("show", "")
     return InboxItemType(name) if name in set(InboxItemType) else None
 
 
-def _row(entry: InboxItem, type_filter: InboxItemType | None, current: str, *, can_select: bool) -> Row:
-    kind = KINDS[entry.kind].label if entry.kind in KINDS else entry.kind.capitalize()
+def _row(entry: InboxItem, type_filter: InboxItemType | None, current: str, *, can_select: bool) -> InboxRow:
+    kind = entry.kind.capitalize()
+    if entry.kind in KINDS:
+        kind = KINDS[entry.kind].label
     selectable = can_select and entry.type in _IN_BULK
-    return Row(entry, _url(entry, type_filter), _NAMES[entry.type], kind, entry.key == current, selectable)
+    return InboxRow(entry, _url(entry, type_filter), _NAMES[entry.type], kind, entry.key == current, selectable)
 
 
 def _url(entry: InboxItem, type_filter: InboxItemType | None) -> str:
@@ -156,21 +164,16 @@ def _url(entry: InboxItem, type_filter: InboxItemType | None) -> str:
 
 
 def _address(url: str, type_filter: InboxItemType | None, page: int = 0) -> str:
-    query = {"show": str(type_filter or ""), "page": str(page + 1) if page else ""}
-    query = {name: value for name, value in query.items() if value}
-    return f"{url}?{urlencode(query)}" if query else url
+    return with_query(url, show=type_filter, page=page and page + 1)
 
 
 def _filters(counts: dict[InboxItemType, int], type_filter: InboxItemType | None) -> list[dict[str, Any]]:
     url = reverse("admin:inbox")
-    every = {"label": "All", "count": sum(counts.values()), "url": url, "is_shown": type_filter is None}
-    return [
-        every,
-        *(
-            {"label": _LABELS[name], "count": count, "url": _address(url, name), "is_shown": name == type_filter}
-            for name, count in counts.items()
-        ),
-    ]
+    filters = [{"label": "All", "count": sum(counts.values()), "url": url, "is_shown": type_filter is None}]
+    for name, count in counts.items():
+        is_shown = name == type_filter
+        filters.append({"label": _LABELS[name], "count": count, "url": _address(url, name), "is_shown": is_shown})
+    return filters
 
 
 def show_inbox(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
@@ -181,7 +184,7 @@ def give_verdicts(request: HttpRequest) -> HttpResponse:
     """Give one verdict on the items that were selected in the list; it applies to one type of them."""
     verdict = request.POST.get("verdict", "")
     entry_type = _TYPE_OF.get(verdict)
-    selected = [parts for value in request.POST.getlist("entry") if (parts := _parsed(value))]
+    selected = filter(None, map(_parse_entry, request.POST.getlist("entry")))
     chosen = [(number, version) for name, number, version in selected if name is entry_type]
     if not chosen:
         messages.error(request, "Select items and choose a verdict for their type. Nothing was changed.")
@@ -190,15 +193,14 @@ def give_verdicts(request: HttpRequest) -> HttpResponse:
     elif entry_type is InboxItemType.RECHECK:
         _affirm(request, [number for number, _ in chosen])
     else:
-        review_verdict = Verdict(verdict)
-        commands = [
-            ReviewVerdict(id=number, base_version=version, verdict=review_verdict) for number, version in chosen
-        ]
+        commands = []
+        for number, version in chosen:
+            commands.append(ReviewVerdict(id=number, base_version=version, verdict=Verdict(verdict)))
         review_and_report(request, commands)
-    return redirect(_address(reverse("admin:inbox"), _shown(request), _page(request)))
+    return redirect(_address(reverse("admin:inbox"), _type_filter(request), _page(request)))
 
 
-def _parsed(value: str) -> tuple[InboxItemType, int, int] | None:
+def _parse_entry(value: str) -> tuple[InboxItemType, int, int] | None:
     name, _, numbers = value.partition("-")
     number, _, version = numbers.partition("-")
     if name not in set(InboxItemType) or not all(part.isdecimal() and len(part) < 16 for part in (number, version)):

@@ -26,7 +26,7 @@ from memoryhub.ops.jobs.running import worker_is_running
 from memoryhub.ops.jobs.schedules import AT_A_TIME, HOWS, JobPlan, change_plan, default_of
 from memoryhub.ops.jobs.status import JobStatus, OverOne, ask_worker, job_statuses, jobs_version
 from memoryhub.registry.access_history import history_of
-from memoryhub.web.pages import Place, hub_page
+from memoryhub.web.pages import StorePlace, hub_page
 
 _BADGES = {"ok": "settled", "failed": "broken", "interrupted": "incomplete", "running": "active", "queued": "review"}
 
@@ -38,14 +38,14 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
         return redirect(settings.LOGIN_URL)
     request.live_version = jobs_version()  # type: ignore[attr-defined]
     administers = may(request.user, Act.ADMINISTER)
-    jobs = [_shown(status) for status in job_statuses()]
     context = {
-        "jobs": jobs,
-        "tasks": [(task, Place.of(task.store)) for task in running_tasks() if reaches(task.store.place)],
+        "jobs": [_job_context(status) for status in job_statuses()],
+        "tasks": [(task, StorePlace.of(task.store)) for task in running_tasks() if reaches(task.store.place)],
         "worker": worker_is_running(),
         "may_run": administers,
-        "history": history_of(Subject.JOB, before=request.GET.get("before", "")) if administers else None,
     }
+    if administers:
+        context["history"] = history_of(Subject.JOB, before=request.GET.get("before", ""))
     return render(request, "memoryhub/jobs.html", context)
 
 
@@ -79,24 +79,22 @@ def plan_job(request: HttpRequest) -> HttpResponse:
         messages.error(request, as_sentence(error.message))
         return redirect("jobs")
     job = find_job(str(form["job"]))
-    due = f"; its next run is {_ahead(plan.next_run)}" if plan.next_run else ""
-    messages.success(request, f"The job {job.name} {_run(plan.described)}{due}.")
+    verb = "is" if plan.described.startswith("switched") else "runs"
+    text = f"The job {job.name} {verb} {plan.described}"
+    if plan.next_run:
+        text += f"; its next run is {_ahead(plan.next_run)}"
+    messages.success(request, f"{text}.")
     return redirect(f"{reverse('jobs')}#{job.slug}")
 
 
-def _run(described: str) -> str:
-    return f"is {described}" if described.startswith("switched") else f"runs {described}"
-
-
-def _shown(status: JobStatus) -> dict[str, Any]:
-    last, now = status.last, status.now
-    stores = [_shown_store(store) for store in status.stores]
+def _job_context(status: JobStatus) -> dict[str, Any]:
+    stores = [_store_context(store) for store in status.stores]
     return {
         "job": status.job,
         "result": status.result,
         "badge": _BADGES.get(status.result, status.result),
-        "last": last,
-        "now": now,
+        "last": status.last,
+        "now": status.now,
         "next": "switched off" if status.is_off else _ahead(status.next_run),
         "runs": status.runs,
         "plan": status.plan,
@@ -113,34 +111,36 @@ def _hows(status: JobStatus) -> list[dict[str, Any]]:
     if status.job.every is Every.DEMAND:
         return []
     labels = {"off": "switched off", "15-minutes": "every 15 minutes", "6-hours": "every 6 hours"}
-    usual, now = default_of(status.job), status.plan.every
-    return [
-        {
-            "value": how,
-            "label": labels.get(how, f"every {how}") + (" (default)" if how == usual else ""),
-            "chosen": how == now,
-        }
-        for how in HOWS
-        if how != "default"
-    ]
+    default = default_of(status.job)
+    choices = []
+    for how in HOWS:
+        label = labels.get(how, f"every {how}")
+        if how == default:
+            label += " (default)"
+        if how != "default":
+            choices.append({"value": how, "label": label, "chosen": how == status.plan.every})
+    return choices
 
 
-def _shown_store(store: OverOne) -> dict[str, Any]:
-    last = store.last
-    return {
+def _store_context(store: OverOne) -> dict[str, Any]:
+    context = {
         "target": store.target,
         "result": store.result,
         "badge": _BADGES.get(store.result, store.result),
         "now": store.now,
-        "last": last,
-        "lasted": lasted(last.started_at, last.ended_at) if last else "",
-        "message": (last.message.replace("`", "") or "Nothing to do") if last else "",
+        "last": store.last,
     }
+    if store.last:
+        context["lasted"] = lasted(store.last.started_at, store.last.ended_at)
+        context["message"] = store.last.message.replace("`", "") or "Nothing to do"
+    return context
 
 
 def _counted(status: JobStatus) -> str:
-    stores = [store for store in status.stores if store.target.store]
-    return counted(len(stores), "store") + (" and the hub" if len(stores) < len(status.stores) else "")
+    count = sum(1 for store in status.stores if store.target.store)
+    if count < len(status.stores):
+        return f"{counted(count, 'store')} and the hub"
+    return counted(count, "store")
 
 
 def _ahead(moment: datetime | None) -> str:

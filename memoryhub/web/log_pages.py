@@ -24,7 +24,7 @@ _MAX_PAYLOAD = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ReplayedLink:
     """One event of the window and its link to the previous event."""
 
     entry: TimelineItem
@@ -68,9 +68,11 @@ def _window(position: int) -> list[RawEvent]:
     return list(window.order_by("position"))
 
 
-def _links(events: list[RawEvent], position: int) -> list[Link]:
+def _links(events: list[RawEvent], position: int) -> list[ReplayedLink]:
     flaws = check_links(first=events[0].position, last=events[-1].position) if events else {}
-    return [Link(entry, flaws.get(entry.position, ""), entry.position == position) for entry in entries_of(events)]
+    return [
+        ReplayedLink(entry, flaws.get(entry.position, ""), entry.position == position) for entry in entries_of(events)
+    ]
 
 
 def _payload(event: RawEvent) -> str | None:

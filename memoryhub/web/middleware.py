@@ -23,7 +23,7 @@ from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, org_store, 
 from memoryhub.ops.serving.live import store_version
 from memoryhub.rest.problems import problem_for_status, problem_response, refuse_body, refuse_large_body
 from memoryhub.web import live
-from memoryhub.web.pages import Place
+from memoryhub.web.pages import StorePlace
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
@@ -212,5 +212,5 @@ def error_page(request: HttpRequest, error: HubError) -> HttpResponse:
         return problem_response(error.as_problem())
     store: StoreId | None = getattr(request, "store", None)
     is_there = store is not None and reaches(store.place) and stores.exists(store) and error.code != Unavailable.code
-    way_back = Place.of(store) if store and is_there else None
+    way_back = StorePlace.of(store) if store and is_there else None
     return render(request, "memoryhub/error.html", {"error": error, "way_back": way_back}, status=error.http_status)

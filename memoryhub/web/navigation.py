@@ -34,11 +34,11 @@ from memoryhub.core.stores.store import (
 )
 from memoryhub.core.text import one_line
 from memoryhub.registry.saved_views import delete_view, normal_query, rename_view, save_view, saved_views
-from memoryhub.web.pages import Place, apply_change, hub_page
+from memoryhub.web.pages import StorePlace, apply_change, hub_page
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class NavPage:
     label: str
     # Of the URL: ``memories_tag`` for all pages of tags, or a whole name such as ``index``
     name: str
@@ -56,7 +56,7 @@ class Page:
         name = f"{self.name}_{self.view}" if self.view else self.name
         return reverse(f"admin:{name}", urlconf=settings.STORE_URLCONF)
 
-    def is_for(self, user: Any, place: Place) -> bool:
+    def is_for(self, user: Any, place: StorePlace) -> bool:
         is_of_kind = (place.is_project or not self.in_projects_only) and (place.key != GLOBAL or self.in_global)
         return is_of_kind and may(user, self.act, place=place.key)
 
@@ -65,10 +65,10 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class NavSection:
     label: str
     icon: str
-    pages: Sequence[Page]
+    pages: Sequence[NavPage]
 
 
 def _count_inbox() -> int:
@@ -76,60 +76,60 @@ def _count_inbox() -> int:
 
 
 SECTIONS = (
-    Section("Overview", "overview", [Page("Overview", "index", view="")]),
-    Section(
+    NavSection("Overview", "overview", [NavPage("Overview", "index", view="")]),
+    NavSection(
         "Inbox",
         "inbox",
         [
-            Page("Inbox", "inbox", view="", count=_count_inbox, also=("memories_review", "governance_affirmation")),
-            Page("Conflicts", "memories_conflict"),
+            NavPage("Inbox", "inbox", view="", count=_count_inbox, also=("memories_review", "governance_affirmation")),
+            NavPage("Conflicts", "memories_conflict"),
         ],
     ),
-    Section(
+    NavSection(
         "Knowledge",
         "knowledge",
         [
-            Page("All memories", "memories_memory"),
-            *(Page(kind.plural, f"memories_{kind.name}") for kind in KINDS.values()),
-            Page("Tags", "memories_tag"),
-            Page("Search", "memories_searchdocument"),
-            Page("Context packs", "memories_contextpack", view="now"),
+            NavPage("All memories", "memories_memory"),
+            *(NavPage(kind.plural, f"memories_{kind.name}") for kind in KINDS.values()),
+            NavPage("Tags", "memories_tag"),
+            NavPage("Search", "memories_searchdocument"),
+            NavPage("Context packs", "memories_contextpack", view="now"),
         ],
     ),
-    Section("Decisions", "decisions", [Page("Decisions", "decisions_decision")]),
-    Section(
+    NavSection("Decisions", "decisions", [NavPage("Decisions", "decisions_decision")]),
+    NavSection(
         "Activity",
         "activity",
         [
-            Page("Sessions", "sessions_app_session", in_projects_only=True),
-            Page("Turns", "sessions_app_turn", in_projects_only=True),
-            Page("Iterations", "sessions_app_iteration", in_projects_only=True),
-            Page("Commits", "sessions_app_commit", in_projects_only=True),
-            Page("Blame", "blame", view="", in_projects_only=True),
-            Page("Worth", "worth", view="", in_projects_only=True),
+            NavPage("Sessions", "sessions_app_session", in_projects_only=True),
+            NavPage("Turns", "sessions_app_turn", in_projects_only=True),
+            NavPage("Iterations", "sessions_app_iteration", in_projects_only=True),
+            NavPage("Commits", "sessions_app_commit", in_projects_only=True),
+            NavPage("Blame", "blame", view="", in_projects_only=True),
+            NavPage("Worth", "worth", view="", in_projects_only=True),
         ],
     ),
-    Section(
+    NavSection(
         "Governance",
         "governance",
         [
-            Page("Redaction", "governance_redaction"),
-            Page("Retention", "governance_retentionrun"),
-            Page("Holds", "governance_hold"),
-            Page("Roll back", "governance_rollback"),
-            Page("Imports", "imports", view="", also=("import",)),
-            Page("Audit", "audit", view=""),
+            NavPage("Redaction", "governance_redaction"),
+            NavPage("Retention", "governance_retentionrun"),
+            NavPage("Holds", "governance_hold"),
+            NavPage("Roll back", "governance_rollback"),
+            NavPage("Imports", "imports", view="", also=("import",)),
+            NavPage("Audit", "audit", view=""),
         ],
     ),
-    Section("Log", "log", [Page("Events", "core_rawevent"), Page("Replay", "replay", view="")]),
-    Section(
+    NavSection("Log", "log", [NavPage("Events", "core_rawevent"), NavPage("Replay", "replay", view="")]),
+    NavSection(
         "Settings",
         "settings",
         [
-            Page("Settings", "settings", view="", act=Act.GOVERN),
-            Page("Members", "members", view="", act=Act.GOVERN, in_global=False),
-            Page("Secrets", "secrets", view=""),
-            Page("Description", "describe", view="", act=Act.GOVERN),
+            NavPage("Settings", "settings", view="", act=Act.GOVERN),
+            NavPage("Members", "members", view="", act=Act.GOVERN, in_global=False),
+            NavPage("Secrets", "secrets", view=""),
+            NavPage("Description", "describe", view="", act=Act.GOVERN),
         ],
     ),
 )
@@ -156,13 +156,13 @@ HUB_PAGES = (
 )
 
 
-def sections(user: Any, place: Place, url_name: str) -> list[dict[str, Any]]:
+def sections(user: Any, place: StorePlace, url_name: str) -> list[dict[str, Any]]:
     """Return the sections of a store with their pages, those that the user may open, and what is pending in each."""
     listed = [_section(section, user, place, url_name) for section in SECTIONS]
     return [section for section in listed if section["pages"]]
 
 
-def _section(section: Section, user: Any, place: Place, url_name: str) -> dict[str, Any]:
+def _section(section: NavSection, user: Any, place: StorePlace, url_name: str) -> dict[str, Any]:
     pages = [_page(page, url, url_name) for page, url in _open_pages(section, user, place)]
     return {
         "label": section.label,
@@ -174,7 +174,7 @@ def _section(section: Section, user: Any, place: Place, url_name: str) -> dict[s
     }
 
 
-def _open_pages(section: Section, user: Any, place: Place) -> Iterator[tuple[Page, str]]:
+def _open_pages(section: NavSection, user: Any, place: StorePlace) -> Iterator[tuple[NavPage, str]]:
     for page in section.pages:
         if page.is_for(user, place):
             try:
@@ -183,11 +183,11 @@ def _open_pages(section: Section, user: Any, place: Place) -> Iterator[tuple[Pag
                 continue
 
 
-def _page(page: Page, url: str, url_name: str) -> dict[str, Any]:
+def _page(page: NavPage, url: str, url_name: str) -> dict[str, Any]:
     return {"label": page.label, "url": url, "current": page.is_shown(url_name), "count": page.count()}
 
 
-def pages_of(user: Any, place: Place) -> list[tuple[str, str, str]]:
+def pages_of(user: Any, place: StorePlace) -> list[tuple[str, str, str]]:
     """Return the pages of any store that the user may open: section, label, path below the store's overview."""
     root = reverse("admin:index", urlconf=settings.STORE_URLCONF)
     return [
@@ -239,7 +239,7 @@ _HUB_ACTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class PaletteLink:
     label: str
     url: str
     # Where it leads: a project, and the kind of the entry
@@ -269,7 +269,7 @@ def show_matching(request: HttpRequest) -> HttpResponse:
 
 def find_links(
     typed: str, *, user: Any, current: StoreId | None = None, most_stores: int = _MOST_STORES
-) -> list[tuple[str, list[Link]]]:
+) -> list[tuple[str, list[PaletteLink]]]:
     """Return links in groups with a title, those of the current store first.
 
     Entries come from the current store and the ``most_stores`` that were changed last.
@@ -279,7 +279,10 @@ def find_links(
         "Pages": [*(_pages(user, current) if current else ()), *_hub_links(user)],
         "Views": _views(user, stores),
         "Actions": [*(_actions(user, current) if current else ()), *_hub_actions(user)],
-        "Projects": [Link(Place.of(store).label, Place.of(store).url, Place.of(store).kind) for store in stores],
+        "Projects": [
+            PaletteLink(StorePlace.of(store).label, StorePlace.of(store).url, StorePlace.of(store).kind)
+            for store in stores
+        ],
     }
     groups = [(title, _matching(candidates, typed)[:_MOST_OF_A_GROUP]) for title, candidates in links.items()]
     if typed:
@@ -294,38 +297,41 @@ def _stores() -> list[StoreId]:
 
 
 def _store_at(path: str) -> StoreId | None:
-    return next((store for store in _stores() if path and path.startswith(Place.of(store).url)), None)
+    return next((store for store in _stores() if path and path.startswith(StorePlace.of(store).url)), None)
 
 
-def _pages(user: Any, store: StoreId) -> Iterator[Link]:
-    place = Place.of(store)
+def _pages(user: Any, store: StoreId) -> Iterator[PaletteLink]:
+    place = StorePlace.of(store)
     for section, label, path in pages_of(user, place):
-        yield Link(label, f"{place.url}{path}", place.label if section == label else f"{place.label} · {section}")
+        yield PaletteLink(
+            label, f"{place.url}{path}", place.label if section == label else f"{place.label} · {section}"
+        )
 
 
-def _views(user: Any, stores: list[StoreId]) -> list[Link]:
-    places = {store.alias: Place.of(store) for store in stores}
+def _views(user: Any, stores: list[StoreId]) -> list[PaletteLink]:
+    places = {store.alias: StorePlace.of(store) for store in stores}
     views = sorted(saved_views(user=user, stores=stores), key=lambda view: list(places).index(view.store))
     return [
-        Link(view.name, f"{places[view.store].url}{view.page}?{view.query}", places[view.store].label) for view in views
+        PaletteLink(view.name, f"{places[view.store].url}{view.page}?{view.query}", places[view.store].label)
+        for view in views
     ]
 
 
-def _hub_links(user: Any) -> Iterator[Link]:
-    return (Link(page["label"], page["url"], "Hub") for page in hub_pages(user, ""))
+def _hub_links(user: Any) -> Iterator[PaletteLink]:
+    return (PaletteLink(page["label"], page["url"], "Hub") for page in hub_pages(user, ""))
 
 
-def _actions(user: Any, store: StoreId) -> Iterator[Link]:
-    place = Place.of(store)
+def _actions(user: Any, store: StoreId) -> Iterator[PaletteLink]:
+    place = StorePlace.of(store)
     possible = (action for action in _ACTIONS if may(user, action[2], place=place.key))
-    return (Link(label, f"{place.url}{path}", place.label) for label, path, _ in possible)
+    return (PaletteLink(label, f"{place.url}{path}", place.label) for label, path, _ in possible)
 
 
-def _hub_actions(user: Any) -> Iterator[Link]:
-    return (Link(label, path, "Hub") for label, path, act in _HUB_ACTIONS if may(user, act, place=HUB))
+def _hub_actions(user: Any) -> Iterator[PaletteLink]:
+    return (PaletteLink(label, path, "Hub") for label, path, act in _HUB_ACTIONS if may(user, act, place=HUB))
 
 
-def _matching(links: list[Link], typed: str) -> list[Link]:
+def _matching(links: list[PaletteLink], typed: str) -> list[PaletteLink]:
     words = typed.lower().split()
     return [link for link in links if all(word in f"{link.label} {link.about}".lower() for word in words)]
 
@@ -333,7 +339,7 @@ def _matching(links: list[Link], typed: str) -> list[Link]:
 # By a part of the title, so that it finds while a word is being typed; or by number
 def _entries(
     stores: list[StoreId], typed: str, *, sources: Sequence[str] = tuple(PATHS), most: int = _MOST_OF_A_STORE
-) -> Iterator[Link]:
+) -> Iterator[PaletteLink]:
     number = typed.removeprefix("#")
     words = [] if number.isdecimal() else typed.lower().split()[:8]
     # SQLite lowers ASCII alone, so a word may also begin with its capital
@@ -348,7 +354,7 @@ def _entries(
         int(number[:15])
     ]
     for store in stores:
-        place = Place.of(store)
+        place = StorePlace.of(store)
         try:
             with use_store(store):
                 matches = rows.fetch(sql, parameters)
@@ -356,7 +362,7 @@ def _entries(
             continue
         for entry, source, title in matches:
             about = f"{place.label} · {source} #{entry}"
-            yield Link(one_line(title, 120), f"{place.url}{PATHS[source].format(entry)}", about, entry)
+            yield PaletteLink(one_line(title, 120), f"{place.url}{PATHS[source].format(entry)}", about, entry)
 
 
 def _escaped(word: str) -> str:

@@ -46,7 +46,7 @@ from memoryhub.registry.organizations import OrgOverview
 from memoryhub.registry.projects import projects_of
 from memoryhub.registry.summaries import ProjectSummary, summarize_orgs, summarize_projects
 from memoryhub.web.navigation import PATHS
-from memoryhub.web.pages import Place, apply_change, hub_page
+from memoryhub.web.pages import StorePlace, apply_change, hub_page
 from sessions_app.models import Commit, Session, SessionStatus
 from sessions_app.selectors import profile
 
@@ -164,8 +164,8 @@ def description() -> dict[str, Any]:
     members = projects_of(store.name) if store.scope is Scope.ORG else []
     return {
         "profile": view,
-        "organisation": Place.of(org_store(view.org)) if view.org else None,
-        "members": [Place.of(project_store(project)) for project in members],
+        "organisation": StorePlace.of(org_store(view.org)) if view.org else None,
+        "members": [StorePlace.of(project_store(project)) for project in members],
         "metadata": json.dumps(view.metadata, ensure_ascii=False, indent=2) if view.metadata else "",
     }
 
@@ -200,7 +200,7 @@ _BY_CLIENTS = ("mcp", "hook")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FirstStep:
     name: str
     label: str
     # What was found, or what to do
@@ -219,7 +219,7 @@ def client_commands() -> list[ClientCommand]:
     return [ClientCommand(client.name, f"memory-hub setup {client.id}") for client in all_clients().values()]
 
 
-def first_steps(request: HttpRequest, place: Place) -> list[Step]:
+def first_steps(request: HttpRequest, place: StorePlace) -> list[FirstStep]:
     """Return the first steps in the current store; empty if all are done, hidden, or there are many events."""
     if not place.is_project or log.head()[0] > _MOST_EVENTS or place.id in request.session.get(_HIDDEN, ()):
         return []
@@ -227,32 +227,32 @@ def first_steps(request: HttpRequest, place: Place) -> list[Step]:
     return [] if all(step.is_done for step in steps) else steps
 
 
-def _connect_step() -> Step:
+def _connect_step() -> FirstStep:
     first = RawEvent.objects.filter(source__in=_BY_CLIENTS).order_by("position").first()
     text = f"{first.actor or first.source} made the first call." if first else "Waiting for its first call."
-    return Step("client", "Connect a client", text, first is not None)
+    return FirstStep("client", "Connect a client", text, first is not None)
 
 
-def _memory_step(place: Place) -> Step:
+def _memory_step(place: StorePlace) -> FirstStep:
     first = Memory.objects.live().order_by("id").first()
     to_do = f"Ask the agent to remember something, or run `memory-hub import markdown docs/ --project {place.id}`."
     is_done = first is not None or Memory.objects.exists()
     text = f"“{first.title}”" if first else "Done." if is_done else to_do
-    return Step("memory", "Store a memory", text, is_done, reverse("admin:memories_memory_add"))
+    return FirstStep("memory", "Store a memory", text, is_done, reverse("admin:memories_memory_add"))
 
 
-def _decision_step() -> Step:
+def _decision_step() -> FirstStep:
     first = Decision.objects.filter(status__in=IN_FORCE).order_by("id").first()
     is_done = first is not None or Decision.objects.exists()
     to_do = "Tell the agent what you chose and why, or import decision records."
     text = f"“{first.title}”" if first else "Done." if is_done else to_do
-    return Step("decision", "Record a decision", text, is_done, reverse("admin:decisions_decision_add"))
+    return FirstStep("decision", "Record a decision", text, is_done, reverse("admin:decisions_decision_add"))
 
 
-def _review_step() -> Step:
+def _review_step() -> FirstStep:
     is_done = RawEvent.objects.filter(event_type=MEMORY_REVIEWED.name).exists()
     text = "You reviewed what an agent proposed." if is_done else "Accept or reject what agents propose."
-    return Step("review", "Review a memory", text, is_done, reverse("admin:memories_review_changelist"))
+    return FirstStep("review", "Review a memory", text, is_done, reverse("admin:memories_review_changelist"))
 
 
 def can_load_sample() -> bool:
@@ -263,7 +263,7 @@ def can_load_sample() -> bool:
 @hub_page(Act.GOVERN)
 def load_sample(request: HttpRequest) -> HttpResponse:
     """Create the sample project, unless it exists, and show it."""
-    place = Place.of(demo_store())
+    place = StorePlace.of(demo_store())
     apply_change(request, make_demo, "Loaded the sample project. Delete it with `memory-hub demo --remove`.")
     return redirect(place.url)
 
@@ -287,7 +287,7 @@ class LatestEntry:
     # ``memory`` or ``decision``
     source: str
     changed: datetime
-    place: Place
+    place: StorePlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,7 @@ def show_projects(request: HttpRequest) -> HttpResponse:
 def find_admin(request: HttpRequest) -> HttpResponse:
     """Redirect to the admin of the only project, else to the list of projects: each has an admin of its own."""
     projects = list_projects() if may(request.user, Act.VIEW) else []
-    return redirect(Place.of(project_store(projects[0])).url if len(projects) == 1 else "home")
+    return redirect(StorePlace.of(project_store(projects[0])).url if len(projects) == 1 else "home")
 
 
 def _cards(projects: list[ProjectSummary]) -> list[Card]:
@@ -341,12 +341,14 @@ def _glance(project_id: str) -> Glance | None:
     try:
         with use_store(store):
             pending = [queue.label for queue in pending_work()]
-            return Glance(decisions_in_force().count(), activity(), pending, list(_latest_entries(Place.of(store))))
+            return Glance(
+                decisions_in_force().count(), activity(), pending, list(_latest_entries(StorePlace.of(store)))
+            )
     except HubError:  # the card names the problem of a damaged store
         return None
 
 
-def _latest_entries(place: Place) -> Iterable[LatestEntry]:
+def _latest_entries(place: StorePlace) -> Iterable[LatestEntry]:
     decisions = decisions_in_force().order_by("-id")
     memories = Memory.objects.live().order_by("-updated_at", "-id")
     entries = [

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 
 from memoryhub.core.errors import HubError
@@ -24,14 +25,14 @@ _ADDRESSES = {Scope.PROJECT: "/p/{}/admin/", Scope.ORG: "/o/{}/admin/", Scope.GL
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StorePlace:
     id: str
     label: str
     # "project", "organisation" or "global scope"
     kind: str
-    # Of the overview
+    # The address of its overview
     url: str
-    # In grants
+    # Its name in grants
     key: str = ""
 
     @property
@@ -43,20 +44,38 @@ class Place:
         return self.kind == "project"
 
     @classmethod
-    def of(cls, store: StoreId) -> Place:
+    def of(cls, store: StoreId) -> StorePlace:
         label = "Global" if store == GLOBAL_STORE else store.name
         return cls(store.name, label, _KINDS[store.scope], _ADDRESSES[store.scope].format(store.name), store.place)
 
 
-def other_places(store: StoreId | None) -> list[tuple[str, list[Place]]]:
+def other_places(store: StoreId | None) -> list[tuple[str, list[StorePlace]]]:
     """Return the stores except ``store`` in groups with a title; empty groups are left out."""
-    groups = (
-        ("Projects", map(project_store, list_projects())),
-        ("Organisations", map(org_store, list_orgs())),
-        ("For all projects", [GLOBAL_STORE] if reaches(GLOBAL_STORE.place) else []),
-    )
-    places = [(title, [Place.of(other) for other in stores if other != store]) for title, stores in groups]
-    return [(title, members) for title, members in places if members]
+    stores = {
+        "Projects": list(map(project_store, list_projects())),
+        "Organisations": list(map(org_store, list_orgs())),
+    }
+    if reaches(GLOBAL_STORE.place):
+        stores["For all projects"] = [GLOBAL_STORE]
+    groups = []
+    for title, members in stores.items():
+        places = [StorePlace.of(member) for member in members if member != store]
+        if places:
+            groups.append((title, places))
+    return groups
+
+
+def with_query(url: str, **query: object) -> str:
+    """Return the URL with the parts of the query that are not empty."""
+    parts = {name: str(value) for name, value in query.items() if value}
+    return f"{url}?{urlencode(parts)}" if parts else url
+
+
+def number_from(text: str, *, default: int = 0) -> int:
+    """Return a number of at most 18 digits, as pages send it, or the default."""
+    if text.isascii() and text.isdecimal() and len(text) <= 18:
+        return int(text)
+    return default
 
 
 View = Callable[..., HttpResponse]

@@ -28,7 +28,7 @@ from memoryhub.registry.access_history import history_of
 from memoryhub.registry.members import MemberSet
 from memoryhub.teams.connections import VARIABLE
 from memoryhub.web import signin
-from memoryhub.web.pages import Place, apply_change, hub_page
+from memoryhub.web.pages import StorePlace, apply_change, hub_page
 
 ROLE_CHOICES = [
     ("member", "Member: only the projects and organisations that they are a member of"),
@@ -116,7 +116,7 @@ def _people_page(request: HttpRequest, form: PersonForm, **extra: Any) -> HttpRe
         "people": [(person, memberships.get(person.name, [])) for person in listed],
         "roles": list(ROLES),
         "member_roles": list(MEMBER_ROLES),
-        "places": [Place.of(store) for store in members.places_to_manage()],
+        "places": [StorePlace.of(store) for store in members.places_to_manage()],
         "form": form,
         **extra,
     }
@@ -213,23 +213,23 @@ def _owner(request: HttpRequest) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class TokenUse:
     """How a client or a script uses a token: texts to copy with a sentence each. None of them has the token in it."""
 
     title: str
     steps: list[tuple[str, str]]
 
 
-def _uses(address: str, token: AgentToken) -> list[Use]:
+def _uses(address: str, token: AgentToken) -> list[TokenUse]:
     project = token.projects[0] if token.projects else ""
     url = f"{address}/p/{project or _ANY_PROJECT}/mcp"
     clients = [client for client in all_clients().values() if client.http]
-    uses = [Use(client.name, _client_steps(client, url, reads_only=token.verbs == ["read"])) for client in clients]
+    uses = [TokenUse(client.name, _client_steps(client, url, reads_only=token.verbs == ["read"])) for client in clients]
     path = f"projects/{project}/memories?limit=5" if project else "projects"
     ask = f"read -rs {VARIABLE} && export {VARIABLE}"
     curl = f'curl -H "Authorization: Bearer ${VARIABLE}" "{address}/api/v1/{path}"'
     about = "Run both lines. The first waits for the token without showing what you paste; press Enter."
-    return [*uses, Use("A script, with curl", [(about, f"{ask}\n{curl}")])]
+    return [*uses, TokenUse("A script, with curl", [(about, f"{ask}\n{curl}")])]
 
 
 _ANY_PROJECT = "PROJECT"

@@ -62,7 +62,7 @@ class ListsForm(forms.Form):
         return [line.strip() for line in self.cleaned_data["allow"].splitlines() if line.strip()]
 
 
-class RuleForm(forms.Form):
+class SecretRuleForm(forms.Form):
     """A custom rule of the project; an empty form is ignored."""
 
     id = forms.CharField(required=False, label="Name", widget=forms.TextInput(attrs=_CODE))
@@ -79,7 +79,7 @@ class RuleForm(forms.Form):
         return typed
 
 
-RuleForms = forms.formset_factory(RuleForm, extra=1, max_num=100)
+SecretRuleForms = forms.formset_factory(SecretRuleForm, extra=1, max_num=100)
 
 
 class RulesForm:
@@ -89,7 +89,7 @@ class RulesForm:
         current = [{**rule.model_dump(), "keywords": ", ".join(rule.keywords)} for rule in settings.secret_rules]
         initial = {"allow": "\n".join(settings.secret_allow), "personal": settings.mask_personal}
         self.lists = ListsForm(posted, initial=initial, label_suffix="")
-        self.rules = RuleForms(posted, initial=current, prefix="rule", form_kwargs={"label_suffix": ""})
+        self.rules = SecretRuleForms(posted, initial=current, prefix="rule", form_kwargs={"label_suffix": ""})
 
     def is_valid(self) -> bool:
         return bool(self.lists.is_valid() and self.rules.is_valid())
@@ -109,7 +109,7 @@ _RULES_PER_PAGE = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """A part of the tested text, with the secret found in it."""
 
     text: str
@@ -170,15 +170,15 @@ def _tried(text: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {"result": result, "pieces": list(_pieces(text, result.found))}
 
 
-def _pieces(text: str, secrets: list[FoundSecret]) -> Iterator[Piece]:
+def _pieces(text: str, secrets: list[FoundSecret]) -> Iterator[TextPiece]:
     """Split the text at the secrets; a secret inside another one is skipped."""
     end = 0
     for secret in secrets:
         if secret.start >= end:
-            yield Piece(text[end : secret.start])
-            yield Piece(text[secret.start : secret.end], secret)
+            yield TextPiece(text[end : secret.start])
+            yield TextPiece(text[secret.start : secret.end], secret)
             end = secret.end
-    yield Piece(text[end:])
+    yield TextPiece(text[end:])
 
 
 def _pack(request: HttpRequest) -> dict[str, Any]:

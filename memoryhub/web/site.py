@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST
 from memoryhub.core.permissions import Act, may
 from memoryhub.core.stores.routing import STORE_APPS, current_alias
 from memoryhub.core.stores.store import GLOBAL_STORE, current_store
-from memoryhub.web.pages import Place, other_places
+from memoryhub.web.pages import StorePlace, other_places
 
 
 class HubAdminConfig(AdminConfig):
@@ -79,7 +79,7 @@ class HubAdminSite(AdminSite):
 
         context = super().each_context(request)
         store = current_store() if current_alias.get() else None
-        place = Place.of(store) if store else None
+        place = StorePlace.of(store) if store else None
         return {
             **context,
             "place": place,
@@ -93,7 +93,7 @@ class HubAdminSite(AdminSite):
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         from memoryhub.web.overviews import can_load_sample, client_commands, first_steps, overview
 
-        steps = first_steps(request, Place.of(current_store()))
+        steps = first_steps(request, StorePlace.of(current_store()))
         context = {
             "steps": steps,
             "steps_done": sum(step.is_done for step in steps),
@@ -115,7 +115,7 @@ class HubAdminSite(AdminSite):
         from memoryhub.web.describe_pages import describe_page
 
         return describe_page(
-            request, {**self.each_context(request), "title": f"Describe {Place.of(current_store()).this}"}
+            request, {**self.each_context(request), "title": f"Describe {StorePlace.of(current_store()).this}"}
         )
 
     def members(self, request: HttpRequest) -> HttpResponse:

@@ -35,7 +35,7 @@ _OUTCOMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OutcomePart:
     """One part of the bar of outcomes, and its row in the legend."""
 
     name: str
@@ -48,7 +48,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedOutcome:
     """One outcome of the comparison, with its interval on a scale around zero."""
 
     measure: Measure
@@ -121,12 +121,12 @@ def _percents(report: WorthReport) -> dict[str, int]:
     }
 
 
-def _parts(lines: Lines) -> list[Part]:
+def _parts(lines: Lines) -> list[OutcomePart]:
     parts, x = [], 0.0
     for name, (label, about) in _OUTCOMES.items():
         count = getattr(lines, name)
         width = _BAR * count / max(1, lines.total)
-        parts.append(Part(name, label, about, count, _percent(count, lines.total), round(x, 1), round(width, 1)))
+        parts.append(OutcomePart(name, label, about, count, _percent(count, lines.total), round(x, 1), round(width, 1)))
         x += width
     return parts
 
@@ -138,11 +138,11 @@ def _chart(report: WorthReport) -> BarChart:
     return bar_chart(counts, description=description, label_every=max(1, len(counts) // 5))
 
 
-def _row(measure: Measure) -> Row:
+def _row(measure: Measure) -> ComparedOutcome:
     if measure.low is None or measure.high is None:
-        return Row(measure)
+        return ComparedOutcome(measure)
     unit = _SCALE / 2 / (1.1 * max(abs(measure.low), abs(measure.high)))
     low, high, middle = (
         round(_SCALE / 2 + unit * value, 1) for value in (measure.low, measure.high, measure.difference)
     )
-    return Row(measure, low, round(high - low, 1), middle)
+    return ComparedOutcome(measure, low, round(high - low, 1), middle)

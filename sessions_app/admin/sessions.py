@@ -106,28 +106,28 @@ class SessionAdmin(HubModelAdmin):
         return [path("named/<path:name>/", by_name, name="sessions_app_session_named"), *super().get_urls()]
 
     def named_view(self, request: HttpRequest, name: str) -> HttpResponse:
-        found = Session.objects.filter(session_id=name).values_list("id", flat=True).first()
-        if found:
-            return redirect(self.url("change", found))
+        session_id = Session.objects.filter(session_id=name).values_list("id", flat=True).first()
+        if session_id:
+            return redirect(self.url("change", session_id))
         return redirect(reverse("admin:core_rawevent_changelist", query={"session": name}))
 
-    def stream_of(self, found: Session) -> str:
-        return f"session:{found.session_id}"
+    def stream_of(self, session: Session) -> str:
+        return f"session:{session.session_id}"
 
     def stream_url(self, tail: str) -> str:
         return self.url("named", tail)
 
-    def detail(self, request: HttpRequest, found: Session) -> dict[str, Any]:
-        events = session_events(found)
+    def detail(self, request: HttpRequest, session: Session) -> dict[str, Any]:
+        events = session_events(session)
         types = count_types(events)
         return {
-            "title": session_titles([found])[found.session_id] or "No purpose",
-            "duration": cells.lasted(found.started_at, found.ended_at),
+            "title": session_titles([session])[session.session_id] or "No purpose",
+            "duration": cells.lasted(session.started_at, session.ended_at),
             "counts": counted_things(types),
             "event_total": sum(types.values()),
             "wrote": {thing: types.get(name, 0) for thing, name in _WRITTEN.items()},
-            "parts": parts_of("session", [found.id])[found.id],
-            "held_out": is_held_out(found.session_id),
+            "parts": parts_of("session", [session.id])[session.id],
+            "held_out": is_held_out(session.session_id),
             **rail(request, events),
         }
 
@@ -229,26 +229,26 @@ class TurnAdmin(HubModelAdmin):
     def stream_view(self, request: HttpRequest, tail: str) -> HttpResponse:
         stream = f"turn:{tail}"
         first = RawEvent.objects.filter(stream_id=stream, stream_seq=1).values("position")
-        found = Turn.objects.filter(id__in=first).values_list("id", flat=True).first()
-        if found:
-            return redirect(self.url("change", found))
+        turn_id = Turn.objects.filter(id__in=first).values_list("id", flat=True).first()
+        if turn_id:
+            return redirect(self.url("change", turn_id))
         return redirect(reverse("admin:core_rawevent_changelist", query={"stream": stream}))
 
-    def stream_of(self, found: Turn) -> str:
+    def stream_of(self, turn: Turn) -> str:
         # A stream contains the names of session and turn, or a digest of long ones.
-        return str(RawEvent.objects.values_list("stream_id", flat=True).get(position=found.id))
+        return str(RawEvent.objects.values_list("stream_id", flat=True).get(position=turn.id))
 
     def stream_url(self, tail: str) -> str:
         if not tail.strip("/"):
             raise NoReverseMatch("a turn's stream ID contains names")
         return self.url("stream", tail)
 
-    def detail(self, request: HttpRequest, found: Turn) -> dict[str, Any]:
-        events = turn_events(found)
+    def detail(self, request: HttpRequest, turn: Turn) -> dict[str, Any]:
+        events = turn_events(turn)
         return {
-            "title": first_prompts([found]).get(found.id) or f"Turn {found.turn_id}",
-            "session": Session.objects.filter(session_id=found.session_id).first(),
-            "duration": cells.lasted(found.began_at, found.ended_at),
+            "title": first_prompts([turn]).get(turn.id) or f"Turn {turn.turn_id}",
+            "session": Session.objects.filter(session_id=turn.session_id).first(),
+            "duration": cells.lasted(turn.began_at, turn.ended_at),
             "counts": [pair for pair in counted_things(count_types(events)) if not pair[1].startswith("turn")],
             "is_alone": True,
             **rail(request, events),

@@ -66,27 +66,27 @@ class CommitAdmin(HubModelAdmin):
         return [path("sha/<str:sha>/", by_sha, name="sessions_app_commit_sha"), *super().get_urls()]
 
     def sha_view(self, request: HttpRequest, sha: str) -> HttpResponse:
-        found = Commit.objects.filter(sha=sha).values_list("id", flat=True).first()
-        if found:
-            return redirect(self.url("change", found))
+        commit_id = Commit.objects.filter(sha=sha).values_list("id", flat=True).first()
+        if commit_id:
+            return redirect(self.url("change", commit_id))
         return redirect(reverse("admin:core_rawevent_changelist", query={"stream": f"commit:{sha}"}))
 
-    def stream_of(self, found: Commit) -> str:
-        return f"commit:{found.sha}"
+    def stream_of(self, commit: Commit) -> str:
+        return f"commit:{commit.sha}"
 
     def stream_url(self, tail: str) -> str:
         return self.url("sha", tail)
 
-    def detail(self, request: HttpRequest, found: Commit) -> dict[str, Any]:
-        subject, _, body = found.message.partition("\n")
+    def detail(self, request: HttpRequest, commit: Commit) -> dict[str, Any]:
+        subject, _, body = commit.message.partition("\n")
         return {
-            "title": subject or found.sha[:10],
-            "author_name": self.author_name(found),
+            "title": subject or commit.sha[:10],
+            "author_name": self.author_name(commit),
             "body": body.strip(),
-            "event": RawEvent.objects.filter(position=found.id).defer("payload_json").first(),
-            "files": changed_files(found.files[:_MAX_FILES]),
-            "hidden_files": max(0, len(found.files) - _MAX_FILES),
-            "parts": parts_of("commit", [found.id])[found.id],
+            "event": RawEvent.objects.filter(position=commit.id).defer("payload_json").first(),
+            "files": changed_files(commit.files[:_MAX_FILES]),
+            "hidden_files": max(0, len(commit.files) - _MAX_FILES),
+            "parts": parts_of("commit", [commit.id])[commit.id],
         }
 
     @admin.display(description="#", ordering="id")
@@ -118,11 +118,11 @@ class CommitAdmin(HubModelAdmin):
 def changed_files(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
     # The file with the most changed lines fills the bar's width.
     most = max(((file["insertions"] or 0) + (file["deletions"] or 0) for file in files), default=0)
-    shown = []
+    rows = []
     for file in files:
         plus, minus = change_widths(file["insertions"], file["deletions"], most)
-        shown.append({**file, "plus": plus, "minus": minus, "is_binary": file["insertions"] is None})
-    return shown
+        rows.append({**file, "plus": plus, "minus": minus, "is_binary": file["insertions"] is None})
+    return rows
 
 
 _MAX_COMMITS = 100
@@ -146,7 +146,7 @@ class IterationChangeList(HubChangeList):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PhaseStep:
     name: str
     state: str  # done, current or stopped
 
@@ -159,11 +159,11 @@ _LAST_STATES = {
 }
 
 
-def steps_of(iteration: Iteration) -> list[Step]:
-    done = [Step(name, "done") for name in iteration.phases_completed]
+def steps_of(iteration: Iteration) -> list[PhaseStep]:
+    steps = [PhaseStep(name, "done") for name in iteration.phases_completed]
     if not iteration.phase or iteration.phase in iteration.phases_completed:
-        return done
-    return [*done, Step(iteration.phase, _LAST_STATES[IterationStatus(iteration.status)])]
+        return steps
+    return [*steps, PhaseStep(iteration.phase, _LAST_STATES[IterationStatus(iteration.status)])]
 
 
 @admin.register(Iteration)
@@ -185,15 +185,15 @@ class IterationAdmin(HubModelAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[HubChangeList]:
         return IterationChangeList
 
-    def detail(self, request: HttpRequest, found: Iteration) -> dict[str, Any]:
-        commits = Commit.objects.filter(iteration_id=found.id)
+    def detail(self, request: HttpRequest, iteration: Iteration) -> dict[str, Any]:
+        commits = Commit.objects.filter(iteration_id=iteration.id)
         return {
-            "title": first_line(found.description) or found.command,
-            "duration": cells.lasted(found.started_at, found.ended_at),
-            "steps": steps_of(found),
+            "title": first_line(iteration.description) or iteration.command,
+            "duration": cells.lasted(iteration.started_at, iteration.ended_at),
+            "steps": steps_of(iteration),
             "commits": commits.defer("files").order_by("-id")[:_MAX_COMMITS],
             "commit_total": commits.count(),
-            **rail(request, iteration_events(found)),
+            **rail(request, iteration_events(iteration)),
         }
 
     @admin.display(description="#", ordering="id")
@@ -211,9 +211,9 @@ class IterationAdmin(HubModelAdmin):
 
     @admin.display(description="phases")
     def phases(self, iteration: Iteration) -> SafeString:
-        done = cells.counted(len(iteration.phases_completed), "phase") + " done"
+        completed = cells.counted(len(iteration.phases_completed), "phase") + " done"
         current = iteration.phase if iteration.status == IterationStatus.ACTIVE else ""
-        return format_html('{}<span class="under">{}</span>', done, f"now: {current}" if current else "")
+        return format_html('{}<span class="under">{}</span>', completed, f"now: {current}" if current else "")
 
     @admin.display(description="commits")
     def commits(self, iteration: Iteration) -> str:

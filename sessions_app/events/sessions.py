@@ -301,8 +301,11 @@ def _about_iteration(payload: Mapping[str, Any]) -> str:
 
 
 def _about_phases(payload: Mapping[str, Any]) -> str:
-    done, begun = payload.get("completed"), payload.get("phase")
-    return ", ".join([*([f"{done} done"] if done else []), *([f"{begun} started"] if begun else [])]) or "artifacts"
+    completed, begun = payload.get("completed"), payload.get("phase")
+    return (
+        ", ".join([*([f"{completed} done"] if completed else []), *([f"{begun} started"] if begun else [])])
+        or "artifacts"
+    )
 
 
 WORK = EventGroup("work", "Phases and iterations", 40, "phase")

@@ -66,8 +66,8 @@ def count_commits(repository: Path, *, limit: int | None = None, since: str | No
     window = _window(limit, since)
     if not _has_commits(repository):
         return 0
-    done = run(repository, "rev-list", "--count", *window, "HEAD")
-    return int(done.stdout) if done.returncode == 0 else 0
+    answer = run(repository, "rev-list", "--count", *window, "HEAD")
+    return int(answer.stdout) if answer.returncode == 0 else 0
 
 
 def read_commits(
@@ -85,12 +85,12 @@ def read_commits(
     window = _window(limit, since)
     if not _has_commits(repository):
         return
-    done, reason = 0, ""
+    yielded, reason = 0, ""
     if not _is_partial(repository):
         try:
             with stream(repository, *_log(_COUNTED), "--reverse", *window, "HEAD", "--") as chunks:
                 for commit in _commits(_tokens(chunks)):
-                    done += 1
+                    yielded += 1
                     yield commit
             return
         except Unavailable as error:
@@ -99,7 +99,7 @@ def read_commits(
             reason = error.message
     uncounted: list[str] = []
     with stream(repository, *_log(_UNCOUNTED), "--reverse", *window, "HEAD", "--") as chunks:
-        remaining = islice(_parsed(_tokens(chunks)), done, None)
+        remaining = islice(_parsed(_tokens(chunks)), yielded, None)
         for commit in _LineCounts(repository, _absent_objects(repository)).of(remaining):
             # Of commits whose contents are there, only binary files have none
             if commit.files and all(file.insertions is None for file in commit.files):
@@ -145,9 +145,9 @@ class _LineCounts:
     def _counted(self, shas: list[str]) -> dict[str, CommitRecord]:
         if not shas or self.failures >= _MOST_FAILURES:
             return {}
-        done = run(self.repository, *_log(_COUNTED), "--no-walk=unsorted", *shas, "--")
-        if done.returncode == 0:
-            return {commit.sha: commit for commit in _commits(_tokens(iter([done.stdout])))}
+        answer = run(self.repository, *_log(_COUNTED), "--no-walk=unsorted", *shas, "--")
+        if answer.returncode == 0:
+            return {commit.sha: commit for commit in _commits(_tokens(iter([answer.stdout])))}
         self.failures += 1
         half = len(shas) // 2
         return self._counted(shas[:half]) | self._counted(shas[half:]) if half else {}
@@ -168,12 +168,12 @@ def read_commit(repository: Path, revision: str) -> CommitRecord | None:
     sha = answer.stdout.decode("ascii").strip()
     # Without counts where contents of files are absent
     for files in (_COUNTED, _UNCOUNTED):
-        done = run(repository, *_log(files), "--max-count=1", sha, "--")
-        if done.returncode == 0:
+        history = run(repository, *_log(files), "--max-count=1", sha, "--")
+        if history.returncode == 0:
             break
     else:
-        raise Unavailable(f"git log ended with code {done.returncode} in {repository}: {reason_of(done.stderr)}")
-    return next(_commits(_tokens(iter([done.stdout]))), None)
+        raise Unavailable(f"git log ended with code {history.returncode} in {repository}: {reason_of(history.stderr)}")
+    return next(_commits(_tokens(iter([history.stdout]))), None)
 
 
 def read_changes(repository: Path, shas: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
@@ -188,10 +188,10 @@ def read_changes(repository: Path, shas: Sequence[str], paths: Sequence[str]) ->
         Unavailable: git is not installed or does not answer.
     """
     pathspecs = [f":(top,literal){path}" for path in paths]
-    done = run(repository, *_BIG_IS_BINARY, "log", *_CHANGE_OPTIONS, "--end-of-options", *shas, "--", *pathspecs)
-    _, *parts = _HEAD_OF_CHANGE.split(done.stdout)
-    found = {sha.decode("ascii"): text_of(diff).strip("\n") for sha, diff in zip(parts[::2], parts[1::2], strict=True)}
-    return {sha: diff for sha, diff in found.items() if sha in shas}
+    answer = run(repository, *_BIG_IS_BINARY, "log", *_CHANGE_OPTIONS, "--end-of-options", *shas, "--", *pathspecs)
+    _, *parts = _HEAD_OF_CHANGE.split(answer.stdout)
+    diffs = {sha.decode("ascii"): text_of(diff).strip("\n") for sha, diff in zip(parts[::2], parts[1::2], strict=True)}
+    return {sha: diff for sha, diff in diffs.items() if sha in shas}
 
 
 def last_changes(directory: Path, names: Collection[str]) -> dict[str, datetime]:
@@ -259,13 +259,13 @@ def _has_commits(repository: Path) -> bool:
 
 
 def _tokens(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    rest = b""
+    end = b""
     for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\0")
+        *whole, end = (end + chunk).split(b"\0")
         yield from whole
-        rest = rest[:_MAX_TOKEN]
-    if rest.strip():
-        yield rest
+        end = end[:_MAX_TOKEN]
+    if end.strip():
+        yield end
 
 
 def _commits(tokens: Iterator[bytes]) -> Iterator[CommitRecord]:
@@ -345,14 +345,14 @@ def first_commits(directory: Path) -> dict[str, FirstCommit]:
     its oldest commits were added, so these are left out.
     """
     try:
-        done = _log_of_additions(directory, "--find-renames")
-        if done.returncode:
-            done = _log_of_additions(directory, "--find-renames=100%")  # a partial clone has no texts to compare
+        history = _log_of_additions(directory, "--find-renames")
+        if history.returncode:
+            history = _log_of_additions(directory, "--find-renames=100%")  # a partial clone has no texts to compare
         is_shallow = run(directory, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
     except Unavailable:
         return {}
     first: dict[str, FirstCommit] = {}
-    for commit in done.stdout.split(b"\x01")[1:] if done.returncode == 0 else ():
+    for commit in history.stdout.split(b"\x01")[1:] if history.returncode == 0 else ():
         author, seconds, parents, *changes = [*commit.split(b"\0"), b"", b""]  # a file's name may hold the mark
         if is_shallow and not parents:
             continue

@@ -72,12 +72,12 @@ def blame(repository: Path, path: str, content: bytes, *, first: int = 1, last: 
 # The newest commit is blamed, not the working file: git would run the file through a program that the repository's
 # attributes name.
 def _committed(repository: Path, path: str) -> bytes:
-    done = run(repository, "cat-file", "blob", f"HEAD:{path}", max_output=_MAX_BYTES)
-    if done.returncode == 0:
-        return done.stdout
+    answer = run(repository, "cat-file", "blob", f"HEAD:{path}", max_output=_MAX_BYTES)
+    if answer.returncode == 0:
+        return answer.stdout
     if run(repository, "ls-files", "--error-unmatch", "--", f":(literal){path}").returncode == 0:
         return b""
-    raise Invalid(f"git can't blame {path}: {reason_of(done.stderr)}")
+    raise Invalid(f"git can't blame {path}: {reason_of(answer.stderr)}")
 
 
 def _numbers_before(old: bytes, new: bytes, lines: range) -> dict[int, int]:
@@ -99,19 +99,19 @@ def _hunks(old: bytes, new: bytes) -> list[tuple[int, int, int, int]]:
         folder = Path(name)
         (folder / "old").write_bytes(old)
         (folder / "new").write_bytes(new)
-        done = run(folder, "diff", *_DIFF_OPTIONS, "old", "new")
-    if done.returncode > 1:
-        raise Unavailable(f"git cannot compare the file with its last commit: {reason_of(done.stderr)}")
-    hunks = [[1 if part is None else int(part) for part in match.groups()] for match in _HUNK.finditer(done.stdout)]
+        answer = run(folder, "diff", *_DIFF_OPTIONS, "old", "new")
+    if answer.returncode > 1:
+        raise Unavailable(f"git cannot compare the file with its last commit: {reason_of(answer.stderr)}")
+    hunks = [[1 if part is None else int(part) for part in match.groups()] for match in _HUNK.finditer(answer.stdout)]
     return [(hunk[0], hunk[1], hunk[2], hunk[3]) for hunk in hunks]
 
 
 def _blamed(repository: Path, path: str, numbers: list[int]) -> dict[int, Line]:
     window = f"{numbers[0]},{numbers[-1]}"
-    done = run(repository, "blame", *_BLAME_OPTIONS, "-L", window, "HEAD", "--", path)
-    if done.returncode:
-        raise Invalid(f"git can't blame {path}: {reason_of(done.stderr)}")
-    return {line.number: line for line in _parsed(done.stdout)}
+    answer = run(repository, "blame", *_BLAME_OPTIONS, "-L", window, "HEAD", "--", path)
+    if answer.returncode:
+        raise Invalid(f"git can't blame {path}: {reason_of(answer.stderr)}")
+    return {line.number: line for line in _parsed(answer.stdout)}
 
 
 # For each line of the file a header, `sha old new [count]`, and the line after a tab; the fields of a new commit are

@@ -1,4 +1,4 @@
-"""Run the git binary so that a repository of someone else can start no program with it, and fetch nothing; the working tree that a folder is in."""
+"""Run the git binary so that a repository of someone else can start no program with it, and fetch nothing."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(directory: Path, *arguments: str, max_output: int = MAX_OUTPUT) -> subpr
     """
     with _started(directory, arguments) as process:
         output = bytearray()
-        answer = _Answer(process, directory, seconds=SECONDS, silence=SECONDS)
+        answer = _GitOutput(process, directory, seconds=SECONDS, silence=SECONDS)
         for chunk in answer.chunks():
             output += chunk
             if len(output) > max_output:
@@ -83,16 +83,16 @@ def run_in_repository(directory: Path, *arguments: str) -> subprocess.CompletedP
         Unavailable: the folder is in a repository, and git is not installed, refuses it or cannot read it.
     """
     try:
-        done = run(directory, *arguments)
+        answer = run(directory, *arguments)
     except Unavailable:
         if _is_in_repository(directory):
             raise
         return None
-    if done.returncode in _ANSWERS:
-        return done
-    if _NO_WORKTREE in done.stderr or (_NO_REPOSITORY in done.stderr and not _is_in_repository(directory)):
+    if answer.returncode in _ANSWERS:
+        return answer
+    if _NO_WORKTREE in answer.stderr or (_NO_REPOSITORY in answer.stderr and not _is_in_repository(directory)):
         return None
-    raise Unavailable(f"git cannot read the repository of {directory}: {reason_of(done.stderr)}")
+    raise Unavailable(f"git cannot read the repository of {directory}: {reason_of(answer.stderr)}")
 
 
 # As git, from the folder without symbolic links
@@ -110,11 +110,11 @@ def stream(directory: Path, *arguments: str) -> Iterator[Iterator[bytes]]:
         Unavailable: as ``run``, and if git fails.
     """
     with _started(directory, arguments) as process:
-        answer = _Answer(process, directory, seconds=STREAM_SECONDS, silence=SILENCE_SECONDS)
+        answer = _GitOutput(process, directory, seconds=STREAM_SECONDS, silence=SILENCE_SECONDS)
         yield answer.checked_chunks()
 
 
-class _Answer:
+class _GitOutput:
     """What a process prints, read within a time limit."""
 
     def __init__(self, process: subprocess.Popen[bytes], directory: Path, *, seconds: float, silence: float) -> None:
@@ -255,15 +255,15 @@ def list_files(directory: Path) -> list[str] | None:
     Raises:
         Unavailable: the folder is in a repository that git cannot read.
     """
-    done = run_in_repository(directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    if done is None or (not done.stdout and _is_ignored(directory)):
+    answer = run_in_repository(directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if answer is None or (not answer.stdout and _is_ignored(directory)):
         return None
-    return sorted({os.fsdecode(path) for path in done.stdout.split(b"\0") if path})
+    return sorted({os.fsdecode(path) for path in answer.stdout.split(b"\0") if path})
 
 
 def _is_ignored(directory: Path) -> bool:
-    done = run_in_repository(directory, "check-ignore", "--quiet", ".")
-    return done is not None and done.returncode == 0
+    answer = run_in_repository(directory, "check-ignore", "--quiet", ".")
+    return answer is not None and answer.returncode == 0
 
 
 def path_in_worktree(directory: Path) -> str:
@@ -272,8 +272,8 @@ def path_in_worktree(directory: Path) -> str:
     Raises:
         Unavailable: the folder is in a repository that git cannot read.
     """
-    done = run_in_repository(directory, "rev-parse", "--show-prefix")
-    return "" if done is None else os.fsdecode(done.stdout.removesuffix(b"\n"))
+    answer = run_in_repository(directory, "rev-parse", "--show-prefix")
+    return "" if answer is None else os.fsdecode(answer.stdout.removesuffix(b"\n"))
 
 
 def top_of_worktree(directory: Path) -> Path:
@@ -285,10 +285,10 @@ def top_of_worktree(directory: Path) -> Path:
     """
     if not is_folder(directory):
         raise Invalid(f"{directory} is not a folder")
-    done = run_in_repository(directory, "rev-parse", "--show-toplevel")
-    if done is None or not done.stdout.strip():
+    answer = run_in_repository(directory, "rev-parse", "--show-toplevel")
+    if answer is None or not answer.stdout.strip():
         raise Invalid(f"{directory} is in no working tree of git")
-    top = Path(os.fsdecode(done.stdout.removesuffix(b"\n"))).resolve()
+    top = Path(os.fsdecode(answer.stdout.removesuffix(b"\n"))).resolve()
     if not directory.resolve().is_relative_to(top):
         raise Invalid(f"{directory} is not in {top}, the working tree that its repository names (core.worktree)")
     return top

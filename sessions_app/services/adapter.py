@@ -23,7 +23,7 @@ from sessions_app.services.turns import automatic_turn, close_turn
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TurnPlace:
     """The session and turn of a client's writes; empty if the client keeps its own turns."""
 
     session_id: str
@@ -34,7 +34,7 @@ class Place:
 class _Planned:
     """The turn begins with its first event (decision 34)."""
 
-    place: Place
+    place: TurnPlace
     store: StoreId
     agent: str
     directory: str
@@ -46,7 +46,7 @@ _planned: ContextVar[_Planned | None] = ContextVar("planned_turn", default=None)
 
 
 @contextmanager
-def entered_turn(*, session_id: str, agent: str, directory: str, is_of_window: bool = False) -> Iterator[Place]:
+def entered_turn(*, session_id: str, agent: str, directory: str, is_of_window: bool = False) -> Iterator[TurnPlace]:
     """Yield the session and turn for a client's writes inside the block.
 
     Both begin with the first event that is written: a call that is refused or changes nothing leaves the log unchanged.
@@ -91,34 +91,34 @@ def _begin(planned: _Planned) -> str:
         return automatic_turn(session_id=name, turn_id=planned.place.turn_id).turn_id
 
 
-def _place(session_id: str, *, is_of_window: bool) -> Place:
+def _place(session_id: str, *, is_of_window: bool) -> TurnPlace:
     turn_id = _open_turn(session_id)
     if turn_id:
-        return Place(session_id, turn_id)
+        return TurnPlace(session_id, turn_id)
     if project_settings().turn_policy is TurnPolicy.STRICT:
-        return Place(session_id, "")
+        return TurnPlace(session_id, "")
     name = _session(session_id, is_of_window=is_of_window)
-    return Place(name, _open_turn(name) or ids.short_id())
+    return TurnPlace(name, _open_turn(name) or ids.short_id())
 
 
 def _open_turn(session_id: str) -> str | None:
-    found = rows.fetch(
+    open_turns = rows.fetch(
         "SELECT turn_id FROM sessions_app_turn WHERE session_id = %s AND status = 'open' AND automatic "
         "AND expires_at > %s ORDER BY id DESC LIMIT 1",
         [session_id, rows.time_value(clock.now())],
     )
-    return found[0][0] if found else None
+    return open_turns[0][0] if open_turns else None
 
 
 # A session that was ended is only continued if the client's window is still in it. Sessions are never shared by name of
 # the client and folder: two windows would be one session, and the evidence wrong.
 def _session(name: str, *, is_of_window: bool) -> str:
-    known = Session.objects.filter(session_id=name).first() if name else None
-    has_ended = known is not None and known.status not in (SessionStatus.ACTIVE, SessionStatus.PAUSED)
+    session = Session.objects.filter(session_id=name).first() if name else None
+    has_ended = session is not None and session.status not in (SessionStatus.ACTIVE, SessionStatus.PAUSED)
     return ids.short_id() if not name or (has_ended and not is_of_window) else name
 
 
-def leave_turn(*, place: Place) -> None:
+def leave_turn(*, place: TurnPlace) -> None:
     """Close the automatic turn of a client that disconnects, if it is still open."""
     with log.transaction():
         turn = Turn.objects.filter(session_id=place.session_id, turn_id=place.turn_id, status=TurnStatus.OPEN).first()

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
 
-from memoryhub.config.clients import Effect
+from memoryhub.config.clients import HookEffect
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.folder import NO_FOLDER, FolderSettings, read_folder, use_folder
 from memoryhub.config.identity import bind_project, renamed_hint
@@ -60,12 +60,12 @@ def digest_session(*, session_id: str, reason: str = "") -> str:
 
 
 def _payloads(session_id: str, *event_types: str) -> list[dict[str, Any]]:
-    found = rows.fetch(
+    texts = rows.fetch(
         f"SELECT payload_json FROM raw_events WHERE session_id = %s AND event_type IN ({quoted([*event_types])}) "
         "AND payload_json IS NOT NULL ORDER BY position",
         [session_id],
     )
-    return [json.loads(payload) for (payload,) in found]
+    return [json.loads(payload) for (payload,) in texts]
 
 
 # The top of the working tree in which the session began, and the folder itself, which has a name before it if it is on
@@ -153,7 +153,7 @@ def take_event(*, event: HookEvent, client: str, project: str, idempotency_key: 
 
 def hint_for(event: HookEvent, project: str) -> str:
     """Return what the start of a session says of a project that its folder may have had under another name."""
-    if not event.answers or event.effect is not Effect.START or not event.directory:
+    if not event.answers or event.effect is not HookEffect.START or not event.directory:
         return ""
     hint = renamed_hint(Path(event.directory), project)
     return f"Memory Hub begins the project {project}: {hint}\n\n" if hint else ""
@@ -161,7 +161,7 @@ def hint_for(event: HookEvent, project: str) -> str:
 
 def note_window(*, event: HookEvent, window: str) -> None:
     """Note which session a client's window is in, for the MCP server that the same window has started."""
-    if not window or event.effect in (Effect.NOTHING, Effect.END):
+    if not window or event.effect in (HookEffect.NOTHING, HookEffect.END):
         return
     try:
         windows.note_session(window, event.session_id)
@@ -173,7 +173,7 @@ def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:
     """Return the text that the client shows to its model at a captured event; ``problem`` is one of its settings."""
     if not event.answers:
         return ""
-    if event.effect is Effect.PROMPT:
+    if event.effect is HookEffect.PROMPT:
         return recall_at_prompt(event)
     if event.directory:
         # From now on another folder of the same name is another project.
@@ -256,14 +256,14 @@ def _ignore(_event: HookEvent, _key: str) -> None:
     pass
 
 
-_EFFECTS: dict[Effect, Callable[[HookEvent, str], None]] = {
-    Effect.START: _start,
-    Effect.PROMPT: _prompt,
-    Effect.TOOL: _record_event,
-    Effect.APPEND: _record_event,
-    Effect.STOP: _stop,
-    Effect.END: _end,
-    Effect.NOTHING: _ignore,
+_EFFECTS: dict[HookEffect, Callable[[HookEvent, str], None]] = {
+    HookEffect.START: _start,
+    HookEffect.PROMPT: _prompt,
+    HookEffect.TOOL: _record_event,
+    HookEffect.APPEND: _record_event,
+    HookEffect.STOP: _stop,
+    HookEffect.END: _end,
+    HookEffect.NOTHING: _ignore,
 }
 
 
@@ -296,8 +296,8 @@ def _commits(event: HookEvent) -> list[CommitRecord]:
 
 
 def _turn_of(key: str) -> str:
-    found = rows.fetch("SELECT turn_id FROM raw_events WHERE idempotency_key = %s", [key])
-    return str(found[0][0]) if found else ""
+    turns = rows.fetch("SELECT turn_id FROM raw_events WHERE idempotency_key = %s", [key])
+    return str(turns[0][0]) if turns else ""
 
 
 # A session's name has at most 200 characters.
@@ -314,21 +314,21 @@ def take_delivery(*, client: str, event: str, command: HookDelivery) -> HookCont
         NotFound: the client or its event is unknown; the data lists the known ones.
         Invalid: the session is missing.
     """
-    found = _of_sender(parse_hook(client=client, event=event, data=command.data, is_remote=True))
-    if found.effect is Effect.NOTHING:
+    hook_event = _of_sender(parse_hook(client=client, event=event, data=command.data, is_remote=True))
+    if hook_event.effect is HookEffect.NOTHING:
         return HookContext()
     key = command.idempotency_key or f"hook-{ids.short_id()}"
     with use_origin(source="hook"):
         with clock.frozen(plausible_time(command.happened_at)) if command.happened_at else nullcontext():
-            record_hook(found, key)
-            record_commits_of(found, key, command.commits if project_settings().capture_commits else [])
-        return _context_of(found)
+            record_hook(hook_event, key)
+            record_commits_of(hook_event, key, command.commits if project_settings().capture_commits else [])
+        return _context_of(hook_event)
 
 
 def _context_of(event: HookEvent) -> HookContext:
     if not event.answers:
         return HookContext()
-    if event.effect is Effect.PROMPT:
+    if event.effect is HookEffect.PROMPT:
         return HookContext(context=recall_at_prompt(event))
     return HookContext(context=opening_of(event.session_id), is_pack=True)
 
@@ -338,8 +338,8 @@ def _context_of(event: HookEvent) -> HookContext:
 def _of_sender(event: HookEvent) -> HookEvent:
     actor = current_origin().actor
     sender = actor.removeprefix(AGENT_PREFIX)  # which looks like the name of a secret
-    known = rows.fetch("SELECT agent FROM sessions_app_session WHERE session_id = %s", [event.session_id])
-    is_other = bool(known) and _person(known[0][0]) != _person(actor)
+    sessions = rows.fetch("SELECT agent FROM sessions_app_session WHERE session_id = %s", [event.session_id])
+    is_other = bool(sessions) and _person(sessions[0][0]) != _person(actor)
     session_id = f"{event.session_id[:_NAME_CHARS]}@{_person(sender)}" if is_other else event.session_id
     folder = f"{sender}:{event.directory}" if event.directory else ""
     return replace(event, session_id=session_id, directory=folder, working_directory="")

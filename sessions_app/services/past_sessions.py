@@ -80,12 +80,12 @@ def plan_past_sessions(sessions: Sequence[PastSession]) -> list[PlannedSession]:
 def _planned(session: PastSession, summary: str | None, turns: dict[str, set[str]]) -> PlannedSession:
     if summary is None:
         return PlannedSession(session, Fate.CREATED)
-    known = turns.get(session.session_id, set())
-    if not _are_imported(known) or (not known and session.turns):
+    recorded = turns.get(session.session_id, set())
+    if not _are_imported(recorded) or (not recorded and session.turns):
         return PlannedSession(session, Fate.CAPTURED)
     ended = log.prepare(SESSION_ENDED, _ended(session)).payload
-    has_more = len(known) < len(session.turns) or ended.summary != summary
-    return PlannedSession(session, Fate.EXTENDED if has_more else Fate.UNCHANGED, len(known))
+    has_more = len(recorded) < len(session.turns) or ended.summary != summary
+    return PlannedSession(session, Fate.EXTENDED if has_more else Fate.UNCHANGED, len(recorded))
 
 
 # Imported turns are numbered; those that were captured have random names
@@ -97,13 +97,13 @@ def drafts_of(planned: PlannedSession) -> list[tuple[str, str, Draft[Any]]]:
     """Return (turn, stream, draft) for each event that ``record_past_session`` would append."""
     session = planned.session
     stream = f"session:{session.session_id}"
-    found: list[tuple[str, str, Draft[Any]]] = []
+    drafts: list[tuple[str, str, Draft[Any]]] = []
     if planned.fate is Fate.CREATED:
-        found.append(("", stream, log.prepare(SESSION_STARTED, _started(session))))
+        drafts.append(("", stream, log.prepare(SESSION_STARTED, _started(session))))
     for number, turn in enumerate(session.turns[planned.known_turns :], planned.known_turns + 1):
-        found += _drafts_of_turn(session, str(number), turn)
-    found.append(("", stream, log.prepare(SESSION_ENDED, _ended(session))))
-    return found
+        drafts += _drafts_of_turn(session, str(number), turn)
+    drafts.append(("", stream, log.prepare(SESSION_ENDED, _ended(session))))
+    return drafts
 
 
 def record_past_session(*, planned: PlannedSession) -> set[str]:

@@ -20,7 +20,8 @@ from memoryhub.core.errors import Forbidden, Invalid, NotFound
 from memoryhub.core.events.projection import Event
 from memoryhub.core.log import Draft
 from memoryhub.core.permissions import Act, allows, current_place, demand
-from memoryhub.core.secrets.sanitize import Finding, sanitize_text, use_rules
+from memoryhub.core.secrets.rule import SecretFinding
+from memoryhub.core.secrets.sanitize import sanitize_text, use_rules
 from memoryhub.core.stores.store import Scope, current_store, list_orgs
 from sessions_app.events import PROJECT_CONFIGURED, ProjectConfigured
 from sessions_app.events.sessions import PROJECT_DESCRIBED, ProjectDescribed
@@ -114,8 +115,8 @@ def _present(read: Callable[[], T]) -> T | None:
 
 def _existing_org(org: str | None) -> str | None:
     if org is not None and org not in list_orgs():
-        known = ", ".join(list_orgs()) or "none"
-        raise NotFound(f"there is no organisation {org!r} in this hub; create it first (org_create); known: {known}")
+        names = ", ".join(list_orgs()) or "none"
+        raise NotFound(f"there is no organisation {org!r} in this hub; create it first (org_create); known: {names}")
     return org
 
 
@@ -129,16 +130,16 @@ def try_rules(*, command: Sanitise) -> Sanitised:
         require_fast(rules, allow)
     with use_rules(compiled_rules(tuple(rules), tuple(allow), tuple(personal))):
         clean, findings = sanitize_text(command.text)
-    own = {rule.id: rule for rule in rules}
-    return Sanitised(text=clean, found=[_found(finding, own) for finding in findings])
+    custom_rules = {rule.id: rule for rule in rules}
+    return Sanitised(text=clean, found=[_found(finding, custom_rules) for finding in findings])
 
 
-def _found(finding: Finding, own: dict[str, SecretRule]) -> FoundSecret:
+def _found(finding: SecretFinding, custom_rules: dict[str, SecretRule]) -> FoundSecret:
     from memoryhub.core.secrets.catalogue import CUSTOM_PREFIX, about
 
     built_in = about(finding.rule)
     if built_in is None:
-        custom = own[finding.rule.removeprefix(CUSTOM_PREFIX)]
+        custom = custom_rules[finding.rule.removeprefix(CUSTOM_PREFIX)]
         description, origins = custom.description or "A rule of this project.", ["this project"]
     else:
         description, origins = built_in.description, list(built_in.origins)

@@ -60,12 +60,12 @@ def start_session(*, command: SessionStart) -> Session:
 # The name of the connection's session, or "" if that session has started.
 def continue_session(command: SessionStart) -> None:
     """Start the session unless it exists, and resume it unless it is active. ``session_id`` must be given."""
-    known: Session | None = Session.objects.filter(session_id=command.session_id).first()
-    if known is None:
+    session: Session | None = Session.objects.filter(session_id=command.session_id).first()
+    if session is None:
         start_session(command=command)
-    elif known.status != SessionStatus.ACTIVE:
-        draft = log.prepare(SESSION_RESUMED, SessionTouched(session_id=known.session_id))
-        log.append(draft, stream=f"session:{known.session_id}", idempotency_key=command.idempotency_key)
+    elif session.status != SessionStatus.ACTIVE:
+        draft = log.prepare(SESSION_RESUMED, SessionTouched(session_id=session.session_id))
+        log.append(draft, stream=f"session:{session.session_id}", idempotency_key=command.idempotency_key)
 
 
 def _free(name: str) -> str:
@@ -187,11 +187,11 @@ def resume_session(*, command: SessionTouch) -> Session:
     return _touch(command, SESSION_RESUMED, SessionStatus.PAUSED)
 
 
-def _touch(command: SessionTouch, event_type: EventType[SessionTouched], wanted: SessionStatus) -> Session:
+def _touch(command: SessionTouch, event_type: EventType[SessionTouched], required: SessionStatus) -> Session:
     with log.transaction():
         session = _named_or_own(command.session_id)
-        if session.status != wanted:
-            raise Conflict(f"session {session.session_id!r} is {session.status}, not {wanted}", id=session.id)
+        if session.status != required:
+            raise Conflict(f"session {session.session_id!r} is {session.status}, not {required}", id=session.id)
         if event_type is SESSION_PAUSED:
             _close_turns(session)  # so that a write needs another turn, whose beginning resumes the session
         payload = SessionTouched(session_id=session.session_id)

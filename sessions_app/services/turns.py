@@ -1,4 +1,4 @@
-"""Turns: begin, append to, end and expire them; under a strict turn policy, clients write only within an open turn (decision 9)."""
+"""Turns: begin, append to, end and expire them; calls that need an open turn are refused without one (decision 9)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import secrets
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
+from enum import Enum
 from typing import Any
 
 from django.db.models import Q
@@ -52,14 +52,14 @@ _MISDATED = clock.MISDATED_AFTER + timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class BegunTurn:
+class NewTurn:
     """A new turn with its token, which is shown once and never stored."""
 
     turn: Turn
     ack_token: str
 
 
-def begin_turn(*, command: TurnBegin) -> BegunTurn:
+def begin_turn(*, command: TurnBegin) -> NewTurn:
     """Begin a turn and return its token, which expires when the turn is idle for too long.
 
     A session of a new name begins with it.
@@ -76,19 +76,19 @@ def begin_turn(*, command: TurnBegin) -> BegunTurn:
         if Turn.objects.filter(session_id=session.session_id, turn_id=name).exists():
             raise Conflict(f"session {session.session_id!r} already has a turn {name!r}; choose another turn_id")
         turn = _begin(session.session_id, name, token_hash=_hash(token))
-    return BegunTurn(turn, token)
+    return NewTurn(turn, token)
 
 
 def _active_session(name: str) -> Session:
     if not name:
-        raise refuse(Refusal.NO_SESSION)
+        raise _refuse(TurnRefusal.NO_SESSION)
     draft = log.prepare(SESSION_STARTED, SessionStarted(session_id=name, agent=current_origin().actor))
     # By the sanitised name, which is the one that was stored
     session: Session | None = Session.objects.filter(session_id=draft.payload.session_id).first()
     if session is None:
         return _begin_session(draft)
     if session.status != SessionStatus.ACTIVE:
-        raise refuse(Refusal.SESSION_ENDED, session=name)
+        raise _refuse(TurnRefusal.SESSION_ENDED, session=name)
     return session
 
 
@@ -198,15 +198,15 @@ def require_open_turn(token: str | None, *, session_id: str | None = None, turn_
     """
     token = token or current_origin().ack_token
     if not token:
-        raise refuse(Refusal.NO_TOKEN)
+        raise _refuse(TurnRefusal.NO_TOKEN)
     digest = _hash(token)
     turn: Turn | None = Turn.objects.filter(ack_token_hash=digest).first()
     if turn is None or not hmac.compare_digest(turn.ack_token_hash, digest):
-        raise refuse(Refusal.WRONG_TOKEN)
+        raise _refuse(TurnRefusal.WRONG_TOKEN)
     if session_id and session_id != turn.session_id:
-        raise refuse(Refusal.OTHER_SESSION, session=turn.session_id)
+        raise _refuse(TurnRefusal.OTHER_SESSION, session=turn.session_id)
     if turn_id and turn_id != turn.turn_id:
-        raise refuse(Refusal.OTHER_TURN, turn=turn_id)
+        raise _refuse(TurnRefusal.OTHER_TURN, turn=turn_id)
     return _still_open(turn, clock.now())
 
 
@@ -226,14 +226,14 @@ def in_turn(origin: Origin) -> Origin:
 
 def _still_open(turn: Turn, now: datetime) -> Turn:
     if turn.status == TurnStatus.CLOSED:
-        raise refuse(Refusal.CLOSED, turn=turn.turn_id)
+        raise _refuse(TurnRefusal.CLOSED, turn=turn.turn_id)
     if turn.status == TurnStatus.INCOMPLETE:
-        raise refuse(Refusal.INCOMPLETE, turn=turn.turn_id)
+        raise _refuse(TurnRefusal.INCOMPLETE, turn=turn.turn_id)
     if turn.expires_at <= now:
-        raise refuse(Refusal.EXPIRED)
+        raise _refuse(TurnRefusal.EXPIRED)
     session = Session.objects.filter(session_id=turn.session_id).first()
     if session is None or session.status != SessionStatus.ACTIVE:
-        raise refuse(Refusal.SESSION_ENDED, session=turn.session_id)
+        raise _refuse(TurnRefusal.SESSION_ENDED, session=turn.session_id)
     return turn
 
 
@@ -293,35 +293,30 @@ def require_turn(event_type: EventType[Any], origin: Origin) -> Origin:
     return in_turn(origin) if event_type.turn is TurnRule.REQUIRED else origin
 
 
-class Refusal(StrEnum):
-    NO_TOKEN = "no_token"  # noqa: S105 - the name of a reason
-    WRONG_TOKEN = "wrong_token"  # noqa: S105
-    OTHER_TURN = "other_turn"
-    OTHER_SESSION = "other_session"
-    EXPIRED = "expired"
-    CLOSED = "closed"
-    INCOMPLETE = "incomplete"
-    NO_SESSION = "no_session"
-    SESSION_ENDED = "session_ended"
+class TurnRefusal(Enum):
+    """Why a call that needs an open turn is refused: each names the next step."""
 
+    NO_TOKEN = "this needs the ack_token of an open turn; call turn_begin and send the token that it returns"  # noqa: S105
+    WRONG_TOKEN = "ack_token is unknown in this project; call turn_begin and send the token that it returns"  # noqa: S105
+    OTHER_TURN = "ack_token belongs to another turn; send the one that turn_begin returned for turn {turn!r}"
+    OTHER_SESSION = "ack_token belongs to session {session!r}; call turn_begin in your own session"
+    EXPIRED = "ack_token has expired; call turn_begin for a new turn"
+    CLOSED = "turn {turn!r} has ended; call turn_begin for a new turn"
+    INCOMPLETE = "turn {turn!r} timed out and is incomplete; call turn_begin for a new turn"
+    NO_SESSION = "a turn belongs to a session; name its session_id, a new one begins it"
+    SESSION_ENDED = "session {session!r} is not active; call session_start for a new one"
 
-_SENTENCES = {
-    Refusal.NO_TOKEN: "this needs the ack_token of an open turn; call turn_begin and send the token that it returns",
-    Refusal.WRONG_TOKEN: "ack_token is unknown in this project; call turn_begin and send the token that it returns",
-    Refusal.OTHER_TURN: "ack_token belongs to another turn; send the one that turn_begin returned for turn {turn!r}",
-    Refusal.OTHER_SESSION: "ack_token belongs to session {session!r}; call turn_begin in your own session",
-    Refusal.EXPIRED: "ack_token has expired; call turn_begin for a new turn",
-    Refusal.CLOSED: "turn {turn!r} has ended; call turn_begin for a new turn",
-    Refusal.INCOMPLETE: "turn {turn!r} timed out and is incomplete; call turn_begin for a new turn",
-    Refusal.NO_SESSION: "a turn belongs to a session; name its session_id, a new one begins it",
-    Refusal.SESSION_ENDED: "session {session!r} is not active; call session_start for a new one",
-}
+    @property
+    def code(self) -> str:
+        """The reason in errors and metrics, such as ``no_token``."""
+        return self.name.lower()
+
 
 REJECTIONS = counters.define(
     "append_rejections", "Calls that were refused because a turn's precondition failed", "reason"
 )
 
 
-def refuse(reason: Refusal, *, turn: str = "", session: str = "") -> PreconditionFailed:
-    REJECTIONS.count(reason.value)
-    return PreconditionFailed(_SENTENCES[reason].format(turn=turn, session=session), reason=reason.value)
+def _refuse(reason: TurnRefusal, *, turn: str = "", session: str = "") -> PreconditionFailed:
+    REJECTIONS.count(reason.code)
+    return PreconditionFailed(reason.value.format(turn=turn, session=session), reason=reason.code)

@@ -111,11 +111,11 @@ def _stream(sha: str) -> str:
 
 
 def _from_git(command: CommitRead, directory: Path) -> CommitRecord | None:
-    found = git.read_commit(directory, command.sha.lower())
-    if found is None:
+    commit = git.read_commit(directory, command.sha.lower())
+    if commit is None:
         return None
-    given = {name: getattr(command, name) for name in ("message", "author", "committed_at", "files")}
-    return found.model_copy(update={name: value for name, value in given.items() if value not in (None, [])})
+    fields = {name: getattr(command, name) for name in ("message", "author", "committed_at", "files")}
+    return commit.model_copy(update={name: value for name, value in fields.items() if value not in (None, [])})
 
 
 def _from_fields(command: CommitRead) -> CommitRecord:
@@ -235,8 +235,8 @@ def _active(iteration_id: int | None) -> Iteration:
 
 def active_iteration() -> Iteration | None:
     """Return the active iteration, or None."""
-    found: Iteration | None = Iteration.objects.filter(status=IterationStatus.ACTIVE).order_by("-id").first()
-    return found
+    iteration: Iteration | None = Iteration.objects.filter(status=IterationStatus.ACTIVE).order_by("-id").first()
+    return iteration
 
 
 logger = logging.getLogger(__name__)
@@ -250,7 +250,7 @@ _DONE = "completado"
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PluginState:
     """The plugin's work, as far as an iteration shows it."""
 
     command: str
@@ -278,7 +278,7 @@ def follow_state_file(event: HookEvent) -> None:
         _apply(state)
 
 
-def parse_state(text: str) -> State:
+def parse_state(text: str) -> PluginState:
     """Return the state that a file describes.
 
     Raises:
@@ -293,7 +293,7 @@ def parse_state(text: str) -> State:
     description = data.get("descripcion") or data.get("descripción")
     description = description[:_MAX_DESCRIPTION] if isinstance(description, str) else ""
     description.encode()  # half of a surrogate pair, which no event can hold, is a ValueError
-    return State(
+    return PluginState(
         command=command,
         description=description,
         phases=dict(_phases(data.get("fases_completadas"))),
@@ -328,7 +328,7 @@ def _name(value: Any) -> str:
     return flat(value).strip()[:_MAX_NAME] if isinstance(value, str) else ""
 
 
-def _apply(state: State) -> None:
+def _apply(state: PluginState) -> None:
     iteration = active_iteration()
     if iteration and not _is_of(iteration, state):
         outcome = f"{STATE_FILE} describes other work: {state.command}"
@@ -343,7 +343,7 @@ def _apply(state: State) -> None:
         complete_iteration(command=IterationComplete(id=iteration.id))
 
 
-def _advance(iteration: Iteration, state: State) -> None:
+def _advance(iteration: Iteration, state: PluginState) -> None:
     names = [name for name in state.phases if name not in iteration.phases_completed]
     for name, following in zip(names, [*names, state.phase][1:], strict=True):
         record_phase(iteration, completed=name, phase=following, artifacts=state.phases[name])
@@ -352,11 +352,11 @@ def _advance(iteration: Iteration, state: State) -> None:
 
 
 # Work that has lost a phase has begun again
-def _is_of(iteration: Iteration, state: State) -> bool:
+def _is_of(iteration: Iteration, state: PluginState) -> bool:
     return iteration.command == state.command and set(iteration.phases_completed) <= set(state.phases)
 
 
-def _is_recorded(state: State) -> bool:
+def _is_recorded(state: PluginState) -> bool:
     last = Iteration.objects.order_by("-id").first()
     return (
         last is not None

@@ -14,7 +14,7 @@ from memories.schemas import MemoryGet, MemorySearch, MemoryWrite
 from memories.schemas.query import ContextPackRequest
 from memories.selectors import get_memories
 from memories.services import write_memories
-from memories.tools.core import search
+from memories.tools import search
 from memories.uses.drain import count_uses
 from memoryhub.core import clock
 from memoryhub.core.models import RawEvent

@@ -7,7 +7,7 @@ import re
 from unittest import mock
 
 from memoryhub.config.current_settings import project_settings
-from memoryhub.config.project_settings import Group, ProjectSettings, setting_info
+from memoryhub.config.project_settings import ProjectSettings, Topic, setting_info
 from memoryhub.core.errors import Invalid
 from sessions_app.models import Setting
 from sessions_app.schemas import SettingsChange
@@ -26,7 +26,7 @@ class SettingsPageTests(AdminTestCase):
         html = self.page(PAGE)
         for name in ProjectSettings.model_fields:
             self.assert_shows(html, f'id="setting-{name}"')
-            self.assertEqual(f'name="{name}-' in html, setting_info(name).group is not Group.SECRETS, name)
+            self.assertEqual(f'name="{name}-' in html, setting_info(name).group is not Topic.SECRETS, name)
 
     def test_only_what_was_changed_is_kept_and_only_here(self):
         typed = {"review_policy-value": "all", "retention_days-value": "never", "ranking-text": "2"}

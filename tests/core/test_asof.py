@@ -73,7 +73,7 @@ class PastTests(StoreTestCase):
     @tag("backend")
     def test_a_view_that_another_process_has_removed_is_built_again(self) -> None:
         self.assertEqual(self.titles(1), ["Use WAL"])
-        selected.views.remove([name for name, _ in selected.views.names(current_store())])
+        selected.views.remove_views([name for name, _ in selected.views.view_names(current_store())])
         self.assertEqual(self.titles(1), ["Use WAL"])
 
     def test_a_memory_and_the_stats_are_what_they_were(self) -> None:
@@ -136,7 +136,7 @@ class KeptViewsTests(StoreTestCase):
         return str(log.erase_streams(["memory:3"], reason="asked").type)
 
     def kept(self) -> list[str]:
-        return sorted(name.rsplit("-", 2)[1] for name, _ in selected.views.names(current_store()))
+        return sorted(name.rsplit("-", 2)[1] for name, _ in selected.views.view_names(current_store()))
 
     def test_a_few_are_kept_privately_and_the_longest_unused_goes(self) -> None:
         self.visit(1, 2, 3, 4, 1, 5, 6)
@@ -235,24 +235,24 @@ def waiting_briefly() -> Iterator[None]:
     if not on_postgresql():
         yield
         return
-    from memoryhub.core.backends.postgresql import schemas, scratch
+    from memoryhub.core.backends.postgresql import copies, locations
 
-    with mock.patch.object(schemas, "_LOCK_SECONDS", 1), mock.patch.object(scratch, "_IN_USE_SECONDS", 0.05):
+    with mock.patch.object(locations, "_LOCK_SECONDS", 1), mock.patch.object(copies, "_IN_USE_SECONDS", 0.05):
         yield
 
 
 @contextmanager
 def one_connection_at_a_time() -> Iterator[None]:
     """Refuse this thread a connection while a transaction of a store has one: a pooler may have no other."""
-    from memoryhub.core.backends.postgresql.pool import Pool, Session
+    from memoryhub.core.backends.postgresql.pool import Pool, PooledSession
 
-    busy: list[Session] = []
+    busy: list[PooledSession] = []
 
-    def begin(session: Session) -> None:
+    def begin(session: PooledSession) -> None:
         started(session)
         busy.append(session)
 
-    def end(session: Session, raw: Any) -> None:
+    def end(session: PooledSession, raw: Any) -> None:
         if session in busy:
             busy.remove(session)
         ended(session, raw)
@@ -262,10 +262,10 @@ def one_connection_at_a_time() -> Iterator[None]:
             raise AssertionError("a transaction has a connection already")
         return taken(pool)
 
-    started, ended, taken = Session.begin, Session._end, Pool.take
+    started, ended, taken = PooledSession.begin, PooledSession._end, Pool.take
     with (
-        mock.patch.object(Session, "begin", begin),
-        mock.patch.object(Session, "_end", end),
+        mock.patch.object(PooledSession, "begin", begin),
+        mock.patch.object(PooledSession, "_end", end),
         mock.patch.object(Pool, "take", take),
     ):
         yield

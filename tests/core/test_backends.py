@@ -57,9 +57,9 @@ class OfferTests(SimpleTestCase):
             "text_index": (index.TextIndex, index.text_index),
         }
         wrapper = import_module(f"memoryhub.core.backends.{selected.ENGINE}.base").DatabaseWrapper
-        self.assertLessEqual(_members(base.Connection), set(dir(wrapper)))
+        self.assertLessEqual(_members(base.StoreConnection), set(dir(wrapper)))
         declared = {group for _, group in inspect.getmembers(base, inspect.isclass) if _is_protocol(group)}
-        others = {base.Connection, base.Lease, base.Presence}
+        others = {base.StoreConnection, base.Lease, base.Presence}
         self.assertLessEqual(declared - others, {group for group, _ in bound.values()})
         for name, (group, module) in bound.items():
             for member in _members(group):

@@ -18,7 +18,7 @@ from memoryhub.core.counters import metrics_folder, read_sums
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.file_locks import try_lock
-from memoryhub.core.home_database import record, recorded, remember, require_own, shown
+from memoryhub.core.home_database import display_url, record, recorded, remember, require_own
 from memoryhub.core.secret_files import MIN_LENGTH, SECRET_FILES, read_or_create_secret, secret_matches
 from memoryhub.env import DATABASE_VARIABLE, DatabaseUrlError, configured_database_url
 from tests.forks import Fork
@@ -70,7 +70,7 @@ class HomeDatabaseTests(HomeDatabaseTestCase):
             ("postgresql://ann@[::1]:5433/", "postgresql://[::1]:5433/ann"),
             ("postgresql://ann@[::1]?port=5433", "postgresql://[::1]:5433/ann"),
         ):
-            self.assertEqual(shown(url), expected)
+            self.assertEqual(display_url(url), expected)
 
     def test_a_write_is_remembered_without_the_password(self) -> None:
         self.give(FIRST)
@@ -141,7 +141,7 @@ class HomeDatabaseTests(HomeDatabaseTestCase):
         both = threading.Barrier(2)
         with mock.patch("os.fsync", lambda _: both.wait(60)), ThreadPoolExecutor(2) as threads:
             list(threads.map(record, [FIRST, FIRST]))  # raises their errors
-        self.assertEqual(recorded(), shown(FIRST))
+        self.assertEqual(recorded(), display_url(FIRST))
 
     def test_asking_imports_nothing_slow(self) -> None:
         record(FIRST)

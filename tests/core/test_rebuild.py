@@ -14,12 +14,13 @@ from django.core.management import call_command
 from django.db import connections
 from django.test import SimpleTestCase, tag
 
-from governance.redaction.copies import search_home
+from governance.redaction.copies import search_folder
 from memories import services
 from memories.models import Memory, Vector
 from memories.schemas import MemorySearch, MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.search.index import text_index
 from memories.selectors import search
+from memoryhub import env
 from memoryhub.core import log
 from memoryhub.core.backends import selected
 from memoryhub.core.backends.base import HERE
@@ -383,7 +384,7 @@ class WithOthersTests(StoreTestCase):
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not wipe_free_space():  # of PostgreSQL, while a test beside this one has an older transaction open
             self.assertLess(time.monotonic(), deadline)
-        self.assertEqual(search_home({WORD}).left, [])
+        self.assertEqual(search_folder(env.home(), {WORD}).paths, [])
 
     def test_a_redaction_that_is_killed_right_before_its_commit_has_changed_nothing(self) -> None:
         before, digests = log.head(), log.table_digests()
@@ -399,7 +400,7 @@ class WithOthersTests(StoreTestCase):
 class SampleTests(SimpleTestCase):
     def test_a_sample_has_the_newest_events_and_others_of_the_log(self) -> None:
         for last in (1, 7, 5_000):
-            positions = rebuilding._positions(last)
+            positions = rebuilding._sampled_positions(last)
             self.assertEqual({*positions} - {*range(1, last + 1)}, set())
             self.assertEqual({*range(last, max(0, last - 50), -1)} - {*positions}, set())
         self.assertGreater(len(positions), 200)

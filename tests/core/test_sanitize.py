@@ -7,7 +7,8 @@ from typing import Any
 from unittest import TestCase
 
 from benchmarks.quality.secrets.forms import FORMS, form_samples
-from memoryhub.core.secrets.sanitize import Finding, sanitize, sanitize_text
+from memoryhub.core.secrets.rule import SecretFinding
+from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
 
 BODY = "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5bC7dE9fG1hJ3kL5mN7"
 HEX = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -87,7 +88,7 @@ class TokensWithAKnownPrefixTest(SanitizeTestCase):
     def test_the_rest_of_the_text_is_kept_to_the_letter(self) -> None:
         clean, [finding] = sanitize_text(f"Ünï “x” {TOKENS['npm-token']} — 漢字\r\n\t.")
         self.assertEqual(clean, "Ünï “x” [REDACTED:npm-token] — 漢字\r\n\t.")
-        self.assertEqual(finding, Finding("npm-token", "npm-token", 8, 48))
+        self.assertEqual(finding, SecretFinding("npm-token", "npm-token", 8, 48))
 
 
 class StructuredSecretsTest(SanitizeTestCase):

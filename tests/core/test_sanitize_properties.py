@@ -25,10 +25,10 @@ from memoryhub.core.log.erase import StreamName
 from memoryhub.core.models import RawEvent
 from memoryhub.core.schemas import Generated
 from memoryhub.core.secrets import sanitize as sanitizing
-from memoryhub.core.secrets.assignment import Read, cells_below
+from memoryhub.core.secrets.assignment import ColumnRead, cells_below
 from memoryhub.core.secrets.catalogue import CustomRule, compile_rules, detector, lines
 from memoryhub.core.secrets.engine import CHECKS, VALUE_CHECKS
-from memoryhub.core.secrets.rule import Form, Places, Rule, compiled
+from memoryhub.core.secrets.rule import KeywordIndex, Rule, RuleForm, compiled
 from memoryhub.core.secrets.sanitize import GENERATED, payload_shape, sanitize, sanitize_text, use_rules
 from tests.core.test_sanitize import BODY, TOKENS
 from tests.support import HubTestCase
@@ -76,14 +76,14 @@ class PropertiesTest(TestCase):
 class PlacesTest(TestCase):
     @given(st.sets(st.text("aB.(", min_size=1, max_size=4), max_size=8), st.text("aAbB.(", max_size=40))
     def test_every_place_is_found_with_all_that_begins_there(self, words: set[str], text: str) -> None:
-        rules = [Rule(word, "x", Form.AT, (word.encode(),), any_case=word.islower()) for word in sorted(words)]
+        rules = [Rule(word, "x", RuleForm.AT, (word.encode(),), any_case=word.islower()) for word in sorted(words)]
         expected = []
         for place in range(len(text)):
             rest = {True: text[place:].lower(), False: text[place:]}
             begins = {(rule.id, len(rule.id)) for rule in rules if rest[rule.any_case].startswith(rule.id)}
             if begins:
                 expected.append((place, begins))
-        places = Places(rules).of(text.encode())
+        places = KeywordIndex(rules).of(text.encode())
         self.assertEqual([(place, {(rule.id, size) for rule, size in found}) for place, found in places], expected)
 
 
@@ -96,7 +96,7 @@ class RulesTest(TestCase):
         for rule in self.RULES:
             with self.subTest(rule=rule.id):
                 self.assertRegex(rule.type, r"^[a-z0-9-]{1,40}$")
-                self.assertEqual(bool(rule.keywords), rule.form is not Form.ALL)
+                self.assertEqual(bool(rule.keywords), rule.form is not RuleForm.ALL)
                 plain = [word for word in rule.keywords if word.isascii() and b"\\" not in word]
                 self.assertTrue(not rule.any_case or all(word.lower() == word for word in plain))
                 self.assertLessEqual(set(rule.checks), {*CHECKS, *VALUE_CHECKS})
@@ -139,7 +139,7 @@ class RulesTest(TestCase):
 
     def test_the_rows_below_a_name_are_read_once(self) -> None:
         for unit in ("token,a\n", "token,token,token\n", "| token | a |\n|---|---|\n", "token,a\n----\n"):
-            data, read = unit.encode() * 500, dict[int, Read]()
+            data, read = unit.encode() * 500, dict[int, ColumnRead]()
             starts = [place for place in range(len(data)) if data.startswith(b"token", place)]
             cells = sum(len(list(cells_below(data, start, start + 5, read))) for start in starts)
             self.assertLessEqual(cells, len(starts), unit)

@@ -19,7 +19,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from decisions import services
-from decisions.admin.lineage import Drawing, Node, draw_lineage
+from decisions.admin.lineage import Drawing, LineageNode, draw_lineage
 from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
 from decisions.importing import AdrReport, import_adrs
 from decisions.models import LINEAGE, Decision, DecisionEdge, EdgeRelation
@@ -508,7 +508,7 @@ def drawn(edges: list[Edge], current: int) -> Drawing:
     return draw_lineage([decision(number) for number in ids], edges, current)
 
 
-def overlaps(one: Node, other: Node) -> bool:
+def overlaps(one: LineageNode, other: LineageNode) -> bool:
     return abs(one.x - other.x) < BOX_WIDTH and abs(one.y - other.y) < BOX_HEIGHT
 
 

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from decisions import selectors, services
+from decisions import edges, selectors, services
 from decisions.models import LINEAGE, Decision, DecisionEdge, EdgeRelation
 from decisions.schemas import (
     DecisionLink,
@@ -91,7 +91,7 @@ class HeirTests(DecisionsTestCase):
             with self.subTest(status):
                 earlier, heir = self.heir(status)
                 self.assertEqual(self.state(earlier), ("accepted", [], []))
-                self.assertEqual(selectors.heads([earlier]), {earlier: [earlier]})
+                self.assertEqual(edges.heads([earlier]), {earlier: [earlier]})
                 self.assertEqual(selectors.lineage_of(earlier)["heads"][0]["id"], earlier)
                 self.assertEqual(self.get(heir)["edges"][0]["to"], earlier)
         earlier, heir = self.heir("accepted")
@@ -326,7 +326,7 @@ class History(RuleBasedStateMachine):
     @invariant()
     def lineages_are_those_of_the_reference(self) -> None:
         for number in self.ids[-3:] + self.ids[:3]:
-            before, after = selectors.ancestors(number), selectors.descendants(number)
+            before, after = edges.ancestors(number), edges.descendants(number)
             steps = [{(step.id, step.depth) for step in side} for side in (before, after)]
             wanted = [self.reference.walk(number, tuple(LINEAGE), up=up) for up in (False, True)]
             self.case.assertEqual(steps, wanted)
@@ -334,7 +334,7 @@ class History(RuleBasedStateMachine):
 
     @invariant()
     def a_chain_has_one_head_unless_it_was_branched(self) -> None:
-        found = selectors.heads(self.ids)
+        found = edges.heads(self.ids)
         for number in self.ids:
             self.case.assertEqual(set(found[number]), self.reference.heads(number))
         if not self.reference.has_branches():

@@ -57,12 +57,12 @@ from memoryhub.settings import *
 # isort: split
 from memoryhub.client.hook import post
 from memoryhub.config import clients, project_settings
-from memoryhub.config.project_settings import Group, InFolder, ProjectSettings, SettingInfo
+from memoryhub.config.project_settings import InFolder, ProjectSettings, SettingInfo, Topic
 
 
 class InventedSettings(ProjectSettings):
-    keep_drafts: Annotated[bool, SettingInfo(Group.RETENTION)] = Field(True, description="drafts are kept")
-    draft_days: Annotated[int, SettingInfo(Group.RETENTION, InFolder.STRICTER)] = Field(
+    keep_drafts: Annotated[bool, SettingInfo(Topic.RETENTION)] = Field(True, description="drafts are kept")
+    draft_days: Annotated[int, SettingInfo(Topic.RETENTION, InFolder.STRICTER)] = Field(
         7, ge=1, le=365, description="days after which a draft is deleted"
     )
 

@@ -338,9 +338,13 @@ APPS = ("sessions_app", "memories", "decisions", "governance", "memoryhub")
 # The selectors that are not called, and why
 NOT_CALLED = {
     "memories.selectors.search.without_hidden": "takes a ranking of the engine; search calls it",
+    "governance.redaction.selectors.find_places": "takes a callback; previews of redactions are compared as answers",
+    "governance.redaction.selectors.places_of": "takes what find_places returns",
     "governance.redaction.selectors.redaction_line": "formats an item, without the store",
-    "governance.retention.selectors.lift_hold": "writes",
-    "governance.retention.selectors.place_hold": "writes",
+    "governance.redaction.selectors.selected_events": "takes a selection of whole events",
+    "governance.redaction.selectors.texts_of": "takes an event, without the store",
+    "governance.redaction.selectors.whole_places": "takes events, without the store",
+    "governance.staleness.selectors.queue": "list_stale calls it",
     "governance.rollback.selectors.rollback_line": "formats an item, without the store",
     "memories.selectors.versions.conflict_text": "formats an item, without the store",
 }
@@ -353,7 +357,7 @@ def selectors() -> dict[str, Callable[..., Any]]:
         import_module(module.name)
         for app in APPS
         for module in pkgutil.walk_packages(import_module(app).__path__, f"{app}.")
-        if "selectors" in module.name.split(".")
+        if "selectors" in module.name.split(".") or module.name == "decisions.edges"
     ]
     return {
         f"{module.__name__}.{name}": selector

@@ -24,8 +24,7 @@ from governance.imports import preview_undo, undo_import
 from governance.redaction.schemas import RedactionRun
 from governance.redaction.service import preview_redaction, redact
 from governance.retention.schemas import HoldLift, HoldPlace
-from governance.retention.selectors import lift_hold, place_hold
-from governance.retention.service import run_due
+from governance.retention.service import lift_hold, place_hold, run_due
 from governance.rollback.schemas import RollbackMake, RollbackUndo
 from governance.rollback.service import preview, roll_back, undo_rollback
 from memories.events import Verdict

@@ -10,8 +10,8 @@ from typing import Any
 from decisions.schemas import DecisionLink, DecisionRecord, DecisionSupersede
 from decisions.services import link_decisions, record_decision, supersede_decision
 from governance.retention.schemas import HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest, RunView
-from governance.retention.selectors import place_hold, plan_retention
-from governance.retention.service import run_retention
+from governance.retention.selectors import plan_retention
+from governance.retention.service import place_hold, run_retention
 from memories import services
 from memories.pack import pack_context
 from memories.schemas import MemoryDelete, MemoryTouch, MemoryUpdate, MemoryWrite

@@ -23,7 +23,7 @@ from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from governance.jobs import look_for_secrets, wipe
 from governance.models import Redaction
-from governance.redaction.copies import last_look, search_home
+from governance.redaction.copies import last_look, search_folder
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.selectors import find_places
 from governance.redaction.service import preview_redaction, redact
@@ -34,10 +34,11 @@ from memories.schemas import MemorySearch, MemoryUpdate, MemoryWrite
 from memories.schemas.links import TagCreate
 from memories.schemas.query import ContextPackRequest
 from memories.services.links import create_tag
+from memoryhub import env
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import log, spool
+from memoryhub.core.backends.sqlite.copies import attached, temporary_copy
 from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.backends.sqlite.scratch import attached, temporary_copy
 from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked, NotFound
 from memoryhub.core.jobs import Run
 from memoryhub.core.log.copy import follow
@@ -505,7 +506,7 @@ class AtTheSameTimeTests(RedactionTestCase):
         self.write("One")
         with log.transaction():
             rows.execute("UPDATE store_meta SET value = value")
-            search_home({WORD})
+            search_folder(env.home(), {WORD})
             self.assertIn("database is locked", self.why_another_cannot_write(path_of(current_store())))
 
     @sqlite_only("the copy is a file")

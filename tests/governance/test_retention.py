@@ -18,8 +18,7 @@ from decisions.services import record_decision
 from governance.models import RetentionRun
 from governance.retention import service as running
 from governance.retention.schemas import HoldLift, HoldPlace, Report, RetentionRunRequest
-from governance.retention.selectors import lift_hold, place_hold
-from governance.retention.service import run_due, run_retention
+from governance.retention.service import lift_hold, place_hold, run_due, run_retention
 from memories import selectors, services
 from memories.models import ContextPack, Memory, MemoryUse
 from memories.pack import pack_context, replay_pack

@@ -17,7 +17,7 @@ from typing import Any
 from decisions.schemas import DecisionList
 from decisions.selectors import list_decisions
 from governance.models import Affirmation, RollbackAction
-from governance.rollback.selectors import void_positions
+from governance.rollback.state import void_positions
 from memories.models import Memory, Relation
 from memories.schemas import MemoryList, MemorySearch
 from memories.schemas.links import RelationList, TagList

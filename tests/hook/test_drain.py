@@ -313,7 +313,7 @@ class DrainAmongOthersTests(DrainTestCase):
                     events, broken = spool.read(path)
                     self.assertEqual(broken, [])
                     ids.extend(event.id for event in events)
-                    spool.finish(path, left=[], broken=[])
+                    spool.finish(path, waiting=[], broken=[])
             return not running
 
         poll(taken, what="the hooks' end")

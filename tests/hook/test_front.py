@@ -23,10 +23,10 @@ from django.test import SimpleTestCase
 
 from memoryhub import env
 from memoryhub.client.hook import front, team
-from memoryhub.client.hook.post import Event
+from memoryhub.client.hook.post import ClientEvent
 from memoryhub.client.setup.team import connect, parse_address
 from memoryhub.teams import sending
-from memoryhub.teams.connections import Connection
+from memoryhub.teams.connections import TeamConnection
 from tests.home import run_home
 from tests.hook.client import HookTestCase, environment_of, run_hook, spooled, wait_for_spooled
 from tests.web.server import DEADLINE_SECONDS, ROOT, START_SECONDS, poll
@@ -279,7 +279,7 @@ class DeadlineTests(SimpleTestCase):
         self.enterContext(mock.patch.object(time, "monotonic", self.clock.monotonic))
         self.enterContext(mock.patch.object(select, "select", self.clock.select))
 
-    def event(self, name: str) -> Event:
+    def event(self, name: str) -> ClientEvent:
         """Return the event as the hook hands it over, having read it from its standard input."""
         with (
             mock.patch.object(front, "_read", return_value=b"{}"),
@@ -287,7 +287,7 @@ class DeadlineTests(SimpleTestCase):
             mock.patch.object(front, "_hand_over") as hand_over,
         ):
             front._take(["claude-code", name])
-        event: Event = hand_over.call_args.args[0]
+        event: ClientEvent = hand_over.call_args.args[0]
         return event
 
     def test_a_start_and_a_prompt_wait_one_second_or_longer_and_other_events_less(self) -> None:
@@ -321,9 +321,9 @@ class DeadlineTests(SimpleTestCase):
         self.enterContext(mock.patch.dict(os.environ, {"MEMORY_HUB_HOME": str(home)}))
         token = "mh_a1b2c3d4_" + "Zz9-" * 10 + "abc"
         connection = connect(home, parse_address("https://hub.example.org", "alpha"), token=token)
-        pack = sending.Pack("The deployment listens on port 8321.", "hook-before", 0)
+        pack = sending.CachedPack("The deployment listens on port 8321.", "hook-before", 0)
         sending._write(Path(connection.place) / "pack.json", pack)
-        problem = sending.Problem("the hub refused the token or the project (401 Unauthorized)", 0, "a digest")
+        problem = sending.SendingProblem("the hub refused the token or the project (401 Unauthorized)", 0, "a digest")
         refused = (
             "No context from the team's hub: the hub refused the token or the project (401 Unauthorized); events wait"
         )
@@ -342,7 +342,7 @@ class DeadlineTests(SimpleTestCase):
                 self.set_clock()
                 event = self.event(name)
                 with mock.patch.object(os, "fork", return_value=1), mock.patch.object(os, "write") as write:
-                    printed = team.hand_over(event, Connection(**connection.fields()))
+                    printed = team.hand_over(event, TeamConnection(**connection.fields()))
                 text = b"".join(call.args[1] for call in write.call_args_list)
                 context = json.loads(text)["hookSpecificOutput"]["additionalContext"] if text else ""
                 self.assertRegex(context, pattern)

@@ -12,7 +12,7 @@ from unittest import mock
 from django.test import tag
 
 from memoryhub.core import autostart, spool
-from memoryhub.core.clients import Connection, connected_clients
+from memoryhub.core.clients import ClientEntry, connected_clients
 from memoryhub.core.file_locks import try_lock
 from memoryhub.core.windows import FOLDER, find_process, forget_closed, note_session, session_of, window
 from memoryhub.ops.serving.process import BY_HAND, ON_DEMAND, Running, find_running
@@ -113,7 +113,7 @@ class AnswerTests(WithoutHubTestCase):
 class AutostartTests(AutostartTestCase):
     def test_the_first_client_starts_one_hub_which_ends_when_idle(self) -> None:
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
-            connection = Connection()
+            connection = ClientEntry()
         with contextlib.closing(connection):
             for number in range(3):
                 ClaudeCode(self.home, self.folder, f"s{number}").start()
@@ -172,7 +172,7 @@ class StatusTests(WithoutHubTestCase):
 
         other = threading.Timer(0.05, remove)
         other.start()
-        connection = Connection()
+        connection = ClientEntry()
         other.join()
         self.assertEqual([client.pid for client in connected_clients()], [os.getpid()])
         connection.close()

@@ -302,7 +302,7 @@ class ComparedTests(DoctorTestCase):
             start_session(command=SessionStart(session_id="scratch", purpose="to try", mode="scratch"))
         with self.store("alpha", create=False, session_id="scratch"):
             tried = services.write_memory(command=MemoryWrite(title="tried", content="in a scratch session")).id
-            with mock.patch.object(rebuilding, "_positions", return_value=[self.decision, tried]):
+            with mock.patch.object(rebuilding, "_sampled_positions", return_value=[self.decision, tried]):
                 self.assertEqual(log.compare_sample().differences, ())
 
     def test_what_a_sample_holds_wrong_and_is_right_is_settled_by_the_whole_log(self) -> None:

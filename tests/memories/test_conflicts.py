@@ -30,8 +30,8 @@ from memories.schemas import (
 )
 from memories.schemas.query import ConflictGet, ConflictList, ConflictSettle
 from memories.selectors import versions_of
-from memories.selectors.versions import SHOWN, conflict_text, get_conflict, list_conflicts
-from memories.tools.query import resolved_text
+from memories.selectors.versions import MAX_DIFF, conflict_text, get_conflict, list_conflicts
+from memories.tools import resolved_text
 from memoryhub.core import clock, errors, log
 from memoryhub.core.errors import NotFound
 from memoryhub.core.models import RawEvent
@@ -230,7 +230,7 @@ class ConflictListTests(QueryTestCase):
     def test_a_long_diff_is_cut_with_a_pointer_to_the_rest(self):
         self.dispute(bob="tabs " * 2_000, eve="spaces " * 2_000)
         text = conflict_text(self.listed().results[0])
-        self.assertLess(len(text), SHOWN + 400)
+        self.assertLess(len(text), MAX_DIFF + 400)
         self.assertIn("versions=true shows the rest)", text)
 
     def test_resolved_conflicts_are_listed_on_request_and_old_names_of_resolutions_accepted(self):

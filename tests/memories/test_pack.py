@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -13,16 +14,16 @@ from django.utils import timezone
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from memories.models import ContextPack, MemoryUse
-from memories.pack import pack_context, replay_pack
+from memories.pack import pack_context, preview_pack, replay_pack
 from memories.pack.recall import MAX_TOKENS
-from memories.pack.sections import Edition, GatheredSection, GatherRequest, gather
+from memories.pack.sections import Edition, GatheredSection, GatherRequest, PackItem, SectionDefinition, gather
 from memories.pack.service import HELD_OUT, ComposedPack
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.services.links import create_relation
 from memoryhub.core import clock
 from memoryhub.core.contributions import opening_of, recall_of
-from memoryhub.core.errors import Invalid, Locked, NotFound
+from memoryhub.core.errors import Invalid, Locked, NotFound, Unavailable
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import estimate_tokens
@@ -197,6 +198,46 @@ class BudgetTests(PackTestCase):
         facts = sections["facts"]
         self.assertEqual(facts["left_out"] + len(facts["items"]), 130)
         self.assertEqual(sections["guidelines"]["left_out"], 0)
+
+
+class FaultTests(PackTestCase):
+    def pack_with_fault(self, items: Callable[[GatherRequest], list[PackItem]]) -> ComposedPack:
+        broken = SectionDefinition("broken", "Broken", 5, 0.5, 300, items, "memory_search")
+        with (
+            mock.patch.dict("memories.pack.sections._sections", {broken.name: broken}),
+            self.assertLogs("memories.pack.sections", "ERROR") as logs,
+        ):
+            pack = self.pack()
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn("section broken of a context pack is left out", logs.output[0])
+        return pack
+
+    def test_a_fault_in_one_section_costs_that_section_only(self):
+        self.write("Port")
+        expected = preview_pack(command=ContextPackRequest()).digest
+
+        def fail(*_: object) -> Any:
+            raise ValueError("a fault of one section")
+
+        for name, items in {
+            "when its items are read": fail,
+            "when its first line is composed": lambda _: [PackItem("#1", fail)],
+            "when the budget that is left is used up": lambda _: [PackItem("#1", "- #1 fine"), PackItem("#2", fail)],
+        }.items():
+            with self.subTest(name):
+                pack = self.pack_with_fault(items)
+                self.assertIn("All about Port", pack.text)
+                self.assertEqual(pack.digest, expected)
+                self.assertTrue(self.replay(pack.id).as_sent)
+
+    def test_a_pack_of_a_store_that_cannot_be_read_fails_as_a_whole(self):
+        with (
+            mock.patch(
+                "memories.pack.parts.packable_memories", side_effect=Unavailable("memory database unavailable: gone")
+            ),
+            self.assertRaises(Unavailable),
+        ):
+            self.pack()
 
 
 class SubjectTests(PackTestCase):

@@ -202,7 +202,7 @@ class AnswerTests(TestCase):
         self.same(lambda index: [index.count(words[0], most=count) for count in (most, None)])
         self.same(lambda index: index.counts(words, most=20))
         self.same(lambda index: index.matches(words, [*ids, -1]))
-        self.same(lambda index: [index.known(words), index.lacks_newest()])
+        self.same(lambda index: [index.existing(words), index.lacks_newest()])
         plain = [word.rstrip("*") for word in words]
         groups = [group for group in (plain[:2], plain[1:], plain[-1:]) if group]
         pairs = ((ours, postings), (theirs, fts5))
@@ -341,7 +341,7 @@ class MergeTests(HubTestCase):
                 with self.subTest(lost=lost), log.transaction():
                     self.lose(lost)
             self.assertEqual(index_problem(), "the full-text index is behind; run rebuild")
-            with mock.patch("memoryhub.core.log.rebuilding._positions", lambda last: [last - 1]):
+            with mock.patch("memoryhub.core.log.rebuilding._sampled_positions", lambda last: [last - 1]):
                 found = [each for each in compare_sample().differences if each.what == "the full-text index"]
             self.assertEqual([each.keys for each in found], [("1", str(newest))])
             log.rebuild()

@@ -10,11 +10,11 @@ from memories import selectors, services
 from memories.models import Memory
 from memories.pack import pack_context
 from memories.query import query
-from memories.resources import SearchByOffset, search_by_offset
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, MemoryWrite, WriteResult
 from memories.schemas.query import ContextPackRequest, MemoryQuery
 from memories.search.text import terms_without
 from memories.selectors import search
+from memories.tools import SearchByOffset, search_by_offset
 from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.contributions import recall_of

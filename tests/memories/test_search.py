@@ -20,24 +20,23 @@ from hypothesis import strategies as st
 
 from memories import selectors
 from memories.embeddings.engine import RemoteEngine, use_engine
+from memories.embeddings.meaning import Meaning
 from memories.models import SearchDocument, Vector
 from memories.pack import pack_context
 from memories.query import query
-from memories.resources import SearchByOffset, get_whole, search_by_offset
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, Stats
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, MemoryQuery
-from memories.search import engine, fulltext
-from memories.search.engine import Ranker, RankingAnswer, RankingRequest, _rankers, blend
+from memories.search import engine
+from memories.search.engine import BlendWeights, blend
 from memories.search.index import forget_removed, put, text_index, text_row
 from memories.search.parsed_query import parse, parse_search
 from memories.search.pipeline import USUAL, Pipeline
-from memories.search.snippets import LENGTH, excerpt, snippet
+from memories.search.snippets import LENGTH, excerpt, snippet, words_in
 from memories.search.text import date_words, folded, folded_with_places, forms_of, match_any, phrases, shaped, terms
-from memories.search.words import words_in
 from memories.services.links import create_relation
 from memories.timeline import stats
-from memories.tools.core import search, search_text
+from memories.tools import SearchByOffset, get_whole, search, search_by_offset, search_text
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import recall_of
 from memoryhub.core.errors import Invalid, Unavailable
@@ -149,7 +148,7 @@ class LargeStoreTests(SearchTestCase):
         self.write_all({f"Note {n}": f"common words about topic {n % 7} item {n}" for n in range(400)})
         questions = ["common item 42", "words about topic 3", "common words topic", "coffee about common"]
         plain = {question: self.ranked(question)[:10] for question in questions}
-        self.enterContext(mock.patch.multiple(fulltext, _LARGE_STORE=0, _TELLING_MATCHES=100, _ENOUGH=10))
+        self.enterContext(mock.patch.multiple(engine, _LARGE_STORE=0, _TELLING_MATCHES=100, _ENOUGH=10))
         for question in questions:
             with self.subTest(question=question):
                 quick = self.ranked(question)[:10]
@@ -434,7 +433,7 @@ class HybridTests(EmbeddingTestCase):
         self.assertAlmostEqual(sum(number * number for number in whole["embedding"]), 1, places=1)
         question = parse("feline pets")
         self.assertEqual(engine.rank(question).hits, [], "reproducible searches use words only")
-        self.assertEqual([hit for hit, _ in engine.rank(question, others=True).hits], [self.cats])
+        self.assertEqual([hit for hit, _ in engine.rank(question, blended=True).hits], [self.cats])
 
     def test_documents_without_the_meaning_or_of_other_filters_or_projects_are_not_found(self):
         self.assertEqual(self.hits("quantum chromodynamics lecture"), [])
@@ -498,25 +497,20 @@ class HybridTests(EmbeddingTestCase):
         say("s", "The heron nests on the roof.", "Herons nest again?")
         self.embed()
         question = parse("where does the heron nest")
-        by_words, hybrid = engine.rank(question), engine.rank(question, others=True)
+        by_words, hybrid = engine.rank(question), engine.rank(question, blended=True)
         self.assertEqual(hybrid.mode, "hybrid")
         self.assertAlmostEqual(by_words.factors[by_words.hits[0][0]]["session"], 2.0)
         self.assertAlmostEqual(hybrid.factors[hybrid.hits[0][0]]["session"], 1.5)
-        without = engine.rank(question, others=True, pipeline=Pipeline(session=0))
+        without = engine.rank(question, blended=True, pipeline=Pipeline(session=0))
         self.assertNotIn("session", without.factors[without.hits[0][0]])
 
 
 WORD = "readers"
 
 
-@contextmanager
-def silent(request: RankingRequest) -> Iterator[Callable[[], RankingAnswer]]:
-    yield RankingAnswer
-
-
 class BlendTests(SimpleTestCase):
     def test_another_ranking_counts_by_how_far_its_hits_are_ahead_of_an_ordinary_one(self):
-        ranker = Ranker("meaning", silent, weight=0.5, ordinary=3, lead=0.4, alone=0.3, alone_at_most=1)
+        weights = BlendWeights(weight=0.5, ordinary=3, lead=0.4, alone=0.3, alone_at_most=1)
         for case, near, scores in (
             ("far ahead", [(1, 0.7), (2, 0.5), (3, 0.3)], {1: 8.0, 2: 4.0, 3: 0.0}),
             ("less far ahead", [(1, 0.5), (2, 0.4), (3, 0.3)], {1: 6.0, 2: 3.0, 3: 0.0}),
@@ -524,7 +518,7 @@ class BlendTests(SimpleTestCase):
             ("hits without the words are limited", [(7, 0.9), (8, 0.8), (2, 0.5)], {7: 4.0, 1: 4.0, 2: 2.0}),
         ):
             with self.subTest(case):
-                blended = blend([(1, 8.0), (2, 4.0)], near, ranker)
+                blended = blend([(1, 8.0), (2, 4.0)], near, weights)
                 self.assertEqual({hit: round(score, 3) for hit, score in blended}, scores)
 
 
@@ -562,13 +556,11 @@ class SearchModeTests(MemoriesTestCase):
         asked: list[str] = []
 
         @contextmanager
-        def asking(question: RankingRequest) -> Iterator[Callable[[], RankingAnswer]]:
-            asked.append(question.question)
-            yield RankingAnswer
+        def asking(question: str) -> Iterator[Callable[[], Meaning]]:
+            asked.append(question)
+            yield Meaning
 
-        ranker = Ranker("meaning", asking, weight=0.5, ordinary=100, lead=0.5, alone=0.5, alone_at_most=5)
-        _rankers.append(ranker)
-        self.addCleanup(_rankers.remove, ranker)
+        self.enterContext(mock.patch("memories.search.engine.ask_nearest", asking))
         self.search(WORD)
         self.assertEqual(asked, [WORD])
         asked.clear()

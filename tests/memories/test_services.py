@@ -6,7 +6,7 @@ from typing import Any
 from django.test import tag
 
 from governance.retention.schemas import HoldPlace
-from governance.retention.selectors import place_hold
+from governance.retention.service import place_hold
 from memories import services
 from memories.importing import import_markdown
 from memories.kinds import number_defaults

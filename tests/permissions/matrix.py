@@ -156,7 +156,7 @@ class Home:
             folders = ("projects/*", "orgs/*", "global")
             paths = (path for folder in folders for path in self.path.glob(f"{folder}/events.db"))
             return {str(path.relative_to(self.path)): self._head(path) for path in paths}
-        from memoryhub.core.backends.postgresql.schemas import direct
+        from memoryhub.core.backends.postgresql.locations import direct
 
         empty = {f"{scope}:{name}": 0 for scope in (Scope.PROJECT, Scope.ORG) for name in stores.names(scope)}
         return empty | dict(direct().rows("SELECT store, position FROM heads.anchors"))

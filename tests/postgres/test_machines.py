@@ -23,7 +23,6 @@ from tests.server_processes import free_port
 from tests.web.server import Server, poll
 
 _LEASES = """
-from memoryhub.core.backends.postgresql import leases
 from memoryhub.core.backends.selected import machines
 
 with machines.holding("a job") as lease, machines.holding("a job") as second:
@@ -31,7 +30,7 @@ with machines.holding("a job") as lease, machines.holding("a job") as second:
     with machines.inspect("a job") as looked:
         held = [second is None, looked, machines.texts().get("a job")]
 with machines.holding("a job") as lease:
-    again = lease.left
+    again = lease.abandoned
 child = os.fork()
 if child == 0:
     with machines.holding("a job") as lease:
@@ -40,10 +39,10 @@ if child == 0:
 os.waitpid(child, 0)
 with machines.holding("a job") as lease:
     at_once = lease
-leases.rows_of_hub("UPDATE hub.leases SET until = until - interval '1 hour'")
+machines.rows_of_hub("UPDATE hub.leases SET until = until - interval '1 hour'")
 with machines.holding("a job") as lease:
-    left = lease.left
-    leases.rows_of_hub("UPDATE hub.leases SET holder = 'another'")
+    left = lease.abandoned
+    machines.rows_of_hub("UPDATE hub.leases SET holder = 'another'")
     try:
         lease.write("too late")
         lost = ""
@@ -54,7 +53,7 @@ if child == 0:
     with machines.holding("another job"):
         os._exit(0)
 os.waitpid(child, 0)
-leases.rows_of_hub("UPDATE hub.leases SET until = until + interval '10 years' WHERE name LIKE '%another job'")
+machines.rows_of_hub("UPDATE hub.leases SET until = until + interval '10 years' WHERE name LIKE '%another job'")
 with machines.holding("another job") as lease:
     after_set_back = lease is not None
 print(json.dumps([held, again, at_once, left, lost, after_set_back]))
@@ -215,15 +214,14 @@ ALPHA, BETA = StoreId(Scope.PROJECT, "alpha"), StoreId(Scope.PROJECT, "beta")
 @needs("postgresql")
 class HeadsTests(TestCase):
     def setUp(self) -> None:
-        from memoryhub.core.backends.postgresql import machines
-        from memoryhub.core.backends.postgresql import schemas as servers
+        from memoryhub.core.backends.postgresql import locations, machines
 
         self.anchors: dict[str, Any] = {MAIN: [], MARS: []}
         self.assigned: dict[str, str] = {}
         self.queried: list[str] = []
         for module, name, value in (
-            (servers, "all_urls", lambda: [MAIN, MARS]),
-            (servers, "assigned", lambda: self.assigned),
+            (locations, "all_urls", lambda: [MAIN, MARS]),
+            (locations, "assigned", lambda: self.assigned),
             (env, "servers", lambda: {"mars": MARS}),
             (env, "database_url", lambda: MAIN),
             (machines, "Direct", lambda url: mock.Mock(rows=partial(self.rows, url))),
@@ -266,5 +264,5 @@ class HeadsTests(TestCase):
         self.assertEqual(self.heads_of(ALPHA), [[9, "now"]])
         with mock.patch.object(self.heads, "_look", side_effect=KeyError), self.assertRaises(KeyError):
             self.heads._reads = True
-            self.heads._read()
+            self.heads._keep_reading()
         self.assertFalse(self.heads._reads)

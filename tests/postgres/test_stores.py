@@ -46,35 +46,35 @@ for name in {_NAMES!r}:
 print(json.dumps([list_projects(), {{name: titles(name) for name in {_NAMES!r}}}]))
 """
 _COLLISION = f"""{_WRITE}
-from memoryhub.core.backends.postgresql import schemas, stores
+from memoryhub.core.backends.postgresql import locations, stores
 long = "victim-" + "a" * 50
 write(long, "heron")
-name = schemas.schema_of(project_store(long))
+name = locations.schema_of(project_store(long))
 same = name.removeprefix("project_")
-found = [schemas.schema_of(project_store(same)) != name]
+found = [locations.schema_of(project_store(same)) != name]
 # A schema that has another store's name, however it came to have it
-schemas.direct().rows(f"COMMENT ON SCHEMA {{schemas.quote(name)}} IS 'project:another'")
+locations.direct().rows(f"COMMENT ON SCHEMA {{locations.quote(name)}} IS 'project:another'")
 stores.forget_schema(project_store(long))
 print(json.dumps([*found, refusal(write, long, "swan")]))
 """
 _AFTER_RESTART = f"""{_WRITE}
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from memoryhub.core.backends.postgresql import schemas, servers
+from memoryhub.core.backends.postgresql import locations
 write("alpha", "heron")
 barrier = Barrier(4)
 
 def occupy(_):
     barrier.wait()
-    return schemas.direct().rows("SELECT pg_sleep(0.2)")
+    return locations.direct().rows("SELECT pg_sleep(0.2)")
 
 with ThreadPoolExecutor(4) as threads:
     list(threads.map(occupy, range(4)))
 print("idle", flush=True)
 sys.stdin.readline()
 # The first statements after a restart: a lock, a write outside a transaction, one within
-with schemas.locked("a lock", servers.all_urls()[0]):
-    schemas.direct().rows("CREATE TABLE made_after (id bigint)")
+with locations.locked("a lock", locations.all_urls()[0]):
+    locations.direct().rows("CREATE TABLE made_after (id bigint)")
 write("alpha", "swan")
 print(json.dumps(titles("alpha")))
 """
@@ -92,11 +92,11 @@ print(json.dumps([mine, code]))
 _WIPE_BESIDE_A_READER = f"""{_WRITE}
 import psycopg
 from memoryhub import env
-from memoryhub.core.backends.postgresql import schemas, wiping
+from memoryhub.core.backends.postgresql import locations, wiping
 write("alpha", "heron")
 wiping._WAIT_SECONDS = 0.2
 with psycopg.connect(env.database_url()) as reader, use_store(project_store("alpha")):
-    reader.execute(f"SELECT * FROM {{schemas.quote(schemas.current_schema())}}.raw_events")
+    reader.execute(f"SELECT * FROM {{locations.quote(locations.current_schema())}}.raw_events")
     wiped = wiping.rewrite()
     during = rows.fetch("SELECT count(*) FROM raw_events")[0][0]
 with use_store(project_store("alpha")):

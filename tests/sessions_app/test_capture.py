@@ -14,7 +14,7 @@ from unittest import mock
 from django.test import SimpleTestCase
 
 from memoryhub.client.hook.front import declared
-from memoryhub.config.clients import Effect, hook_clients
+from memoryhub.config.clients import HookEffect, hook_clients
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
@@ -122,7 +122,7 @@ class ParsingTests(SimpleTestCase):
         self.assertEqual((event["type"], event["agent_id"]), ("command.run", "a1"))
         for name in ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"):
             event = parse_hook(client="codex", event=name, data={**COMMON, "agent_id": "a1", "prompt": "x"})
-            self.assertEqual((event.effect, event.payload, event.answers), (Effect.NOTHING, {}, False))
+            self.assertEqual((event.effect, event.payload, event.answers), (HookEffect.NOTHING, {}, False))
 
     def test_another_client_that_runs_claude_codes_hooks_is_not_recorded_twice(self):
         recorded = {"type": "message.user", "content": "x"}
@@ -163,8 +163,8 @@ class TablesTests(SimpleTestCase):
     def test_each_client_can_start_ask_act_stop_and_end(self):
         for name, table in hook_clients().items():
             effects = {hook.effect for hook in table.events.values()}
-            unneeded = {Effect.APPEND, Effect.NOTHING, *([Effect.END] if name == "vscode" else [])}
-            self.assertLessEqual(set(Effect) - unneeded, effects, name)
+            unneeded = {HookEffect.APPEND, HookEffect.NOTHING, *([HookEffect.END] if name == "vscode" else [])}
+            self.assertLessEqual(set(HookEffect) - unneeded, effects, name)
 
     def test_the_hook_process_reads_the_effect_that_the_table_declares(self):
         for name, table in hook_clients().items():

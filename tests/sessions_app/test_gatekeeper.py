@@ -48,7 +48,7 @@ class TurnsTestCase(HubTestCase):
         self.enterContext(self.store("alpha", source="mcp", actor="claude"))
         services.start_session(command=SessionStart(session_id="s1"))
 
-    def begin(self, **fields: object) -> turns.BegunTurn:
+    def begin(self, **fields: object) -> turns.NewTurn:
         return turns.begin_turn(command=TurnBegin(**{"session_id": "s1", **fields}))
 
     def refused(self, reason: str, call) -> str:

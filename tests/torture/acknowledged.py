@@ -156,7 +156,7 @@ def _backups(home: Path, store: StoreId, wanted: Expected) -> list[str]:
 
 def _soundness(store: StoreId) -> list[str]:
     # Here: to import it is to declare the statements of SQLite, which are not those of a run on PostgreSQL.
-    from memoryhub.core.backends.sqlite.integrity import damage
+    from memoryhub.core.backends.sqlite.structure import damage
 
     found = [damage(), index_problem(), *(f"{name} is behind by {lag}" for name, lag in models_behind().items())]
     chain = log.verify()

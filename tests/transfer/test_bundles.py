@@ -27,7 +27,7 @@ from decisions.services import add_evidence, record_decision
 from governance.imports import ImportRun, list_batches, preview_undo, undo_import
 from governance.inbox import InboxItemType, count_entries
 from governance.retention.schemas import HoldLift, HoldPlace
-from governance.retention.selectors import lift_hold, place_hold
+from governance.retention.service import lift_hold, place_hold
 from memories.models import Conflict as MemoryConflict
 from memories.models import Memory, Relation
 from memories.schemas import MemoryDelete, MemoryUpdate, MemoryWrite

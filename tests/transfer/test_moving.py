@@ -31,7 +31,7 @@ from memoryhub import env
 from memoryhub.core import log
 from memoryhub.core.backends.selected import places, stores
 from memoryhub.core.errors import Conflict, HubError, Locked, Moved, NotFound
-from memoryhub.core.home_database import recorded, shown
+from memoryhub.core.home_database import display_url, recorded
 from memoryhub.core.stores.store import list_projects, project_store
 from memoryhub.ops import hub_tables
 from memoryhub.ops.backups.restoring import restore
@@ -569,7 +569,7 @@ class MovedFromFilesTests(MovedTestCase):
             self.assertEqual(recorded(), "")
             output = self.succeed_in("", "move", "--all", "--to", self.server.url)
             self.assertIn(f"to work there, set database_url in {self.home}/config.toml to its address", output)
-            self.assertEqual(recorded(), shown(self.server.url))
+            self.assertEqual(recorded(), display_url(self.server.url))
             self.assertEqual(self.run_in("", "project", "create", "beta").code, 8)
             self.succeed_in(self.server.url, "project", "create", "beta")
             self.succeed_in("", "move", "--all", "--confirm", "--to", self.server.url)
@@ -579,7 +579,7 @@ class MovedFromFilesTests(MovedTestCase):
             self.assertIn(f"unset {env.DATABASE_VARIABLE}", refused.errors)
             self.succeed_in("", "project", "create", "gamma")
             self.succeed_in(self.server.url, "move", "--all", "--undo", "--to", "sqlite")
-            self.assertEqual(recorded(), shown(self.server.url))
+            self.assertEqual(recorded(), display_url(self.server.url))
 
     def test_one_moved_project_leaves_the_home_where_it_is(self) -> None:
         self.move()
@@ -589,7 +589,7 @@ class MovedFromFilesTests(MovedTestCase):
         first = self.run_in(self.server.url, "project", "create", "gamma")
         self.assertEqual(first.code, 0, first.errors)
         self.assertIn("its stores in files stay there", first.errors)
-        self.assertEqual(recorded(), shown(self.server.url))
+        self.assertEqual(recorded(), display_url(self.server.url))
         self.assertEqual(self.run_in("", "project", "list").code, 8)
         self.assertIn("beta", self.succeed_in("sqlite", "project", "list"))
 

@@ -217,7 +217,7 @@ class TaskTests(AdminTestCase):
         task = self.start(lambda progress: (progress(1, 4), ends.wait(60)))
         with self.assertRaisesRegex(Conflict, "sweep of alpha is still running; wait until it has ended"):
             self.start(lambda _: None)
-        poll(lambda: task.done, what="its progress")
+        poll(lambda: task.steps, what="its progress")
         page = self.page(f"tasks/{task.id}/")
         self.assert_shows(page, "1 of 4")
         self.assert_lacks(page, "data-live-end")

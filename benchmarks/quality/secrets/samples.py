@@ -9,7 +9,7 @@ from pathlib import Path
 
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.catalogue import detector
-from memoryhub.core.secrets.rule import Form
+from memoryhub.core.secrets.rule import RuleForm
 
 _PROSE = ("It is {}.", "Use {} for now", "({})", "the token {}, please", "see `{}`")
 _SHORTEST_PREFIX = 4
@@ -52,7 +52,7 @@ def bare_tokens(samples: list[Sample]) -> list[Sample]:
     prefixes = tuple(
         word.decode()
         for rule in detector().rules
-        if rule.form is Form.AT and not rule.any_case and not rule.inside
+        if rule.form is RuleForm.AT and not rule.any_case and not rule.inside
         for word in rule.keywords
         if len(word) >= _SHORTEST_PREFIX
     )

@@ -9,7 +9,7 @@ from benchmarks.speed.bench import SizedBench
 from benchmarks.speed.figures import Figure, Unit
 from benchmarks.speed.stdio import StdioClient
 from benchmarks.speed.timing import interleave, seconds_of
-from decisions import selectors, services
+from decisions import edges, selectors, services
 from decisions.schemas import DecisionGet, DecisionRecord
 from memoryhub.core import log
 from memoryhub.core.stores import store as stores
@@ -64,7 +64,7 @@ def _acts(store: StoreId, ids: list[int], client: StdioClient) -> dict[tuple[str
     whole = {"ids": [middle], "lineage": True}
 
     def heads() -> None:
-        if any(found != ids[-1:] for found in selectors.heads(spread).values()):
+        if any(found != ids[-1:] for found in edges.heads(spread).values()):
             raise RuntimeError(f"the chain that ends with #{ids[-1]} has another head")
 
     def get(**arguments: object) -> None:

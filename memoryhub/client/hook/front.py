@@ -15,7 +15,7 @@ from _signal import ITIMER_REAL, SIGALRM, setitimer  # type: ignore[import-not-f
 from _signal import signal as on_signal
 
 from memoryhub.client.hook import post
-from memoryhub.client.hook.post import Event
+from memoryhub.client.hook.post import ClientEvent
 from memoryhub.config import enabled
 from memoryhub.core import autostart
 from memoryhub.core.file_locks import try_share_lock
@@ -143,7 +143,7 @@ def _stop(_number: int, _frame: object) -> None:
     raise _TooLateError
 
 
-def _parsed(argv: list[str]) -> Event | None:
+def _parsed(argv: list[str]) -> ClientEvent | None:
     project = ""
     words = [word for word in argv if not word.startswith("--project=")]
     if len(words) < len(argv):
@@ -155,7 +155,7 @@ def _parsed(argv: list[str]) -> Event | None:
     named = [word for word in (*words, *([project] if project else [])) if _is_name(word)]
     if len(words) != 2 or len(named) != len(words) + bool(project):
         return None
-    return Event(words[0], words[1], project)
+    return ClientEvent(words[0], words[1], project)
 
 
 def _is_name(word: str) -> bool:
@@ -180,7 +180,7 @@ def _is_object(body: bytes) -> bool:
     return text[:1] == b"{" and text[-1:] == b"}"
 
 
-def _hand_over(event: Event) -> None:
+def _hand_over(event: ClientEvent) -> None:
     if _is_for_a_team(event):
         return
     _name_project(event)
@@ -203,7 +203,7 @@ def _hand_over(event: Event) -> None:
 
 
 # Few machines work with a team's hub: on the others, this costs the look for a file.
-def _is_for_a_team(event: Event) -> bool:
+def _is_for_a_team(event: ClientEvent) -> bool:
     if event.project or not os.path.exists(f"{home_text()}/teams.toml"):  # noqa: PTH110
         return False
     from memoryhub.client.hook import team
@@ -217,7 +217,7 @@ def _is_for_a_team(event: Event) -> bool:
 
 
 # Without a hub, the answer is made in this process: the event is spooled first, so that nothing is lost if that fails.
-def _answer_alone(event: Event) -> None:
+def _answer_alone(event: ClientEvent) -> None:
     from memoryhub.client.hook import payload, without_hub
     from memoryhub.core.errors import NotFound
     from memoryhub.core.home_database import require_own
@@ -246,7 +246,7 @@ def _answer_alone(event: Event) -> None:
 
 
 # Identify the project here if this process has its own rules: the hub's environment may differ.
-def _name_project(event: Event) -> None:
+def _name_project(event: ClientEvent) -> None:
     if event.project or not os.environ.get("MEMORY_HUB_IDENTITY"):
         return
     from memoryhub.client.hook import payload
@@ -256,7 +256,7 @@ def _name_project(event: Event) -> None:
 
 # The child waits for the hub or spools the event: finding secrets takes longer than the client may wait. The home
 # folder is checked first, while errors can still be reported.
-def _leave_to_child(event: Event, connection: Connection | None) -> None:
+def _leave_to_child(event: ClientEvent, connection: Connection | None) -> None:
     make_home()
     if connection is None:
         _mark_arriving()
@@ -289,7 +289,7 @@ def _mark_arriving() -> None:
         return  # the child reports what is wrong with the folder
 
 
-def _wait_or_keep(event: Event, connection: Connection | None) -> None:
+def _wait_or_keep(event: ClientEvent, connection: Connection | None) -> None:
     answer = post.receive(connection, time.monotonic() + CHILD_SECONDS) if connection else None
     if answer is None or answer.is_passing:
         from memoryhub.client.hook import payload, without_hub

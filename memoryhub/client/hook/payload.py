@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from memoryhub.config import enabled
 
 if TYPE_CHECKING:
-    from memoryhub.client.hook.post import Event
+    from memoryhub.client.hook.post import ClientEvent
 
 _LONGEST = 100_000
 _SHORTEST = 1_000
@@ -21,9 +21,9 @@ def shortened(body: bytes, limit: int) -> bytes:
     value = read(body)
     longest = _LONGEST
     while longest >= _SHORTEST:
-        found = json.dumps(cut(value, longest)).encode()
-        if len(found) <= limit:
-            return found
+        body_as_cut = json.dumps(cut(value, longest)).encode()
+        if len(body_as_cut) <= limit:
+            return body_as_cut
         longest //= 4
     raise ValueError(f"the event cannot be cut to {limit} bytes; it is not kept")
 
@@ -58,7 +58,7 @@ def cut_text(text: str, longest: int) -> str:
     return f"{text[:head]}\n[… {len(text) - longest} characters left out …]\n{text[head - longest :]}"
 
 
-def project_of(event: Event) -> str:
+def project_of(event: ClientEvent) -> str:
     """Return the project of the event's session, by this process's environment; "" if its folder has none.
 
     Raises:
@@ -78,7 +78,7 @@ def project_of(event: Event) -> str:
         return ""
 
 
-def is_switched_off(event: Event) -> bool:
+def is_switched_off(event: ClientEvent) -> bool:
     """Return whether the hub is disabled for a folder of the event, which may be another than this process's."""
     from memoryhub.core.session_places import find_place
 
@@ -90,7 +90,7 @@ def is_switched_off(event: Event) -> bool:
     return any(enabled.switched_off_by(os.path.realpath(folder)) for folder in folders if folder.startswith("/"))
 
 
-def folder_of(event: Event) -> str:
+def folder_of(event: ClientEvent) -> str:
     """Return the root that the client names for its session, or else the folder in which it works now, or "".
 
     Raises:
@@ -101,7 +101,7 @@ def folder_of(event: Event) -> str:
     return _folder(read(event.body).get(ROOT_KEY)) or working_directory_of(event)
 
 
-def working_directory_of(event: Event) -> str:
+def working_directory_of(event: ClientEvent) -> str:
     """Return the folder that the event itself names, "" if it names none.
 
     Raises:
@@ -112,7 +112,7 @@ def working_directory_of(event: Event) -> str:
     return _folder(value_at(read(event.body), path_of(event.client, "directory", "cwd")))
 
 
-def session_of(event: Event) -> str:
+def session_of(event: ClientEvent) -> str:
     """Return the name of the event's session, "" if it has none.
 
     Raises:

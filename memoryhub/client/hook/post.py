@@ -25,7 +25,7 @@ _ENABLED = "Memory-Hub-Enabled: true\r\n"
 _PASSING = frozenset({401, 408, 423, 429})
 
 
-class Event:
+class ClientEvent:
     __slots__ = ("at", "body", "client", "deadline", "effect", "key", "name", "project", "takes_context", "window")
 
     def __init__(self, client: str, name: str, project: str = "") -> None:
@@ -46,7 +46,7 @@ class Event:
         self.key = f"hook-{self.at:x}-{os.urandom(6).hex()}"
 
 
-class Answer:
+class HubAnswer:
     __slots__ = ("body", "status")
 
     def __init__(self, status: int, body: bytes) -> None:
@@ -76,12 +76,12 @@ def _choices(problem: dict[str, object]) -> str:
     return f" (one of: {', '.join(map(str, choices))})" if isinstance(choices, list) else ""
 
 
-def send(event: Event, *, connect_seconds: float) -> new_socket | None:
+def send(event: ClientEvent, *, connect_seconds: float) -> new_socket | None:
     """Send the event, and return the connection on which the hub will answer; None if there is no hub."""
-    found = _hub()
-    if found is None:
+    hub = _hub()
+    if hub is None:
         return None
-    address, token = found
+    address, token = hub
     host, _, port = address.rpartition(":")
     connection = new_socket(AF_INET6 if host.startswith("[") else AF_INET, SOCK_STREAM)
     try:
@@ -95,7 +95,7 @@ def send(event: Event, *, connect_seconds: float) -> new_socket | None:
     return connection
 
 
-def receive(connection: new_socket, deadline: float) -> Answer | None:
+def receive(connection: new_socket, deadline: float) -> HubAnswer | None:
     """Return the hub's answer and close the connection; None if none arrives before the deadline."""
     try:
         return _parsed(_received(connection, deadline))
@@ -123,7 +123,7 @@ def _hub() -> tuple[str, str] | None:
         return None
 
 
-def _request(event: Event, address: str, token: str) -> bytes:
+def _request(event: ClientEvent, address: str, token: str) -> bytes:
     query = f"?project={event.project}" if event.project else ""
     head = (
         f"POST /api/v1/hooks/{event.client}/{event.name}{query} HTTP/1.1\r\n"
@@ -144,10 +144,10 @@ def _received(connection: new_socket, deadline: float) -> bytes:
     parts: list[bytes] = []
     size = 0
     while size <= MAX_ANSWER:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        seconds = deadline - time.monotonic()
+        if seconds <= 0:
             raise TimeoutError
-        connection.settimeout(left)
+        connection.settimeout(seconds)
         part = connection.recv(1 << 16)
         if not part:
             return b"".join(parts)
@@ -156,10 +156,10 @@ def _received(connection: new_socket, deadline: float) -> bytes:
     raise ValueError("the answer is too long")
 
 
-def _parsed(raw: bytes) -> Answer:
+def _parsed(raw: bytes) -> HubAnswer:
     head, _, body = raw.partition(b"\r\n\r\n")
     status = int(head.split(b" ", 2)[1])
     declared = head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]
     if declared and len(body) != int(declared):
         raise ValueError("the answer was cut short")
-    return Answer(status, body)
+    return HubAnswer(status, body)

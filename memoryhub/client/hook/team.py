@@ -22,9 +22,9 @@ from memoryhub.teams.connections import connection_of
 
 TYPE_CHECKING = False  # type checkers know the name; importing typing takes time
 if TYPE_CHECKING:
-    from memoryhub.client.hook.post import Event
+    from memoryhub.client.hook.post import ClientEvent
     from memoryhub.core.spool import SpooledEvent
-    from memoryhub.teams.connections import Connection
+    from memoryhub.teams.connections import TeamConnection
 
 ARRIVING = "arriving.lock"  # as in core.spool
 # How long a child may live: a hub that never answers must not collect processes.
@@ -35,7 +35,7 @@ _PAUSES = (2.0, 8.0, 30.0, 120.0)
 _PATIENCE_SECONDS = 30.0
 
 
-def find_connection(event: Event) -> Connection | None:
+def find_connection(event: ClientEvent) -> TeamConnection | None:
     """Return the connection of the folder in which the event's session began; if it names none, of this process's."""
     try:
         folder, session = payload.folder_of(event), payload.session_of(event)
@@ -50,7 +50,7 @@ def find_connection(event: Event) -> Connection | None:
     return connection_of(folder)
 
 
-def hand_over(event: Event, connection: Connection) -> str:
+def hand_over(event: ClientEvent, connection: TeamConnection) -> str:
     """Spool and send the event, print its context, and return a problem that the user must solve, or ""."""
     if payload.is_switched_off(event):
         return ""
@@ -77,7 +77,7 @@ def hand_over(event: Event, connection: Connection) -> str:
 
 
 # Why the hub refuses this person, who may then see no earlier context either; "" if it does not.
-def _refusal(connection: Connection) -> str:
+def _refusal(connection: TeamConnection) -> str:
     from memoryhub.teams import sending
 
     problem = sending.read_problem(connection)
@@ -85,7 +85,7 @@ def _refusal(connection: Connection) -> str:
 
 
 # What sends waits for the processes that hold this lock, shared, so that it sends in order.
-def _mark_arriving(connection: Connection) -> int:
+def _mark_arriving(connection: TeamConnection) -> int:
     folder = f"{connection.place}/spool"
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
     descriptor = os.open(f"{folder}/{ARRIVING}", os.O_RDWR | os.O_CREAT, 0o600)
@@ -93,7 +93,9 @@ def _mark_arriving(connection: Connection) -> int:
     return descriptor
 
 
-def _keep_and_send(event: Event, connection: Connection, arriving: int, writing: int, *, is_child: bool) -> None:
+def _keep_and_send(
+    event: ClientEvent, connection: TeamConnection, arriving: int, writing: int, *, is_child: bool
+) -> None:
     try:
         if is_child:
             _become_background(event)
@@ -109,7 +111,7 @@ def _keep_and_send(event: Event, connection: Connection, arriving: int, writing:
 
 
 # The client waits until all copies of its pipes are closed; ending its process group does not end the child.
-def _become_background(event: Event) -> None:
+def _become_background(event: ClientEvent) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nowhere, number)
@@ -120,7 +122,7 @@ def _become_background(event: Event) -> None:
         os.nice(10)
 
 
-def _send(event: Event, connection: Connection, writing: int) -> None:
+def _send(event: ClientEvent, connection: TeamConnection, writing: int) -> None:
     from memoryhub.teams import sending
 
     answer = _Pipe(event.key, writing)
@@ -159,7 +161,7 @@ class _Pipe:
             self._writing = -1
 
 
-def _deadline(event: Event, connection: Connection) -> float:
+def _deadline(event: ClientEvent, connection: TeamConnection) -> float:
     try:
         # Absolute, because the clock may have been ahead then
         failed = abs(time.time() - os.stat(f"{connection.place}/problem.json").st_mtime)  # noqa: PTH116
@@ -179,7 +181,7 @@ def _read_until(reading: int, deadline: float) -> str:
     return ""
 
 
-def _kept_pack(event: Event, connection: Connection) -> str:
+def _kept_pack(event: ClientEvent, connection: TeamConnection) -> str:
     from datetime import UTC, datetime
 
     from memoryhub.teams import sending
@@ -203,7 +205,7 @@ def _age(seconds: float) -> str:
     return "less than a minute"
 
 
-def _shaped(event: Event, context: str) -> bytes:
+def _shaped(event: ClientEvent, context: str) -> bytes:
     import json
     import tomllib
 

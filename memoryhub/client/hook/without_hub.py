@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memoryhub.client.hook import payload
-from memoryhub.client.hook.post import CLIENTS_FILE, Event
+from memoryhub.client.hook.post import CLIENTS_FILE, ClientEvent
 from memoryhub.config.hook_json import with_last_message
 from memoryhub.config.identity import place_session
 from memoryhub.core import spool
@@ -17,7 +17,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from memoryhub.teams.connections import Connection
+    from memoryhub.teams.connections import TeamConnection
 
 
 _LONGEST = 50_000
@@ -26,7 +26,7 @@ _MOST_COMMITS = 20
 _MOST_FILES = 1_000
 
 
-def spool_event(event: Event, connection: Connection | None = None) -> None:
+def spool_event(event: ClientEvent, connection: TeamConnection | None = None) -> None:
     """Append the event to the spool, without secrets; one that is not JSON is counted and dropped.
 
     With a connection, it is the spool of that team's project, and what git says of the event's commits is kept too.
@@ -65,7 +65,7 @@ def spool_event(event: Event, connection: Connection | None = None) -> None:
 
 
 # Now, because the folder may be gone when the hub drains the spool
-def _place_event(event: Event) -> None:
+def _place_event(event: ClientEvent) -> None:
     folder, session = payload.folder_of(event), payload.session_of(event)
     if event.project or not folder.startswith("/") or not session:
         return
@@ -76,7 +76,7 @@ def _place_event(event: Event) -> None:
 
 
 # The hub of another machine cannot ask git here. Importing Django for it takes longer than all else in the hook.
-def _commits(event: Event, content: dict[str, Any], connection: Connection) -> list[dict[str, Any]]:
+def _commits(event: ClientEvent, content: dict[str, Any], connection: TeamConnection) -> list[dict[str, Any]]:
     if event.effect != "tool" or b"commit" not in event.body:
         return []
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings_store")
@@ -107,7 +107,7 @@ def _commits(event: Event, content: dict[str, Any], connection: Connection) -> l
 WAIT_SECONDS = 1.0
 
 
-def answer_event(event: Event) -> bytes:
+def answer_event(event: ClientEvent) -> bytes:
     """Return what the client expects on standard output, or nothing. The event must have been spooled.
 
     Raises:

@@ -18,7 +18,7 @@ _FOLDER = "{folder}"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SetupTarget:
     """The files of a client that `setup` changes."""
 
     # Its ``servers`` are the keys that lead to the servers in ``config``.
@@ -33,19 +33,21 @@ class Target:
     is_for_all: bool = False
 
 
-def user_target(client: Client) -> Target:
+def user_target(client: Client) -> SetupTarget:
     """Return the user's files, which count in every folder."""
-    return Target(
+    return SetupTarget(
         client, config_file(client, None), hooks_file(client, None), agent_file(client, None), is_for_all=True
     )
 
 
-def repository_target(client: Client, top: Path) -> Target:
+def repository_target(client: Client, top: Path) -> SetupTarget:
     """Return the files of a repository, which everyone gets who works on it."""
-    return Target(client, config_file(client, top), hooks_file(client, top), agent_file(client, top), " --repository")
+    return SetupTarget(
+        client, config_file(client, top), hooks_file(client, top), agent_file(client, top), " --repository"
+    )
 
 
-def folder_target(client: Client, directory: Path) -> Target:
+def folder_target(client: Client, directory: Path) -> SetupTarget:
     """Return the server's configuration for one folder, and the user's hooks.
 
     The user's own file where the client keeps folders apart in it, else that of the working tree. A client that has
@@ -53,11 +55,11 @@ def folder_target(client: Client, directory: Path) -> Target:
     """
     if client.folder:
         client = in_folder(client, str(project_folder(directory)))
-        return Target(client, config_file(client, None), hooks_file(client, None), agent_file(client, None))
+        return SetupTarget(client, config_file(client, None), hooks_file(client, None), agent_file(client, None))
     if not client.repository:
         return user_target(client)
     config = config_file(client, _top_of(directory) or resolved(directory))
-    return Target(client, config, hooks_file(client, None), agent_file(client, None))
+    return SetupTarget(client, config, hooks_file(client, None), agent_file(client, None))
 
 
 def in_folder(client: Client, folder: str) -> Client:

@@ -27,7 +27,7 @@ _MAX_BYTES, _MAX_TOML = 32 * 2**20, 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ConfigDocument:
     """A file's text and parsed data; ``text`` is "" if the file does not exist."""
 
     path: Path
@@ -43,35 +43,35 @@ class Document:
 
     def at(self, place: Place, default: Any) -> Any:
         """Return the value at a place, or ``default``."""
-        found: Any = self.data
+        value: Any = self.data
         for depth, name in enumerate(place):
-            if isinstance(name, str) != isinstance(found, dict):
+            if isinstance(name, str) != isinstance(value, dict):
                 raise Invalid(f"{self.path}: {_named(place[:depth])} has the wrong type; fix it first")
-            if isinstance(name, str) and name not in found:
+            if isinstance(name, str) and name not in value:
                 return default
-            found = found[name]
-        if not isinstance(found, type(default)):
+            value = value[name]
+        if not isinstance(value, type(default)):
             raise Invalid(f"{self.path}: {_named(place)} must be {_kind(default)}; fix it first")
-        return found
+        return value
 
-    def put(self, place: Place, value: Any) -> Document:
+    def put(self, place: Place, value: Any) -> ConfigDocument:
         """Return the document with a value set.
 
         Raises:
             Invalid: the text cannot be changed without side effects.
         """
-        wanted: Any = copy.deepcopy(self.data)
-        parent = wanted
+        data: Any = copy.deepcopy(self.data)
+        parent = data
         for name, following in pairwise(place):
             parent = _child(parent, name, [] if isinstance(following, int) else {})
         _child(parent, place[-1], value)
         parent[place[-1]] = value
         if self.is_toml:
-            return self._checked(_put_toml(self.text, place, value), place, wanted)
+            return self._checked(_put_toml(self.text, place, value), place, data)
         text = self.text if json_text.plain(self.text).strip() else f"{self.text}{{}}"
-        return self._checked(json_text.put(text, place, value), place, wanted)
+        return self._checked(json_text.put(text, place, value), place, data)
 
-    def take(self, place: Place, *, stay: int = 0) -> Document:
+    def take(self, place: Place, *, stay: int = 0) -> ConfigDocument:
         """Return the document without the value at a place, and without parents that become empty.
 
         The first ``stay`` parents stay.
@@ -79,30 +79,30 @@ class Document:
         Raises:
             Invalid: the text cannot be changed without side effects.
         """
-        wanted: Any = copy.deepcopy(self.data)
-        parent = wanted
+        data: Any = copy.deepcopy(self.data)
+        parent = data
         for name in place[:-1]:
             parent = parent[name]
         del parent[place[-1]]
         names = tuple(map(str, place))
         text = toml_text.take_table(self.text, names) if self.is_toml else json_text.take(self.text, place, stay=stay)
-        return self._checked(text, place, wanted)
+        return self._checked(text, place, data)
 
-    def _checked(self, text: str, place: Place, wanted: dict[str, Any]) -> Document:
+    def _checked(self, text: str, place: Place, expected: dict[str, Any]) -> ConfigDocument:
         changed = _parse(self.path, text)
-        if _pruned(changed, place) != _pruned(wanted, place):
+        if _pruned(changed, place) != _pruned(expected, place):
             raise Invalid(f"{self.path} cannot be changed at {_named(place)} without side effects; change it by hand")
         if not self.text.strip() and not text.endswith("\n"):
             text += "\n"
         return replace(self, text=text, data=changed, is_there=True)
 
 
-def read_document(path: Path) -> Document:
+def read_document(path: Path) -> ConfigDocument:
     """Read a file; one that does not exist is empty."""
-    return _read(path, path) or Document(path, "", is_there=False, data={})
+    return _read(path, path) or ConfigDocument(path, "", is_there=False, data={})
 
 
-def read_backup(path: Path) -> Document | None:
+def read_backup(path: Path) -> ConfigDocument | None:
     """Return the file as it was before it was set up, or None if there is no backup."""
     return _read(path, backup_of(path))
 
@@ -112,7 +112,7 @@ def backup_of(path: Path) -> Path:
     return path.with_name(path.name + BACKUP_SUFFIX)
 
 
-def write_document(before: Document, after: Document) -> None:
+def write_document(before: ConfigDocument, after: ConfigDocument) -> None:
     """Replace the file of ``before`` with ``after``. Follows symbolic links and keeps the mode."""
     if read_document(before.path).text != before.text:
         raise Conflict(f"{before.path} has changed in the meantime and was not written; run the command again")
@@ -127,7 +127,7 @@ def write_document(before: Document, after: Document) -> None:
         raise Unavailable(f"{before.path} cannot be written: {error.strerror}") from error
 
 
-def write_backup(document: Document) -> Path:
+def write_backup(document: ConfigDocument) -> Path:
     """Write a copy of the file beside it, and return its path."""
     backup = backup_of(document.path)
     try:
@@ -137,7 +137,7 @@ def write_backup(document: Document) -> Path:
     return backup
 
 
-def _read(path: Path, source: Path) -> Document | None:
+def _read(path: Path, source: Path) -> ConfigDocument | None:
     try:
         content = read_foreign(source, limit=_MAX_TOML if path.suffix == ".toml" else _MAX_BYTES).decode()
     except FileNotFoundError:
@@ -146,7 +146,7 @@ def _read(path: Path, source: Path) -> Document | None:
         reason = error.strerror if isinstance(error, OSError) else error
         raise Unavailable(f"{source} cannot be read: {reason}") from error
     text = content.removeprefix(_MARK)
-    return Document(path, text, is_there=True, data=_parse(path, text), mark=content[: len(content) - len(text)])
+    return ConfigDocument(path, text, is_there=True, data=_parse(path, text), mark=content[: len(content) - len(text)])
 
 
 def replace_file(path: Path, text: str, mode: int) -> None:
@@ -163,7 +163,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         if path.suffix in (".js", ".md"):
             return {"code": text} if text else {}
         scan = json_text.plain(text)
-        found = json.loads(scan) if scan.strip() else {}
+        data = json.loads(scan) if scan.strip() else {}
     except ValueError as error:  # also for a number of thousands of digits
         if path.suffix == ".toml":
             raise Invalid(f"{path} is not valid TOML: {error}; fix it first") from error
@@ -171,9 +171,9 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         raise Invalid(f"{path} is not valid JSON ({where}) and was not changed; change it by hand") from error
     except RecursionError as error:
         raise Invalid(f"{path} is nested too deeply and was not changed; change it by hand") from error
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise Invalid(f"{path} must contain a JSON object; fix it first")
-    return found
+    return data
 
 
 def _put_toml(text: str, place: Place, value: Mapping[str, Any]) -> str:

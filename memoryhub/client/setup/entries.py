@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub import env
-from memoryhub.client.setup.document import Document, Place
-from memoryhub.config.clients import SERVER, Client, Effect, Hooks
+from memoryhub.client.setup.document import ConfigDocument, Place
+from memoryhub.config.clients import SERVER, Client, HookEffect, Hooks
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.mcp.options import PROFILES
 from memoryhub.teams.connections import VARIABLE
@@ -40,7 +40,7 @@ def shell_command(words: Sequence[str]) -> str:
     return " ".join([*settings, shlex.join([*command_words(), *words])])
 
 
-def own_part(words: Sequence[str], verb: str) -> int:
+def verb_index(words: Sequence[str], verb: str) -> int:
     """Return the index of ``verb`` in a command that starts the hub with it; 0 if the command is another one."""
     starts = (at for at, word in enumerate(words[:-1], 1) if _is_hub(word) and words[at] == verb)
     return next(starts, 0)
@@ -50,7 +50,7 @@ def _is_hub(word: object) -> bool:
     return isinstance(word, str) and Path(word).name in (_PROGRAM, _SCRIPT)
 
 
-def find_server(client: Client, document: Document) -> dict[str, Any] | None:
+def find_server(client: Client, document: ConfigDocument) -> dict[str, Any] | None:
     """Return the hub's entry, or None.
 
     Raises:
@@ -60,12 +60,12 @@ def find_server(client: Client, document: Document) -> dict[str, Any] | None:
     entry = document.at(server_place(client, document), {}) if is_its_file else {}
     if not entry:
         return None
-    if not own_part(entry_words(entry), "mcp") and not server_url(client, entry):
+    if not verb_index(entry_words(entry), "mcp") and not server_url(client, entry):
         raise Conflict(f"{document.path} has another server named {SERVER!r}; rename or remove it first")
     return dict(entry)
 
 
-def server_place(client: Client, document: Document) -> Place:
+def server_place(client: Client, document: ConfigDocument) -> Place:
     nested = document.at(client.servers, {}).get(client.nested) if client.nested else None
     # A server may have that name.
     is_nested = isinstance(nested, dict) and "command" not in nested and "url" not in nested
@@ -80,34 +80,34 @@ def server_url(client: Client, entry: Mapping[str, Any]) -> str:
 
 def put_server(
     client: Client,
-    document: Document,
+    document: ConfigDocument,
     project: str | None,
     url: str = "",
     variable: str = VARIABLE,
     *,
     profile: str = "",
-) -> Document:
+) -> ConfigDocument:
     """Return the document with the hub's entry; the user's additions to it are kept."""
-    found = find_server(client, document)
-    entry = found or {}
-    wanted = http_entry(client, entry, url, variable) if url else wanted_entry(client, entry, project, profile)
-    changed = document if wanted == found else document.put(server_place(client, document), wanted)
+    present = find_server(client, document)
+    entry = present or {}
+    changed_entry = http_entry(client, entry, url, variable) if url else stdio_entry(client, entry, project, profile)
+    changed = document if changed_entry == present else document.put(server_place(client, document), changed_entry)
     return put_input(client, changed) if url else _take_input(client, changed, None)
 
 
-def http_entry(client: Client, found: Mapping[str, Any], url: str, variable: str) -> dict[str, Any]:
+def http_entry(client: Client, present: Mapping[str, Any], url: str, variable: str) -> dict[str, Any]:
     """Return the entry for a hub over HTTP, with the user's additions to the one that was found."""
     if client.http is None:
         raise Invalid(f"{client.name} has no entry for a server over HTTP; choose another client")
-    wanted = client.http.entry_for(url, variable)
-    kept = {name: value for name, value in found.items() if name not in _stdio_keys(client)}
-    headers = kept.get(client.http.headers)
-    if isinstance(headers, dict) and client.http.headers in wanted:
-        wanted[client.http.headers] = {**headers, **wanted[client.http.headers]}
-    return {**kept, **wanted}
+    entry = client.http.entry_for(url, variable)
+    additions = {name: value for name, value in present.items() if name not in _stdio_keys(client)}
+    headers = additions.get(client.http.headers)
+    if isinstance(headers, dict) and client.http.headers in entry:
+        entry[client.http.headers] = {**headers, **entry[client.http.headers]}
+    return {**additions, **entry}
 
 
-def put_input(client: Client, document: Document) -> Document:
+def put_input(client: Client, document: ConfigDocument) -> ConfigDocument:
     """Return the document with the input that asks for the token, if the client has inputs."""
     inputs = document.at(("inputs",), [])
     if not client.http or not client.http.input or _input_at(inputs, client.http.input) is not None:
@@ -115,7 +115,7 @@ def put_input(client: Client, document: Document) -> Document:
     return document.put(("inputs", len(inputs)), client.http.asked())
 
 
-def _take_input(client: Client, document: Document, original: Document | None) -> Document:
+def _take_input(client: Client, document: ConfigDocument, original: ConfigDocument | None) -> ConfigDocument:
     name = client.http.input if client.http else ""
     inputs = document.at(("inputs",), []) if name else []
     at = _input_at(inputs, name)
@@ -125,8 +125,8 @@ def _take_input(client: Client, document: Document, original: Document | None) -
 
 
 def _input_at(inputs: Sequence[Any], name: str) -> int | None:
-    found = (at for at, item in enumerate(inputs) if isinstance(item, dict) and item.get("id") == name)
-    return next(found, None)
+    positions = (at for at, item in enumerate(inputs) if isinstance(item, dict) and item.get("id") == name)
+    return next(positions, None)
 
 
 def _stdio_keys(client: Client) -> set[str]:
@@ -138,22 +138,22 @@ def _http_keys(client: Client) -> set[str]:
     return {http.url, http.headers, http.variable, *http.entry} if http else set()
 
 
-def wanted_entry(client: Client, found: dict[str, Any], project: str | None, profile: str = "") -> dict[str, Any]:
+def stdio_entry(client: Client, present: dict[str, Any], project: str | None, profile: str = "") -> dict[str, Any]:
     """Return the entry for this installation."""
-    if server_url(client, found):
-        found = {name: value for name, value in found.items() if name not in _http_keys(client)}
-    words = entry_words(found)
-    added = words[own_part(words, "mcp") + 1 :] if found else []
+    if server_url(client, present):
+        present = {name: value for name, value in present.items() if name not in _http_keys(client)}
+    words = entry_words(present)
+    added = words[verb_index(words, "mcp") + 1 :] if present else []
     arguments = _arguments(client, added, project, profile)
     if client.names_no_folder and "--project" not in arguments:
         raise Invalid(f"{client.name} does not start servers in a project's folder; name the project with --project ID")
     command = [*command_words(), "mcp", *arguments]
-    own: dict[str, Any] = (
+    command_fields: dict[str, Any] = (
         {"command": command} if client.command_is_list else {"command": command[0], "args": command[1:]}
     )
-    kept = found.get(client.environment)
-    settings = (kept if isinstance(kept, dict) else {}) | variables()
-    return {**client.entry, **found, **own, **({client.environment: settings} if settings else {})}
+    environment = present.get(client.environment)
+    settings = (environment if isinstance(environment, dict) else {}) | variables()
+    return {**client.entry, **present, **command_fields, **({client.environment: settings} if settings else {})}
 
 
 def _arguments(client: Client, added: list[str], project: str | None, profile: str) -> list[str]:
@@ -184,47 +184,47 @@ def entry_words(entry: dict[str, Any]) -> list[str]:
     return [str(word) for word in words]
 
 
-def take_server(client: Client, document: Document, original: Document | None) -> Document:
+def take_server(client: Client, document: ConfigDocument, original: ConfigDocument | None) -> ConfigDocument:
     """Return the document without the hub's entry; parents that are in the original stay."""
     if not find_server(client, document):
         return document
     return _take_input(client, _take(document, server_place(client, document), original), original)
 
 
-def wanted_hooks(client: Client, hooks: Hooks) -> dict[str, Any]:
+def hook_groups(client: Client, hooks: Hooks) -> dict[str, Any]:
     """Return what this installation adds to the list of each event."""
     return {event: _group(client, hooks, event) for event in hooks.set_up()}
 
 
-def found_hooks(client: Client, document: Document) -> dict[str, Any]:
+def present_hooks(client: Client, document: ConfigDocument) -> dict[str, Any]:
     """Return the hub's item in the list of each event that has one."""
     is_its_file = client.hooks and _names(document, (*client.hooks.user, client.hooks.repository))
     events = client.hooks.set_up() if client.hooks and is_its_file and not client.hooks.plugin else {}
     places = {event: _own_hooks(client, document, event) for event in events}
-    return {event: document.at(found[0][:3], {}) for event, found in places.items() if found}
+    return {event: document.at(own_places[0][:3], {}) for event, own_places in places.items() if own_places}
 
 
-def _names(document: Document, paths: Sequence[str]) -> bool:
+def _names(document: ConfigDocument, paths: Sequence[str]) -> bool:
     return document.path.name in {Path(path).name for path in paths}
 
 
-def put_hooks(client: Client, hooks: Hooks, document: Document, wanted: Mapping[str, Any]) -> Document:
+def put_hooks(client: Client, hooks: Hooks, document: ConfigDocument, groups: Mapping[str, Any]) -> ConfigDocument:
     """Return the document with a hook for each event; existing hooks keep everything except their command."""
-    if hooks.version and wanted and "version" not in document.data:
+    if hooks.version and groups and "version" not in document.data:
         document = document.put(("version",), hooks.version)
-    for event, group in wanted.items():
+    for event, group in groups.items():
         command = _first(group)["command"]
-        found = _own_hooks(client, document, event)
-        if not found:
+        places = _own_hooks(client, document, event)
+        if not places:
             document = document.put(("hooks", event, len(document.at(("hooks", event), []))), group)
-        elif (present := document.at((*found[0], "command"), "")) != command and not _is_chained(present):
-            document = document.put((*found[0], "command"), command)
+        elif (present := document.at((*places[0], "command"), "")) != command and not _is_chained(present):
+            document = document.put((*places[0], "command"), command)
     return document
 
 
-def take_hooks(client: Client, document: Document, original: Document | None) -> Document:
+def take_hooks(client: Client, document: ConfigDocument, original: ConfigDocument | None) -> ConfigDocument:
     """Return the document without the hub's hooks; parents that are in the original stay."""
-    for event in found_hooks(client, document):
+    for event in present_hooks(client, document):
         for place in reversed(_own_hooks(client, document, event)):
             siblings = document.at(place[:-1], [])
             document = _take(document, place if len(siblings) > 1 else place[:3], original)
@@ -233,9 +233,9 @@ def take_hooks(client: Client, document: Document, original: Document | None) ->
     return document
 
 
-def require_own_hooks(client: Client, document: Document) -> None:
+def require_own_hooks(client: Client, document: ConfigDocument) -> None:
     """Raise Invalid if a hook of the hub also runs commands of the user, which its removal would take along."""
-    for event in found_hooks(client, document):
+    for event in present_hooks(client, document):
         for place in _own_hooks(client, document, event):
             if _is_chained(document.at((*place, "command"), "")):
                 raise Invalid(
@@ -244,11 +244,11 @@ def require_own_hooks(client: Client, document: Document) -> None:
                 )
 
 
-def has_hooks(client: Client, document: Document) -> bool:
-    return is_own_plugin(document) or bool(found_hooks(client, document))
+def has_hooks(client: Client, document: ConfigDocument) -> bool:
+    return is_own_plugin(document) or bool(present_hooks(client, document))
 
 
-def put_plugin(client: Client, hooks: Hooks, document: Document) -> Document:
+def put_plugin(client: Client, hooks: Hooks, document: ConfigDocument) -> ConfigDocument:
     """Return the plugin of this installation.
 
     Raises:
@@ -264,16 +264,16 @@ def put_plugin(client: Client, hooks: Hooks, document: Document) -> Document:
     return replace(document, text=text, data={"code": text}, is_there=True)
 
 
-def is_own_plugin(document: Document) -> bool:
+def is_own_plugin(document: ConfigDocument) -> bool:
     return document.path.suffix == ".js" and "`memory-hub setup" in document.text.partition("\n")[0]
 
 
-def _take(document: Document, place: Place, original: Document | None) -> Document:
+def _take(document: ConfigDocument, place: Place, original: ConfigDocument | None) -> ConfigDocument:
     stay = 0
-    found: Any = original.data if original else None
+    data: Any = original.data if original else None
     for name in place[:-1]:
-        found = found.get(name) if isinstance(found, dict) else None
-        stay += found is not None
+        data = data.get(name) if isinstance(data, dict) else None
+        stay += data is not None
     return document.take(place, stay=stay)
 
 
@@ -282,7 +282,7 @@ def _group(client: Client, hooks: Hooks, event: str) -> dict[str, Any]:
     hook = {"type": "command", "command": command, "timeout": hooks.events[event].timeout or hooks.timeout}
     if hooks.flat:
         return hook
-    matcher = {"matcher": hooks.matcher} if hooks.events[event].effect is Effect.TOOL else {}
+    matcher = {"matcher": hooks.matcher} if hooks.events[event].effect is HookEffect.TOOL else {}
     return {**matcher, "hooks": [hook]}
 
 
@@ -291,7 +291,7 @@ def _first(group: dict[str, Any]) -> dict[str, Any]:
     return hook
 
 
-def _own_hooks(client: Client, document: Document, event: str) -> list[Place]:
+def _own_hooks(client: Client, document: ConfigDocument, event: str) -> list[Place]:
     places: list[Place] = []
     for at, item in enumerate(document.at(("hooks", event), [])):
         inside: Place = ("hooks", event, at)
@@ -315,5 +315,5 @@ def _is_own(client: Client, hook: Any) -> bool:
         words = shlex.split(hook["command"])
     except (ValueError, TypeError, KeyError, AttributeError):
         return False
-    at = own_part(words, "hook")
+    at = verb_index(words, "hook")
     return bool(at) and words[at + 1 : at + 2] == [client.id]

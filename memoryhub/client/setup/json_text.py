@@ -40,7 +40,7 @@ class _Item:
 def plain(text: str) -> str:
     """Return JSON with blanks in place of comments and trailing commas: every value keeps its position."""
     return _STRING_COMMENT_OR_LAST_COMMA.sub(
-        lambda found: re.sub(r"[^\r\n]", " ", found[0]) if found["blank"] else found[0], text
+        lambda match: re.sub(r"[^\r\n]", " ", match[0]) if match["blank"] else match[0], text
     )
 
 
@@ -74,8 +74,8 @@ def take(text: str, path: Path, *, stay: int = 0) -> str:
 
 
 def _skip(scan: str, at: int) -> int:
-    found = _BLANK.match(scan, at)
-    return found.end() if found else at
+    blank = _BLANK.match(scan, at)
+    return blank.end() if blank else at
 
 
 def _items(scan: str, start: int) -> list[_Item]:
@@ -100,12 +100,12 @@ def _add(text: str, start: int, items: list[_Item], name: str | int, value: Any)
     if items:
         return _add_after(text, items, written)
     close = _skip(plain(text), start + 1)
-    kept, tail = _parted(text[start + 1 : close])
-    if not _unit(text) and "\n" not in kept + tail:
-        return f"{text[: start + 1]}{kept}{written}{tail}{text[close:]}"
+    head, tail = _parted(text[start + 1 : close])
+    if not _unit(text) and "\n" not in head + tail:
+        return f"{text[: start + 1]}{head}{written}{tail}{text[close:]}"
     newline = _newline(text)
     tail = tail if "\n" in tail else f"{newline}{_indent(text, start)}"
-    return f"{text[: start + 1]}{kept}{newline}{indent}{written}{tail}{text[close:]}"
+    return f"{text[: start + 1]}{head}{newline}{indent}{written}{tail}{text[close:]}"
 
 
 # The new item follows the comments in the last one's line, and has a trailing comma if that has one.
@@ -135,14 +135,14 @@ def _without(text: str, start: int, items: list[_Item], at: int) -> str:
 
 # The position after the comma that follows a value, or 0.
 def _comma(text: str, end: int) -> int:
-    found = _COMMA.match(text, end)
-    return found.end() if found else 0
+    match = _COMMA.match(text, end)
+    return match.end() if match else 0
 
 
 # A text without its last line break and indent, and these.
 def _parted(text: str) -> tuple[str, str]:
-    found = _LEAD.search(text)
-    place = found.start() if found else len(text)
+    lead = _LEAD.search(text)
+    place = lead.start() if lead else len(text)
     return text[:place], text[place:]
 
 
@@ -171,9 +171,9 @@ def _written(text: str, value: Any, indent: str) -> str:
 
 # The indent of one level; "" for a file on one line.
 def _unit(text: str) -> str:
-    found = _INDENT.search(text)
-    if found:
-        return found[1]
+    match = _INDENT.search(text)
+    if match:
+        return match[1]
     scan = plain(text)
     return "" if _items(scan, _skip(scan, 0)) else "  "
 
@@ -194,19 +194,19 @@ def put_table(text: str, path: tuple[str, ...], value: Mapping[str, Any]) -> str
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = [f"[{'.'.join(path)}]", *(f"{name} = {_toml_value(item)}" for name, item in value.items())]
     table = newline.join(lines) + newline
-    found = _span(text, path)
-    if found:
-        return text[: found[0]] + table + text[found[1] :]
+    span = _span(text, path)
+    if span:
+        return text[: span[0]] + table + text[span[1] :]
     parted = text if not text or text.endswith("\n") else text + newline
     return parted + (newline if parted.strip() else "") + table
 
 
 def take_table(text: str, path: tuple[str, ...]) -> str:
     """Remove a table and the blank line before it."""
-    found = _span(text, path)
-    if not found:
+    span = _span(text, path)
+    if not span:
         return text
-    before, after = text[: found[0]], text[found[1] :]
+    before, after = text[: span[0]], text[span[1] :]
     return re.sub(r"(\r?\n)[ \t]*\r?\n\Z", r"\1", before) + after
 
 
@@ -218,8 +218,8 @@ def _span(text: str, path: tuple[str, ...]) -> tuple[int, int] | None:
         return None
     inside = re.compile(rf"[ \t]*\[[ \t]*{name}[ \t]*\.")
     headers = (match.start() for match in _HEADER.finditer(text, header.end()))
-    others = (start for start in headers if not inside.match(text, start))
-    end = next(others, len(text))
+    next_tables = (start for start in headers if not inside.match(text, start))
+    end = next(next_tables, len(text))
     lines = text[header.start() : end].splitlines(keepends=True)
     while len(lines) > 1 and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
         lines.pop()

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from decisions.prompts import agent_file, instructions
 from memoryhub.client.setup import json_text
-from memoryhub.client.setup.clients import Target, folder_target, in_folder, user_target
+from memoryhub.client.setup.clients import SetupTarget, folder_target, in_folder, user_target
 from memoryhub.client.setup.document import (
-    Document,
+    ConfigDocument,
     backup_of,
     read_backup,
     read_document,
@@ -25,10 +25,11 @@ from memoryhub.client.setup.document import (
 )
 from memoryhub.client.setup.entries import (
     find_server,
-    found_hooks,
     has_hooks,
+    hook_groups,
     http_entry,
     is_own_plugin,
+    present_hooks,
     put_hooks,
     put_input,
     put_plugin,
@@ -36,10 +37,9 @@ from memoryhub.client.setup.entries import (
     require_own_hooks,
     server_place,
     server_url,
+    stdio_entry,
     take_hooks,
     take_server,
-    wanted_entry,
-    wanted_hooks,
 )
 from memoryhub.client.setup.json_text import put_table
 from memoryhub.config.clients import SERVER, Agent, Client, SameName, find_client
@@ -49,9 +49,9 @@ from memoryhub.teams.transport import LOOPBACK
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    before: Document
-    after: Document
+class ConfigChange:
+    before: ConfigDocument
+    after: ConfigDocument
     # The first change of a file leaves a copy of it beside it, which goes when the file is again as it was.
     adds_backup: bool = False
     removes_backup: bool = False
@@ -77,8 +77,8 @@ class Change:
 
 
 def plan_setup(
-    target: Target, *, project: str | None, hooks: bool, profile: str = "", url: str = "", variable: str = VARIABLE
-) -> list[Change]:
+    target: SetupTarget, *, project: str | None, hooks: bool, profile: str = "", url: str = "", variable: str = VARIABLE
+) -> list[ConfigChange]:
     """Return the file changes that connect a client; none if it is already set up.
 
     Args:
@@ -102,14 +102,14 @@ def plan_setup(
         if client.hooks.plugin:
             after = put_plugin(client, client.hooks, after)
         else:
-            after = put_hooks(client, client.hooks, after, wanted_hooks(client, client.hooks))
+            after = put_hooks(client, client.hooks, after, hook_groups(client, client.hooks))
         changed[target.hooks] = (before, after)
     agent = read_agent(target.agent) if hooks else None
     if agent and client.agent:
         changed[agent.path] = (agent, put_agent(client.agent, agent))
     documents = [(before, after) for before, after in changed.values() if before.text != after.text]
     return [
-        Change(
+        ConfigChange(
             before,
             after,
             adds_backup=before.is_there and not _has_any(client, before),
@@ -118,7 +118,7 @@ def plan_setup(
     ]
 
 
-def plan_removal(target: Target, *, hooks: bool = True) -> list[Change]:
+def plan_removal(target: SetupTarget, *, hooks: bool = True) -> list[ConfigChange]:
     """Return the file changes that remove the hub from a client's configuration, with or without its hooks."""
     paths = {target.config, (target.hooks if hooks else None) or target.config}
     documents = [read_document(path) for path in sorted(paths)]
@@ -128,10 +128,10 @@ def plan_removal(target: Target, *, hooks: bool = True) -> list[Change]:
         if find_server(target.client, document) is not None or (hooks and has_hooks(target.client, document))
     ]
     agent = read_agent(target.agent) if hooks else None
-    return [*changes, *([Change(agent, _removed(agent))] if agent and agent.is_there else [])]
+    return [*changes, *([ConfigChange(agent, _removed(agent))] if agent and agent.is_there else [])]
 
 
-def apply(changes: list[Change]) -> None:
+def apply(changes: list[ConfigChange]) -> None:
     """Write the changes, and the backups beside the files."""
     for change in changes:
         if change.adds_backup:
@@ -141,24 +141,26 @@ def apply(changes: list[Change]) -> None:
             backup_of(change.path).unlink(missing_ok=True)
 
 
-def to_paste(target: Target, project: str | None, url: str = "", variable: str = VARIABLE, profile: str = "") -> str:
+def to_paste(
+    target: SetupTarget, project: str | None, url: str = "", variable: str = VARIABLE, profile: str = ""
+) -> str:
     """Return the text to paste into the target's file by hand."""
     client = target.client
-    entry = http_entry(client, {}, url, variable) if url else wanted_entry(client, {}, project, profile)
+    entry = http_entry(client, {}, url, variable) if url else stdio_entry(client, {}, project, profile)
     if target.config.suffix == ".toml":
         return put_table("", (*client.servers, SERVER), entry)
     return json_text.put("{}", (*client.servers, SERVER), entry) + "\n"
 
 
-def status_of(target: Target) -> str:
+def status_of(target: SetupTarget) -> str:
     """Return the client's status in a few words, or the error that prevents it."""
     client = target.client
     try:
-        found = find_server(client, read_document(target.config))
-        if found is None:
+        entry = find_server(client, read_document(target.config))
+        if entry is None:
             return "not set up"
-        url = server_url(client, found)
-        if not url and wanted_entry(client, found, None) != found:
+        url = server_url(client, entry)
+        if not url and stdio_entry(client, entry, None) != entry:
             return "set up for another installation"
         with_hooks = target.hooks is not None and has_hooks(client, read_document(target.hooks))
         return f"set up{f' for {url}' if url else ''}{', with hooks' if with_hooks else ''}"
@@ -166,20 +168,20 @@ def status_of(target: Target) -> str:
         return error.message
 
 
-def _has_any(client: Client, document: Document) -> bool:
+def _has_any(client: Client, document: ConfigDocument) -> bool:
     return has_hooks(client, document) or has_entry(client, document) or is_own_agent(document)
 
 
-def _removed(document: Document) -> Document:
+def _removed(document: ConfigDocument) -> ConfigDocument:
     return replace(document, text="", data={}, is_there=False)
 
 
-def _has_ours(client: Client, document: Document) -> bool:
+def _has_ours(client: Client, document: ConfigDocument) -> bool:
     return has_hooks(client, document) or find_server(client, document) is not None
 
 
 # If nothing else has changed since the backup, every byte is restored.
-def _removal(client: Client, document: Document, *, hooks: bool) -> Change:
+def _removal(client: Client, document: ConfigDocument, *, hooks: bool) -> ConfigChange:
     if hooks:
         require_own_hooks(client, document)
     try:
@@ -189,18 +191,18 @@ def _removal(client: Client, document: Document, *, hooks: bool) -> Change:
     except HubError:
         original, is_same = None, False
     if original and is_same:
-        return Change(document, original, removes_backup=True)
+        return ConfigChange(document, original, removes_backup=True)
     if is_own_plugin(document):
-        return Change(document, _removed(document))
+        return ConfigChange(document, _removed(document))
     after = take_server(client, document, original)
     after = take_hooks(client, after, original) if hooks else after
     is_original = original is not None and after.text == original.text
     has_content = after.text.split() not in ([], ["{}"], ["{", "}"])  # comments are content, too
-    return Change(document, replace(after, is_there=has_content or bool(original)), removes_backup=is_original)
+    return ConfigChange(document, replace(after, is_there=has_content or bool(original)), removes_backup=is_original)
 
 
 # Whether the document is the original with what the hub adds, and nothing else.
-def _adds(client: Client, original: Document, document: Document) -> bool:
+def _adds(client: Client, original: ConfigDocument, document: ConfigDocument) -> bool:
     if _has_ours(client, original):
         return False
     if is_own_plugin(document):
@@ -210,37 +212,37 @@ def _adds(client: Client, original: Document, document: Document) -> bool:
     if entry and server_url(client, entry):
         added = put_input(client, added)
     if client.hooks:
-        added = put_hooks(client, client.hooks, added, found_hooks(client, document))
+        added = put_hooks(client, client.hooks, added, present_hooks(client, document))
     return added.text == document.text
 
 
-def target_in_use(client: Client, directory: Path) -> Target:
+def target_in_use(client: Client, directory: Path) -> SetupTarget:
     """Return the files whose server the client uses in a folder."""
     target = folder_target(client, directory)
     return target if _has_server(target) else user_target(client)
 
 
-def has_entry(client: Client, document: Document) -> bool:
+def has_entry(client: Client, document: ConfigDocument) -> bool:
     """Return whether a file has an entry of the hub, for every folder or for any one."""
-    known = find_client(client.id)
-    folders = document.data.get(known.folder[0]) if known.folder else None
+    declared = find_client(client.id)
+    folders = document.data.get(declared.folder[0]) if declared.folder else None
     names = folders if isinstance(folders, dict) else {}
-    return any(_is_in(scope, document) for scope in (known, *(in_folder(known, name) for name in names)))
+    return any(_is_in(scope, document) for scope in (declared, *(in_folder(declared, name) for name in names)))
 
 
-def _is_in(client: Client, document: Document) -> bool:
+def _is_in(client: Client, document: ConfigDocument) -> bool:
     try:
         return find_server(client, document) is not None
     except HubError:
         return False  # what another folder has there is not the hub's
 
 
-def require_one_transport(target: Target, url: str) -> None:
+def require_one_transport(target: SetupTarget, url: str) -> None:
     """Raise Conflict if the client would merge the new entry with one that another transport needs."""
     if target.client.same_name is not SameName.MERGED:
         return
-    others = _connected(target.client) if target.is_for_all else [_user_target(target)]
-    for other in others:
+    targets = _connected(target.client) if target.is_for_all else [_user_target(target)]
+    for other in targets:
         entry = find_server(other.client, read_document(other.config))
         if entry is not None and bool(server_url(other.client, entry)) != bool(url):
             raise Conflict(
@@ -249,7 +251,7 @@ def require_one_transport(target: Target, url: str) -> None:
             )
 
 
-def named_variable(target: Target, url: str) -> str:
+def named_variable(target: SetupTarget, url: str) -> str:
     """Return the environment variable that the entry for a URL takes the token from, "" if it names none."""
     client = target.client
     try:
@@ -259,43 +261,45 @@ def named_variable(target: Target, url: str) -> str:
     return client.http.variable_of(entry) if client.http and server_url(client, entry) == url else ""
 
 
-def warnings(target: Target) -> Iterator[str]:
+def warnings(target: SetupTarget) -> Iterator[str]:
     """Yield a sentence for each server that counts in more folders than it should, once one over HTTP is set up."""
     client, user = target.client, _user_target(target)
     if target.is_for_all:
         yield f"{client.name} has no configuration for a folder: it will use this server in every folder."
         return
     entry = find_server(user.client, read_document(user.config))
-    found = server_url(user.client, entry or {})
-    if found and urlsplit(found).hostname not in LOOPBACK:
-        yield f"{user.config} has {found} for every other folder; `memory-hub setup {client.id} --remove` takes it out."
+    url = server_url(user.client, entry or {})
+    if url and urlsplit(url).hostname not in LOOPBACK:
+        yield f"{user.config} has {url} for every other folder; `memory-hub setup {client.id} --remove` takes it out."
     if entry and client.same_name is SameName.BOTH:
         yield f"{client.name} starts the server of {user.config} here too; switch that one off in this workspace."
 
 
-def needs_hooks(target: Target, folder: Path) -> bool:
+def needs_hooks(target: SetupTarget, folder: Path) -> bool:
     """Return whether the user's hooks stay when the server of a target is removed: for other folders."""
     if target.hooks != _user_target(target).hooks:
         return False
     if target.is_for_all:
         return any(_has_server(other) for other in _connected(target.client))
-    others = [found for found in all_connections() if not found.client and found.folder != str(folder)]
-    return bool(others) or _has_server(_user_target(target))
+    connections = [
+        connection for connection in all_connections() if not connection.client and connection.folder != str(folder)
+    ]
+    return bool(connections) or _has_server(_user_target(target))
 
 
-def _connected(client: Client) -> Iterator[Target]:
-    for folder in {found.folder for found in all_connections()}:
+def _connected(client: Client) -> Iterator[SetupTarget]:
+    for folder in {connection.folder for connection in all_connections()}:
         target = folder_target(client, Path(folder))
         if not target.is_for_all:
             yield target
 
 
 # Of the client as it is declared: that of a folder's target has other keys.
-def _user_target(target: Target) -> Target:
+def _user_target(target: SetupTarget) -> SetupTarget:
     return user_target(find_client(target.client.id))
 
 
-def _has_server(target: Target) -> bool:
+def _has_server(target: SetupTarget) -> bool:
     return find_server(target.client, read_document(target.config)) is not None
 
 
@@ -303,7 +307,7 @@ def _has_server(target: Target) -> bool:
 _MARK = re.compile(r"^# From `memory-hub setup`, ([0-9a-f]{16})\n", re.MULTILINE)
 
 
-def read_agent(path: Path | None) -> Document | None:
+def read_agent(path: Path | None) -> ConfigDocument | None:
     """Return the file if the hub may write or remove it: there is none, or it is as the hub wrote it."""
     if path is None:
         return None
@@ -314,12 +318,12 @@ def read_agent(path: Path | None) -> Document | None:
     return document if not document.is_there or is_own_agent(document) else None
 
 
-def is_own_agent(document: Document) -> bool:
+def is_own_agent(document: ConfigDocument) -> bool:
     mark = _MARK.search(document.text[:200])
     return mark is not None and mark[1] == _digest(_MARK.sub("", document.text, count=1))
 
 
-def put_agent(agent: Agent, document: Document) -> Document:
+def put_agent(agent: Agent, document: ConfigDocument) -> ConfigDocument:
     """Return the librarian's file in the client's form."""
     front_matter = dict(line.split(": ", 1) for line in agent_file().split("\n---\n", 1)[0].splitlines()[1:])
     fields = {name: front_matter[name] for name in agent.fields} | agent.more

@@ -164,10 +164,10 @@ def _launchd(words: list[str]) -> Service:
 def _run_all(commands: list[list[str]]) -> str:
     """Run commands until one fails; return what it printed, or nothing."""
     for command in commands:
-        done = _run(command)
-        if done.returncode:
-            printed = (done.stderr or done.stdout).strip().splitlines()
-            return printed[0].rstrip(".") if printed else f"{' '.join(command)} exits with {done.returncode}"
+        process = _run(command)
+        if process.returncode:
+            printed = (process.stderr or process.stdout).strip().splitlines()
+            return printed[0].rstrip(".") if printed else f"{' '.join(command)} exits with {process.returncode}"
     return ""
 
 

@@ -15,7 +15,7 @@ from memoryhub.config.repository import resolved
 from memoryhub.core import spool
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
 from memoryhub.core.text import counted
-from memoryhub.teams.connections import FILE, TOKEN, VARIABLE, Connection, all_connections
+from memoryhub.teams.connections import FILE, TOKEN, VARIABLE, TeamConnection, all_connections
 from memoryhub.teams.sending import PACK, PROBLEM
 from memoryhub.teams.transport import check_url
 
@@ -72,29 +72,33 @@ def check_variable(name: str) -> str:
 
 def require_own_variable(variable: str, address: Address, token: str) -> None:
     """Raise Conflict if the variable holds another token already, that of another project or hub."""
-    wanted = token or kept_token(address)
+    own_token = token or stored_token(address)
     for other in all_connections():
         is_other = (other.url, other.project) != (address.url, address.project)
-        if wanted and is_other and other.token_variable == variable and other.token() not in ("", wanted):
+        if own_token and is_other and other.token_variable == variable and other.token() not in ("", own_token):
             raise Conflict(
                 f"{variable} holds your token of project {other.project} at {other.url}; choose another variable for "
                 "this one with --token-variable NAME"
             )
 
 
-def known_variable(address: Address) -> str:
+def token_variable_of(address: Address) -> str:
     """Return the variable that clients' entries for a project name, "" if none was chosen yet."""
     return _known(address, "token_variable")
 
 
 def _known(address: Address, name: str) -> str:
-    connections = (found for found in all_connections() if (found.url, found.project) == (address.url, address.project))
-    return next((value for found in connections if (value := found.fields().get(name))), "")
+    connections = (
+        connection
+        for connection in all_connections()
+        if (connection.url, connection.project) == (address.url, address.project)
+    )
+    return next((value for connection in connections if (value := connection.fields().get(name))), "")
 
 
-def kept_token(address: Address) -> str:
+def stored_token(address: Address) -> str:
     """Return the token of a project that this machine keeps, "" if it has none."""
-    return Connection(folder="", url=address.url, project=address.project).token()
+    return TeamConnection(folder="", url=address.url, project=address.project).token()
 
 
 def connect(
@@ -106,7 +110,7 @@ def connect(
     client: str = "",
     hooks: bool = True,
     variable: str = "",
-) -> Connection:
+) -> TeamConnection:
     """Connect a folder, instead of what it was connected with.
 
     Args:
@@ -118,13 +122,13 @@ def connect(
         hooks: whether the folder's hooks send to the project; otherwise only the client needs the token.
         variable: from which the client takes the token, "" if it does not.
     """
-    connection = Connection(
+    connection = TeamConnection(
         folder=str(resolved(folder)),
         url=address.url,
         project=address.project,
         ca_file=_authority(ca_file) or _known(address, "ca_file"),
         client="" if hooks else client,
-        token_variable=variable or known_variable(address),
+        token_variable=variable or token_variable_of(address),
     )
     env.prepare_home()
     place = Path(connection.place)
@@ -132,36 +136,36 @@ def connect(
     if token:
         replace_file(place / TOKEN, f"{token}\n", 0o600)
     (place / PROBLEM).unlink(missing_ok=True)  # it may be solved: what waits is tried at once
-    known = all_connections()
-    left = [*(other for other in known if not _concerns(other, folder, client, hooks=hooks)), connection]
-    _write(left)
-    _delete_unused(known, left)
+    before = all_connections()
+    after = [*(other for other in before if not _concerns(other, folder, client, hooks=hooks)), connection]
+    _write(after)
+    _delete_unused(before, after)
     return connection
 
 
 def disconnect(folder: Path, *, client: str = "", hooks: bool = True) -> str:
     """Take a folder out, and what only it needs: the token and what the hub sent; return what was done."""
-    known = all_connections()
-    mine = [found for found in known if _concerns(found, folder, client, hooks=hooks)]
+    before = all_connections()
+    mine = [connection for connection in before if _concerns(connection, folder, client, hooks=hooks)]
     if not mine:
         return f"{folder}: not connected with a team's hub"
-    left = [found for found in known if found not in mine]
-    _write(left)
-    _delete_unused(known, left)
+    after = [connection for connection in before if connection not in mine]
+    _write(after)
+    _delete_unused(before, after)
     last = mine[-1]
     waiting = spool.count_waiting(at=last.spool)
     stays = f"; {counted(waiting, 'hook event')} not sent, kept in {last.spool}" if waiting else ""
     return f"{last.folder}: no longer connected with {last.url}{stays}"
 
 
-def _concerns(connection: Connection, folder: Path, client: str, *, hooks: bool) -> bool:
+def _concerns(connection: TeamConnection, folder: Path, client: str, *, hooks: bool) -> bool:
     clients = {client, ""} if hooks else {client}
     return connection.folder == str(resolved(folder)) and connection.client in clients
 
 
 # Events that were not sent stay.
-def _delete_unused(known: Sequence[Connection], left: Sequence[Connection]) -> None:
-    for place in {found.place for found in known} - {found.place for found in left}:
+def _delete_unused(before: Sequence[TeamConnection], after: Sequence[TeamConnection]) -> None:
+    for place in {connection.place for connection in before} - {connection.place for connection in after}:
         for name in (TOKEN, PACK, PROBLEM):
             (Path(place) / name).unlink(missing_ok=True)
 
@@ -172,7 +176,7 @@ def _authority(ca_file: str) -> str:
     return str(resolved(Path(ca_file))) if ca_file else ""
 
 
-def _write(connections: Sequence[Connection]) -> None:
+def _write(connections: Sequence[TeamConnection]) -> None:
     path = env.home() / FILE
     tables = [
         "\n[[connection]]\n"

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub import __version__
-from memoryhub.client.setup.clients import Target, config_file
+from memoryhub.client.setup.clients import SetupTarget, config_file
 from memoryhub.client.setup.document import read_document
 from memoryhub.client.setup.entries import command_words, entry_words, find_server, variables
 from memoryhub.core.errors import Conflict, NotFound, Unauthorized, Unavailable
 from memoryhub.env import DATABASE_VARIABLE
 from memoryhub.teams.connections import VARIABLE, all_connections
-from memoryhub.teams.transport import Answer as HttpAnswer
-from memoryhub.teams.transport import HubConnection
+from memoryhub.teams.transport import HttpAnswer, HubConnection
 
 PROTOCOL = "2025-11-25"
 _SECONDS = 60.0
@@ -28,14 +27,14 @@ _WORKSPACE = "${workspaceFolder}"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TrialResult:
     command: list[str]
     server: str
     protocol: str
     tools: int
 
 
-def try_client(target: Target, *, directory: Path) -> Answer:
+def try_client(target: SetupTarget, *, directory: Path) -> TrialResult:
     """Start the server as the client would, in a folder, and ask for its name and tools."""
     client = target.client
     entry = find_server(client, read_document(target.config))
@@ -45,8 +44,8 @@ def try_client(target: Target, *, directory: Path) -> Answer:
         _require_this_installation(target, entry)
     command = [word.replace(_WORKSPACE, str(directory)) for word in entry_words(entry)]
     # The client has not this shell's variable, and then works with the database of config.toml
-    own = {name: value for name, value in os.environ.items() if name != DATABASE_VARIABLE}
-    environment = {**own, **entry.get(client.environment, {}), "MEMORY_HUB_AUTOSTART": "off"}
+    inherited = {name: value for name, value in os.environ.items() if name != DATABASE_VARIABLE}
+    environment = {**inherited, **entry.get(client.environment, {}), "MEMORY_HUB_AUTOSTART": "off"}
     with _started(command, environment, directory) as process:
         hello = _ask(process, 1, "initialize", handshake())
         _send(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -54,11 +53,11 @@ def try_client(target: Target, *, directory: Path) -> Answer:
     if not tools:
         raise Unavailable(hello.get("instructions", "").rstrip(".") or "the server offers no tools")
     info = hello["serverInfo"]
-    return Answer(command, f"{info['name']} {info['version']}", hello["protocolVersion"], len(tools))
+    return TrialResult(command, f"{info['name']} {info['version']}", hello["protocolVersion"], len(tools))
 
 
 # Anybody can have written the files of a repository.
-def _require_this_installation(target: Target, entry: dict[str, Any]) -> None:
+def _require_this_installation(target: SetupTarget, entry: dict[str, Any]) -> None:
     start = [*command_words(), "mcp"]
     words = entry_words(entry)
     settings = entry.get(target.client.environment) or {}
@@ -122,7 +121,7 @@ def _send(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
 _HTTP_SECONDS = 20.0
 
 
-def try_url(url: str, *, variable: str = "", ca_file: str = "") -> Answer:
+def try_url(url: str, *, variable: str = "", ca_file: str = "") -> TrialResult:
     """Ask a server for its name and tools, with the token of the environment or of this machine's connection.
 
     Args:
@@ -134,14 +133,16 @@ def try_url(url: str, *, variable: str = "", ca_file: str = "") -> Answer:
         Unauthorized: there is no token, it is another hub's, or the hub refuses it.
         Unavailable: the hub cannot be reached, its certificate is not trusted, or it is no MCP server.
     """
-    known = next((found for found in all_connections() if found.serves(url)), None)
-    variable = variable or (known.token_variable if known else "") or VARIABLE
+    connection = next((candidate for candidate in all_connections() if candidate.serves(url)), None)
+    variable = variable or (connection.token_variable if connection else "") or VARIABLE
     token = os.environ.get(variable, "")
     _refuse_token_of_another_hub(token, variable, url)
-    token = token or (known.token() if known else "")
+    token = token or (connection.token() if connection else "")
     if not token:
         raise Unauthorized(f"no token: set {variable}, or run `memory-hub setup --url {url} --token-file -`")
-    hub = HubConnection(url, token=token, ca_file=ca_file or (known.ca_file if known else ""), seconds=_HTTP_SECONDS)
+    hub = HubConnection(
+        url, token=token, ca_file=ca_file or (connection.ca_file if connection else ""), seconds=_HTTP_SECONDS
+    )
     with closing(hub):
         headers = {"Accept": "application/json, text/event-stream"}
         hello, answer = _ask_over_http(hub, 1, "initialize", handshake(), headers)
@@ -151,13 +152,13 @@ def try_url(url: str, *, variable: str = "", ca_file: str = "") -> Answer:
         hub.post("", {"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
         tools, _ = _ask_over_http(hub, 2, "tools/list", {}, headers)
     info = hello["serverInfo"]
-    return Answer([url], f"{info['name']} {info['version']}", hello["protocolVersion"], len(tools["tools"]))
+    return TrialResult([url], f"{info['name']} {info['version']}", hello["protocolVersion"], len(tools["tools"]))
 
 
 # The client would send it there too.
 def _refuse_token_of_another_hub(token: str, variable: str, url: str) -> None:
-    owners = [found for found in all_connections() if token and found.token() == token]
-    if owners and not any(url.startswith(f"{found.url}/") for found in owners):
+    owners = [connection for connection in all_connections() if token and connection.token() == token]
+    if owners and not any(url.startswith(f"{connection.url}/") for connection in owners):
         raise Unauthorized(
             f"{variable} holds the token of {owners[0].url}; choose another variable for this hub with --token-variable"
         )
@@ -184,9 +185,9 @@ def _message(answer: HttpAnswer) -> dict[str, Any]:
     lines = [line[5:] for line in answer.body.decode("utf-8", "replace").splitlines() if line.startswith("data:")]
     for text in reversed(lines):
         try:
-            found = json.loads(text)
+            message = json.loads(text)
         except ValueError:
             continue
-        if isinstance(found, dict) and ("result" in found or "error" in found):
-            return found
+        if isinstance(message, dict) and ("result" in message or "error" in message):
+            return message
     return {}

@@ -69,7 +69,8 @@ class HubChangeList(FacetedChangeList):
     def counted(self) -> str:
         more = "+" if self.result_count == COUNTED_AT_MOST else ""
         one, many = getattr(self.model_admin, "nouns", None) or (self.opts.verbose_name, self.opts.verbose_name_plural)
-        return f"{self.result_count:,}{more} {one if self.result_count == 1 else many}"
+        noun = one if self.result_count == 1 else many
+        return f"{self.result_count:,}{more} {noun}"
 
 
 class HubModelAdmin(_ModelAdmin):
@@ -97,16 +98,18 @@ class HubModelAdmin(_ModelAdmin):
     export_fields: tuple[str, ...] = ()
 
     def get_urls(self) -> list[URLPattern]:
+        urls = super().get_urls()
+        if not self.export_fields:
+            return urls
         name = f"{self.opts.app_label}_{self.opts.model_name}_export"
-        exports = [path("export.<str:form>", self.admin_site.admin_view(self.export_view), name=name)]
-        return [*(exports if self.export_fields else ()), *super().get_urls()]
+        return [path("export.<str:form>", self.admin_site.admin_view(self.export_view), name=name), *urls]
 
     def export_view(self, request: HttpRequest, form: str) -> StreamingHttpResponse:
         """Return all rows that the list shows with the same query, without pages."""
         if form not in FORMATS:
             raise Http404(f"there is no format {form!r}")
-        found = self.get_changelist_instance(request).get_queryset(request).values_list(*self.export_fields)
-        rows = lines(form, self.export_fields, found.iterator(chunk_size=500))
+        entries = self.get_changelist_instance(request).get_queryset(request).values_list(*self.export_fields)
+        rows = lines(form, self.export_fields, entries.iterator(chunk_size=500))
         response = StreamingHttpResponse(rows, content_type=f"{FORMATS[form]}; charset=utf-8")
         name = str(self.opts.verbose_name_plural).replace(" ", "-")
         response["Content-Disposition"] = f'attachment; filename="{current_store().name or "global"}-{name}.{form}"'
@@ -134,7 +137,10 @@ class HubModelAdmin(_ModelAdmin):
         return actions
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
-        return [*super().get_list_filter(request), *([QuarantineFilter] if self.quarantine_field else [])]
+        filters = list(super().get_list_filter(request))
+        if self.quarantine_field:
+            filters.append(QuarantineFilter)
+        return filters
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return HubChangeList
@@ -156,23 +162,23 @@ class HubModelAdmin(_ModelAdmin):
         return response
 
     def find(self, request: HttpRequest, object_id: str) -> Any:
-        found = self.get_object(request, unquote(object_id))
-        if found is None:
+        item = self.get_object(request, unquote(object_id))
+        if item is None:
             raise NotFound(f"there is no {self.opts.verbose_name} #{object_id} in this project")
-        return found
+        return item
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        found = self.find(request, object_id)
-        return self.page(request, self.detail_template, found, **self.detail(request, found), **(extra_context or {}))
+        item = self.find(request, object_id)
+        return self.page(request, self.detail_template, item, **self.detail(request, item), **(extra_context or {}))
 
-    def detail(self, request: HttpRequest, found: Any) -> dict[str, Any]:
+    def detail(self, request: HttpRequest, item: Any) -> dict[str, Any]:
         # Additional context of the detail page
         return {}
 
-    def stream_of(self, found: Any) -> str:
-        return f"{self.stream_kind}:{found.pk}"
+    def stream_of(self, item: Any) -> str:
+        return f"{self.stream_kind}:{item.pk}"
 
     def stream_url(self, tail: str) -> str:
         return self.url("change", tail)
@@ -180,9 +186,9 @@ class HubModelAdmin(_ModelAdmin):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        found = self.find(request, object_id)
-        events = history(self.stream_of(found))
-        return self.page(request, "admin/object_history.html", found, subtitle="History", events=events)
+        item = self.find(request, object_id)
+        events = history(self.stream_of(item))
+        return self.page(request, "admin/object_history.html", item, subtitle="History", events=events)
 
     def page(self, request: HttpRequest, template: str, item: Any, **context: Any) -> TemplateResponse:
         common = {"opts": self.opts, "original": item, "title": str(item), "subtitle": None}
@@ -214,10 +220,10 @@ def history(stream: str) -> list[RawEvent]:
 
 def titled(events: QuerySet[RawEvent]) -> list[RawEvent]:
     """Add each event's title as ``about``."""
-    found = list(events)
-    for event in found:
+    titled_events = list(events)
+    for event in titled_events:
         event.about = event_title(event.payload_json)  # type: ignore[attr-defined]
-    return found
+    return titled_events
 
 
 FORMATS = {"csv": "text/csv", "json": "application/json", "md": "text/markdown"}
@@ -226,10 +232,10 @@ Rows = Iterable[Sequence[Any]]
 
 def lines(form: str, names: Sequence[str], rows: Rows) -> Iterator[str]:
     """Yield the rows in a format of ``FORMATS``; ``names`` are those of the columns."""
-    return {"csv": csv_lines, "json": _json, "md": _markdown}[form](names, rows)
+    return {"csv": csv_lines, "json": _json_lines, "md": _markdown_sections}[form](names, rows)
 
 
-def _json(names: Sequence[str], rows: Rows) -> Iterator[str]:
+def _json_lines(names: Sequence[str], rows: Rows) -> Iterator[str]:
     separator = "[\n"
     for row in rows:
         item = dict(zip(names, row, strict=True))
@@ -239,10 +245,10 @@ def _json(names: Sequence[str], rows: Rows) -> Iterator[str]:
 
 
 # The number and the first text are the heading; texts of several lines follow the other fields
-def _markdown(names: Sequence[str], rows: Rows) -> Iterator[str]:
+def _markdown_sections(names: Sequence[str], rows: Rows) -> Iterator[str]:
     for row in rows:
-        values = {name: plain(value) for name, value in zip(names, row, strict=True)}
-        (number, title, *others) = values.items()
-        fields = [f"- {name}: {value}" for name, value in others if value and "\n" not in value]
-        texts = [f"### {name}\n\n{value}" for name, value in others if "\n" in value]
-        yield "\n\n".join([f"## #{number[1]} {' '.join(title[1].split())}", "\n".join(fields), *texts]) + "\n\n"
+        number, title, *texts = map(plain, row)
+        details = list(zip(names[2:], texts, strict=True))
+        fields = "\n".join(f"- {name}: {text}" for name, text in details if text and "\n" not in text)
+        sections = [f"### {name}\n\n{text}" for name, text in details if "\n" in text]
+        yield "\n\n".join([f"## #{number} {' '.join(title.split())}", fields, *sections]) + "\n\n"

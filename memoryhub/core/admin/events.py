@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from datetime import date, timedelta
-from functools import cached_property, reduce
-from operator import or_
+from functools import cached_property
 from typing import Any
 
 from django.contrib import admin
@@ -51,7 +51,7 @@ class GroupFilter(ValueFilter):
         return queryset.filter(event_type__in=names_where(lambda type_: type_.group.name in self.values))
 
 
-class TypeFilter(ValueFilter):
+class EventTypeFilter(ValueFilter):
     title = "type"
     parameter_name = "type"
     field = "event_type"
@@ -74,16 +74,12 @@ class DayFilter(ValueFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if not self.values:
             return queryset
-        days = [day for day in map(_date, self.values) if day]
-        spans = [Q(occurred_at__gte=str(day), occurred_at__lt=str(day + timedelta(1))) for day in days]
-        return queryset.filter(reduce(or_, spans)) if spans else queryset.none()
-
-
-def _date(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return None
+        days = Q(pk__in=())
+        for value in self.values:
+            with suppress(ValueError):  # not a date
+                day = date.fromisoformat(value)
+                days |= Q(occurred_at__gte=str(day), occurred_at__lt=str(day + timedelta(1)))
+        return queryset.filter(days)
 
 
 class ActorFilter(ValueFilter):
@@ -99,8 +95,13 @@ class ActorFilter(ValueFilter):
         return {value: f"{value[:-1]}, all clients" if value.endswith("/") else value for value in values}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        people = [begins_with("actor", value) for value in self.values if value.endswith("/")]
-        return queryset.filter(reduce(or_, people, Q(actor__in=self.values))) if self.values else queryset
+        if not self.values:
+            return queryset
+        actors = Q(actor__in=self.values)
+        for value in self.values:
+            if value.endswith("/"):
+                actors |= begins_with("actor", value)
+        return queryset.filter(actors)
 
 
 SourceFilter = value_filter("source")
@@ -123,7 +124,7 @@ class RawEventAdmin(HubModelAdmin):
         "turn_id",
         "payload_json",
     )
-    list_filter = (GroupFilter, TypeFilter, SourceFilter, ActorFilter, DayFilter, SessionFilter, StreamFilter)
+    list_filter = (GroupFilter, EventTypeFilter, SourceFilter, ActorFilter, DayFilter, SessionFilter, StreamFilter)
     ordering = ("-position",)
     paginator = LogPaginator
     sortable_by = ("number",)
@@ -167,14 +168,16 @@ class RawEventAdmin(HubModelAdmin):
     def session(self, event: RawEvent) -> SafeString:
         return cells.code(event.session_id)
 
-    def detail(self, request: HttpRequest, found: RawEvent) -> dict[str, Any]:
-        payload = None if found.payload_json is None else json.loads(found.payload_json)
+    def detail(self, request: HttpRequest, item: RawEvent) -> dict[str, Any]:
+        payload = None
+        if item.payload_json is not None:
+            payload = json.dumps(json.loads(item.payload_json), indent=2, ensure_ascii=False)
         last = RawEvent.objects.aggregate(last=Max("position"))["last"]
         return {
-            "payload": None if payload is None else json.dumps(payload, indent=2, ensure_ascii=False),
-            "before": found.position - 1 or None,
-            "after": found.position + 1 if found.position < last else None,
+            "payload": payload,
+            "before": item.position - 1 or None,
+            "after": item.position + 1 if item.position < last else None,
         }
 
-    def stream_of(self, found: RawEvent) -> str:
-        return found.stream_id
+    def stream_of(self, item: RawEvent) -> str:
+        return item.stream_id

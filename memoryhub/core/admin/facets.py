@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property, reduce
-from operator import add
+from functools import cached_property
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -59,10 +58,10 @@ class FacetedChangeList(ChangeList):
 
     def get_filters(self, request: HttpRequest) -> Any:
         self.filter_params.pop(MORE, None)
-        specs, _, lookups, *others = super().get_filters(request)
+        specs, _, lookups, *flags = super().get_filters(request)
         self._other_lookups: dict[str, Any] = lookups
         # False: Django's own sidebar is not shown
-        return specs, False, lookups, *others
+        return specs, False, lookups, *flags
 
     @property
     def _facets(self) -> list[Facet]:
@@ -72,8 +71,8 @@ class FacetedChangeList(ChangeList):
     def facets(self) -> list[FacetView]:
         """The facets with something to choose, each counted under the filters of the others."""
         counts = self._counts()
-        shown = [facet for facet in self._facets if facet.active() or facet.distinguishes(counts[facet.name])]
-        return [self._view(facet, counts[facet.name]) for facet in shown]
+        choosable = [facet for facet in self._facets if facet.active() or facet.distinguishes(counts[facet.name])]
+        return [self._view(facet, counts[facet.name]) for facet in choosable]
 
     @cached_property
     def chips(self) -> list[Chip]:
@@ -82,8 +81,8 @@ class FacetedChangeList(ChangeList):
 
     @property
     def clear_url(self) -> str:
-        kept = {name: self.filter_params[name] for name in (SEARCH_VAR, ORDER_VAR) if name in self.filter_params}
-        return f"?{urlencode(kept, doseq=True)}"
+        parameters = {name: self.filter_params[name] for name in (SEARCH_VAR, ORDER_VAR) if name in self.filter_params}
+        return f"?{urlencode(parameters, doseq=True)}"
 
     def kept_parameters(self) -> Iterator[tuple[str, str]]:
         """Yield what a new search keeps of the address: the filters."""
@@ -99,8 +98,8 @@ class FacetedChangeList(ChangeList):
             chosen = facet.active()
             labels = facet.labels(chosen)
             for value in chosen:
-                others = [other for other in chosen if other != value]
-                yield Chip(f"{facet.title}: {labels.get(value, value)}", self._address(facet.name, others))
+                remaining = [other for other in chosen if other != value]
+                yield Chip(f"{facet.title}: {labels.get(value, value)}", self._address(facet.name, remaining))
 
     def _lookup_chips(self) -> Iterator[Chip]:
         for name in self._other_lookups:
@@ -108,23 +107,30 @@ class FacetedChangeList(ChangeList):
             yield Chip(f"{label}: {self.params.get(name, '')}", self._address(name, ()))
 
     def _view(self, facet: Facet, counts: Mapping[str, int]) -> FacetView:
-        name, chosen = facet.name, facet.active() or [facet.default]
-        limit = _ALL if self.params.get(MORE) == name else _SHOWN
         values = facet.order(counts)
-        shown = dict.fromkeys([*(value for value in chosen if value), *values[:limit]])
-        # A search finds the best of the chosen value, so the others are not counted
-        shown |= dict.fromkeys(facet.always() if self.query and facet.values else ())
-        labels = facet.labels(shown)
+        limit = _ALL if self.params.get(MORE) == facet.name else _SHOWN
+        chosen = facet.active() or [facet.default]
+        visible = [*filter(None, chosen), *values[:limit]]
+        if self.query and facet.values:
+            # A search finds the best of the chosen value, so the others are not counted
+            visible += facet.always()
+        labels = facet.labels(dict.fromkeys(visible))
         choices = [self._choice(facet, value, label, counts.get(value)) for value, label in labels.items()]
-        more = self._address(MORE, [name]) if len(values) > limit and limit == _SHOWN else ""
+        has_more = len(values) > limit and limit == _SHOWN
+        more = self._address(MORE, [facet.name]) if has_more else ""
         return FacetView(str(facet.title), facet.multiple, choices, more)
 
     def _choice(self, facet: Facet, value: str, label: str, count: int | None) -> Choice:
         is_chosen = value in (facet.active() or [facet.default])
-        others = [other for other in facet.active() if other != value] if facet.multiple or is_chosen else []
-        values = others if is_chosen or value == facet.default else [*others, value]
-        more = "+" if count and self._floor else ""
-        text = f"{count:,}{more}" if count is not None else ""
+        values = []
+        if facet.multiple or is_chosen:
+            values = [other for other in facet.active() if other != value]
+        if not is_chosen and value != facet.default:
+            values.append(value)
+        text = ""
+        if count is not None:
+            more = "+" if count and self._floor else ""
+            text = f"{count:,}{more}"
         return Choice(label, self._address(facet.name, values), is_chosen, text)
 
     def _counts(self) -> dict[str, dict[str, int]]:
@@ -134,19 +140,21 @@ class FacetedChangeList(ChangeList):
             name = facet.name
             if name not in counts:
                 most = _ALL if self.params.get(MORE) == name else _SHOWN + 1
-                counts[name] = facet.count_alone(self._rows([facet] if facet.is_any else []), most)
+                rows = self._rows([facet]) if facet.is_any else self._rows([])
+                counts[name] = facet.count_alone(rows, most)
         return counts
 
     # The list's rows without the filters of these facets; of a large store, the newest
     def _rows(self, excluded: Sequence[Facet]) -> QuerySet[Any]:
         rows: QuerySet[Any] = self.root_queryset
         for spec in self.filter_specs:
-            rows = rows if spec in excluded else spec.queryset(self._request, rows)
+            if spec not in excluded:
+                rows = spec.queryset(self._request, rows)
         rows = rows.filter(build_q_object_from_lookup_parameters(self._other_lookups))
         if self._floor:
             rows = rows.filter(pk__gt=self._floor)
-        found, _ = self.model_admin.get_search_results(self._request, rows, self.query)
-        return found.order_by()
+        matches, _ = self.model_admin.get_search_results(self._request, rows, self.query)
+        return matches.order_by()
 
     @cached_property
     def _floor(self) -> int:
@@ -161,17 +169,15 @@ def count_together(facets: Sequence[Facet], rows: QuerySet[Any]) -> dict[str, di
     """Return the counts of each facet's values under the filters of the other facets, in one query."""
     keys = {f"facet_{place}": facet.key() for place, facet in enumerate(facets)}
     counters: list[Counter[str]] = [Counter() for _ in facets]
-    for *found, total in rows.annotate(**keys).values_list(*keys).annotate(total=Count("pk")):
-        refusing = [place for place, key in enumerate(found) if not facets[place].accepts(key)]
+    for *group, total in rows.annotate(**keys).values_list(*keys).annotate(total=Count("pk")):
+        refusing = [place for place, key in enumerate(group) if not facets[place].accepts(key)]
+        if len(refusing) > 1:
+            continue
         # What one facet alone refuses is counted in that facet
-        for place in _counted_in(refusing, len(found)):
-            for value in facets[place].values_of(found[place]):
+        for place in refusing or range(len(group)):
+            for value in facets[place].values_of(group[place]):
                 counters[place][value] += total
     return {facet.name: dict(counter) for facet, counter in zip(facets, counters, strict=True)}
-
-
-def _counted_in(refusing: Sequence[int], total: int) -> Iterable[int]:
-    return range(total) if not refusing else refusing if len(refusing) == 1 else ()
 
 
 _SPANS = {"1": "Past day", "7": "Past 7 days", "30": "Past 30 days", "365": "Past year"}
@@ -277,12 +283,14 @@ class ValueFilter(Facet):
         return dict(counted.order_by("-total", self.field)[:most])
 
     def labels(self, values: Iterable[str]) -> Mapping[str, str]:
-        names = {str(value): str(label) for value, label in self.offered}
-        found = list(values)
-        return {value: names.get(value, value) for value in [*(name for name in names if name in found), *found]}
+        labels = {value: value for value in values}
+        offered = {str(value): str(label) for value, label in self.offered if str(value) in labels}
+        return offered | {value: label for value, label in labels.items() if value not in offered}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.filter(**{f"{self.field}__in": self.values}) if self.values else queryset
+        if not self.values:
+            return queryset
+        return queryset.filter(**{f"{self.field}__in": self.values})
 
 
 def value_filter(
@@ -311,8 +319,11 @@ class ConditionFilter(Facet):
 
     # A bit for each condition
     def key(self) -> Any:
-        whens = [When(condition, then=Value(1 << bit)) for bit, condition in enumerate(self.conditions_now().values())]
-        return reduce(add, (Case(when, default=Value(0), output_field=IntegerField()) for when in whens), Value(0))
+        key: Any = Value(0)
+        for bit, condition in enumerate(self.conditions_now().values()):
+            when = When(condition, then=Value(1 << bit))
+            key += Case(when, default=Value(0), output_field=IntegerField())
+        return key
 
     def values_of(self, key: Any) -> Collection[str]:
         return [name for name in self.options if name not in self._bits or key & self._bits[name]]
@@ -330,14 +341,17 @@ class ConditionFilter(Facet):
 
     def distinguishes(self, counts: Mapping[str, int]) -> bool:
         totals = {counts[name] for name in self.options if counts.get(name)}
-        return len(totals | ({counts.get(self.default, 0)} if self.default else set())) > 1
+        if self.default:
+            totals.add(counts.get(self.default, 0))
+        return len(totals) > 1
 
     def active(self) -> list[str]:
-        return [self.chosen()] if self.chosen() != self.default else []
+        chosen = self.chosen()
+        return [chosen] if chosen != self.default else []
 
     def labels(self, values: Iterable[str]) -> Mapping[str, str]:
-        found = {*values, self.default}
-        return {value: label for value, label in self.options.items() if value in found}
+        present = {*values, self.default}
+        return {value: label for value, label in self.options.items() if value in present}
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(self.conditions_now().get(self.chosen(), Q()))

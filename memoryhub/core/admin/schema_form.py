@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from django import forms
 from django.forms.utils import flatatt
+from django.http import HttpRequest, QueryDict
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -25,6 +26,11 @@ C = TypeVar("C", bound=BaseModel)
 WITHIN = "__"
 # Texts that may be longer get a text area.
 _LINE = 500
+
+
+def posted(request: HttpRequest) -> QueryDict | None:
+    """Return the data of a submitted form, or None for a form to be filled in."""
+    return request.POST if request.method == "POST" else None
 
 
 class SchemaForm(forms.Form, Generic[C]):

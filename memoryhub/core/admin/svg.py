@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from itertools import pairwise
+from itertools import chain, pairwise
 
 CHART_WIDTH, CHART_HEIGHT, _CHART_TOP = 600, 120, 14
 _BAR_GAP = 4
@@ -51,7 +51,8 @@ def bar_chart(counts: Mapping[date, int], *, description: str, label_every: int 
     bars = []
     for index, (label, value) in enumerate(counts.items()):
         height = round(max(2.0, (CHART_HEIGHT - _CHART_TOP) * value / highest), 1) if value else 0.0
-        x, width = round(index * step + _BAR_GAP / 2, 1), round(step - _BAR_GAP, 1)
+        x = round(index * step + _BAR_GAP / 2, 1)
+        width = round(step - _BAR_GAP, 1)
         bars.append(Bar(x, CHART_HEIGHT - height, width, height, label, value, (last - index) % label_every == 0))
     return BarChart(bars, highest, description)
 
@@ -79,7 +80,7 @@ Edge = tuple[int, str, int]
 
 
 @dataclass(slots=True)
-class Line:
+class EdgeLine:
     """One edge. Several edges between the same two boxes share the first one's path."""
 
     path: str
@@ -96,7 +97,7 @@ class Layout:
 
     # The left upper corner of each box, in tab order: by columns from the left, each from above
     places: dict[int, tuple[float, float]]
-    lines: list[Line]
+    lines: list[EdgeLine]
     width: int
     height: int
     box: tuple[int, int] = (BOX_WIDTH, BOX_HEIGHT)
@@ -108,13 +109,13 @@ class Layout:
 
 
 @dataclass(slots=True)
-class _Place:
+class _Slot:
     """A slot of a column: a box, or the lane of an edge."""
 
     column: int
     node: int | None = None
-    left: list[_Place] = field(default_factory=list)
-    right: list[_Place] = field(default_factory=list)
+    neighbours_left: list[_Slot] = field(default_factory=list)
+    neighbours_right: list[_Slot] = field(default_factory=list)
     middle: float = 0.0
 
     @property
@@ -122,7 +123,7 @@ class _Place:
         return _LANE if self.node is None else BOX_HEIGHT
 
 
-_Routes = Mapping[tuple[int, int], list[_Place]]
+_Routes = Mapping[tuple[int, int], list[_Slot]]
 
 
 def lay_out(columns: Mapping[int, int], edges: Iterable[Edge]) -> Layout:
@@ -133,23 +134,19 @@ def lay_out(columns: Mapping[int, int], edges: Iterable[Edge]) -> Layout:
         edges: edges to other boxes are ignored.
     """
     drawn = [edge for edge in edges if edge[0] in columns and edge[2] in columns and edge[0] != edge[2]]
-    places = {node: _Place(columns[node], node) for node in sorted(columns)}
+    places = {node: _Slot(columns[node], node) for node in sorted(columns)}
     pairs = dict.fromkeys((start, end) for start, _, end in drawn)
     routes = {(start, end): _route(places[start], places[end]) for start, end in pairs}
     by_column = _ordered(places, routes)
     height = _stack(by_column)
-    boxes = [place for column in by_column for place in column if place.node is not None]
-    bends = any(places[start].column == places[end].column for start, end in pairs)
-    return Layout(
-        places={
-            place.node: (_x(place.column), round(place.middle - BOX_HEIGHT / 2, 1))
-            for place in boxes
-            if place.node is not None
-        },
-        lines=_lines(drawn, routes),
-        width=len(by_column) * (BOX_WIDTH + _GAP_X) - _GAP_X + 2 * _MARGIN + (_ARC if bends else 0),
-        height=height,
-    )
+    corners: dict[int, tuple[float, float]] = {}
+    for place in chain.from_iterable(by_column):
+        if place.node is not None:
+            corners[place.node] = (_x(place.column), round(place.middle - BOX_HEIGHT / 2, 1))
+    width = len(by_column) * (BOX_WIDTH + _GAP_X) - _GAP_X + 2 * _MARGIN
+    if any(places[start].column == places[end].column for start, end in pairs):
+        width += _ARC
+    return Layout(corners, _edge_lines(drawn, routes), width, height)
 
 
 def wrapped(title: str) -> list[str]:
@@ -159,51 +156,51 @@ def wrapped(title: str) -> list[str]:
 
 
 # From right to left, with a lane in each column between; both ends where they are in one column
-def _route(start: _Place, end: _Place) -> list[_Place]:
+def _route(start: _Slot, end: _Slot) -> list[_Slot]:
     if start.column == end.column:
         return [start, end]
-    right, left = (start, end) if start.column > end.column else (end, start)
-    lanes = [_Place(column) for column in range(right.column - 1, left.column, -1)]
-    route = [right, *lanes, left]
+    leftmost, rightmost = sorted((start, end), key=lambda slot: slot.column)
+    lanes = [_Slot(column) for column in range(rightmost.column - 1, leftmost.column, -1)]
+    route = [rightmost, *lanes, leftmost]
     for one, following in pairwise(route):
-        one.left.append(following)
-        following.right.append(one)
+        one.neighbours_left.append(following)
+        following.neighbours_right.append(one)
     return route
 
 
 # Barycentre heuristic: every slot moves near the mean of its neighbours, so that few lines cross.
-def _ordered(places: Mapping[int, _Place], routes: _Routes) -> list[list[_Place]]:
+def _ordered(places: Mapping[int, _Slot], routes: _Routes) -> list[list[_Slot]]:
     last = max(place.column for place in places.values())
-    columns: list[list[_Place]] = [[] for _ in range(last + 1)]
-    for place in [*places.values(), *(lane for route in routes.values() for lane in route[1:-1])]:
+    columns: list[list[_Slot]] = [[] for _ in range(last + 1)]
+    for place in places.values():
         columns[place.column].append(place)
+    for route in routes.values():
+        for lane in route[1:-1]:
+            columns[lane.column].append(lane)
     for column in columns:
-        _number(column)
-    for sweep in range(_SWEEPS):
-        for column in columns[:: -1 if sweep % 2 else 1]:
-            column.sort(key=_wanted_right if sweep % 2 else _wanted_left)
-            _number(column)
+        _set_middles(column)
+    for _ in range(_SWEEPS // 2):
+        for column in columns:
+            column.sort(key=lambda slot: _mean_middle(slot.neighbours_left, slot.middle))
+            _set_middles(column)
+        for column in reversed(columns):
+            column.sort(key=lambda slot: _mean_middle(slot.neighbours_right, slot.middle))
+            _set_middles(column)
     return columns
 
 
-def _number(column: Sequence[_Place]) -> None:
+def _set_middles(column: Sequence[_Slot]) -> None:
     for index, place in enumerate(column):
         place.middle = index - len(column) / 2
 
 
-def _wanted_left(place: _Place) -> float:
-    return _mean(place.left, place.middle)
+def _mean_middle(neighbours: Sequence[_Slot], otherwise: float) -> float:
+    if not neighbours:
+        return otherwise
+    return sum(place.middle for place in neighbours) / len(neighbours)
 
 
-def _wanted_right(place: _Place) -> float:
-    return _mean(place.right, place.middle)
-
-
-def _mean(neighbours: Sequence[_Place], otherwise: float) -> float:
-    return sum(place.middle for place in neighbours) / len(neighbours) if neighbours else otherwise
-
-
-def _stack(columns: Sequence[Sequence[_Place]]) -> int:
+def _stack(columns: Sequence[Sequence[_Slot]]) -> int:
     heights = [sum(place.height + _GAP_Y for place in column) - _GAP_Y for column in columns]
     tallest = max(heights)
     for column, height in zip(columns, heights, strict=True):
@@ -214,24 +211,25 @@ def _stack(columns: Sequence[Sequence[_Place]]) -> int:
     return round(tallest + 2 * _MARGIN)
 
 
-def _lines(edges: Sequence[Edge], routes: _Routes) -> list[Line]:
-    by_gap: dict[tuple[int, bool], list[Line]] = {}
-    paths = {pair: _path(route) for pair, route in routes.items()}
+def _edge_lines(edges: Sequence[Edge], routes: _Routes) -> list[EdgeLine]:
+    by_gap: dict[tuple[int, bool], list[EdgeLine]] = {}
+    paths = {pair: _svg_path(route) for pair, route in routes.items()}
     for first, label, last in edges:
         start, following = routes[first, last][:2]
         is_arc = start.column == following.column
-        x = _x(start.column) + (BOX_WIDTH + _ARC / 2 if is_arc else -_GAP_X / 2)
+        offset = BOX_WIDTH + _ARC / 2 if is_arc else -_GAP_X / 2
+        x = _x(start.column) + offset
         y = (start.middle + following.middle) / 2
         is_reversed = start.node != first
-        line = Line(paths.pop((first, last), ""), label, round(x, 1), y, is_reversed)
+        line = EdgeLine(paths.pop((first, last), ""), label, round(x, 1), y, is_reversed)
         by_gap.setdefault((start.column, is_arc), []).append(line)
     for labels in by_gap.values():
         _spread(labels)
-    return [line for labels in by_gap.values() for line in labels]
+    return list(chain.from_iterable(by_gap.values()))
 
 
 # Moves overlapping labels down.
-def _spread(labels: list[Line]) -> None:
+def _spread(labels: list[EdgeLine]) -> None:
     labels.sort(key=lambda line: line.y)
     lowest = float("-inf")
     for line in labels:
@@ -239,20 +237,21 @@ def _spread(labels: list[Line]) -> None:
         lowest = line.y
 
 
-def _path(route: Sequence[_Place]) -> str:
-    first, last = route[0], route[-1]
+def _svg_path(route: Sequence[_Slot]) -> str:
+    first = route[0]
+    last = route[-1]
     if first.column == last.column:
         x = _x(first.column) + BOX_WIDTH
         return (
             f"M{x:g} {first.middle:g}C{x + _ARC:g} {first.middle:g} {x + _ARC:g} {last.middle:g} {x:g} {last.middle:g}"
         )
     parts = [f"M{_x(first.column):g} {first.middle:g}"]
-    for right, left in pairwise(route):
-        x, end = _x(right.column), _x(left.column) + BOX_WIDTH
-        bend = (x + end) / 2
-        parts.append(f"C{bend:g} {right.middle:g} {bend:g} {left.middle:g} {end:g} {left.middle:g}")
-        if left.node is None:
-            parts.append(f"H{_x(left.column):g}")
+    for right, following in pairwise(route):
+        end = _x(following.column) + BOX_WIDTH
+        bend = (_x(right.column) + end) / 2
+        parts.append(f"C{bend:g} {right.middle:g} {bend:g} {following.middle:g} {end:g} {following.middle:g}")
+        if following.node is None:
+            parts.append(f"H{_x(following.column):g}")
     return "".join(parts)
 
 

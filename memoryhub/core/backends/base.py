@@ -26,7 +26,7 @@ Source = StoreId | Path
 Model = type[models.Model]
 
 
-class Connection(Protocol):
+class StoreConnection(Protocol):
     """What a Django connection to a store has beyond Django's own; its transactions take the store's write lock first.
 
     Errors are Django's, the vendor's form of a statement is rendered (``stores.dialect``).
@@ -141,7 +141,7 @@ class Anchors(Protocol):
             ValueError: what is there is not an anchor.
         """
 
-    def known(self, store: StoreId) -> list[Anchor]:
+    def acknowledged(self, store: StoreId) -> list[Anchor]:
         """Return events that were acknowledged: what ``read`` returns, and what this machine knows apart from it."""
 
     def advance(self, store: StoreId, anchor: Anchor, *, holds: Callable[[], bool]) -> None:
@@ -165,7 +165,7 @@ class Lease(Protocol):
     """A right that one process has among all processes of a hub."""
 
     @property
-    def left(self) -> str:
+    def abandoned(self) -> str:
         """What the holder before had written, if it ended without giving the lease back; "" otherwise."""
 
     def write(self, text: str) -> None:
@@ -185,7 +185,7 @@ class Machines(Protocol):
     def machine(self) -> str:
         """Return the name of this one, for people; "" if it is the only one."""
 
-    def agreed_secret(self, name: str, own: str) -> str:
+    def agreed_secret(self, name: str, proposal: str) -> str:
         """Return the secret that all machines use; ``own`` if there is none yet.
 
         Raises:
@@ -209,6 +209,12 @@ class Machines(Protocol):
 
     def is_present(self, name: str) -> bool: ...
 
+    def server_address(self) -> str:
+        """Return where the stores are, for people: without a user and a password."""
+
+    def server_problems(self) -> Iterable[tuple[str, str, str]]:
+        """Return where, what is wrong with it, and the repair; nothing if there is no server."""
+
     def stamp(self, store: StoreId) -> object:
         """Return what differs soon after a write to a store, without waiting; None if ``Stores.watched`` shows it."""
 
@@ -219,7 +225,7 @@ class Presence(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """Where a store has gone. Its old place keeps this until a move brings the store back, or ``forget``."""
+    """Where a store has gone. Its old place keeps this until a move brings the store back, or ``forget_departure``."""
 
     # Names the move
     epoch: str
@@ -256,7 +262,7 @@ class Places(Protocol):
         Does nothing if it has come back meanwhile.
         """
 
-    def kept(self, store: StoreId) -> AbstractContextManager[None]:
+    def kept_copy(self, store: StoreId) -> AbstractContextManager[None]:
         """Make the kept copy of a store that has left current, for reading."""
 
     def kept_stores(self) -> list[StoreId]:
@@ -276,7 +282,7 @@ class Places(Protocol):
             Conflict: as ``come_back``.
         """
 
-    def forget(self, store: StoreId) -> None:
+    def forget_departure(self, store: StoreId) -> None:
         """Forget the departure of a store that is not kept: one of its name may be created here again."""
 
     def drafts(self, store: StoreId) -> list[str]:
@@ -354,7 +360,7 @@ class Differences(Protocol):
         The records belong to the connection: they outlive ``attached``.
         """
 
-    def recorded(self, model: Model, *, shown: int) -> tuple[int, tuple[str, ...]]:
+    def recorded(self, model: Model, *, limit: int) -> tuple[int, tuple[str, ...]]:
         """Return how many keys are recorded, and the first of them."""
 
     def apply_recorded(self, model: Model) -> None:
@@ -370,7 +376,7 @@ class Differences(Protocol):
 class Views(Protocol):
     """Stores at past positions, kept as long as they are used."""
 
-    def names(self, store: StoreId, prefix: str = "") -> list[tuple[str, float]]:
+    def view_names(self, store: StoreId, prefix: str = "") -> list[tuple[str, float]]:
         """Return the finished views of a store and when each was last used.
 
         Args:
@@ -378,7 +384,7 @@ class Views(Protocol):
             prefix: a longer beginning of their names, before a hyphen.
         """
 
-    def make(
+    def make_view(
         self,
         view: StoreId,
         store: StoreId,
@@ -394,25 +400,25 @@ class Views(Protocol):
             store: of which it is a view.
             like: the view to start from; None for an empty store.
             fill: called with the unfinished view as the current store.
-            may_publish: asked last, while no text can be removed, or ``forget`` must wait.
+            may_publish: asked last, while no text can be removed, or ``forget_views`` must wait.
 
         Returns:
-            False if ``may_publish`` did, or ``forget`` was called meanwhile.
+            False if ``may_publish`` did, or ``forget_views`` was called meanwhile.
         """
 
-    def touch(self, view: StoreId) -> bool:
+    def touch_view(self, view: StoreId) -> bool:
         """Record that a view is used; return False if it is gone."""
 
-    def remove(self, found: Iterable[str]) -> None:
+    def remove_views(self, names: Iterable[str]) -> None:
         """Remove views by name; those that are being read may stay."""
 
-    def remove_abandoned(self, store: StoreId) -> None:
+    def remove_abandoned_views(self, store: StoreId) -> None:
         """Remove what processes that died have left, at least where a store is."""
 
-    def forget_early(self, store: StoreId) -> None:
+    def forget_views_early(self, store: StoreId) -> None:
         """Remove what can be removed without waiting; called in the transaction that removes text."""
 
-    def forget(self, store: StoreId) -> None:
+    def forget_views(self, store: StoreId) -> None:
         """Remove all views of a store, finished or not; called after that transaction.
 
         One that is being built may stay until its builder finds out that it may not publish it.
@@ -464,16 +470,6 @@ class Integrity(Protocol):
         The list of applied migrations is included, because upgrades rely on it. Missing log triggers
         (``missing_log_triggers``) and the full-text index are left out.
         """
-
-
-class Server(Protocol):
-    """The database server behind all stores."""
-
-    def address(self) -> str:
-        """Return where the stores are, for people: without a user and a password."""
-
-    def problems(self) -> Iterable[tuple[str, str, str]]:
-        """Return where, what is wrong with it, and the repair; nothing if there is no server."""
 
 
 class Wiping(Protocol):

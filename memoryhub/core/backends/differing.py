@@ -1,4 +1,4 @@
-"""The rows of a table that differ between a store and its copy, for every database."""
+"""What differs between a store and its copy or its template, for every database: rows and schema."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import Any
 
-from django.db import models
+from django.db.models import FloatField
 
 from memoryhub.core.backends.base import HERE, LIVE, Model
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import columns_of
+
+# How many changes of a schema are named
+_CHANGES = 3
 
 
 class Differing:
@@ -26,10 +29,12 @@ class Differing:
             equals: the operator that compares two rows, and takes NULL for equal to NULL.
         """
         names = [f'"{field.column}"' for field in model._meta.local_concrete_fields]
-        self.name, self.key = model._meta.db_table, [f'"{field.column}"' for field in model._meta.pk_fields]
+        self.name = model._meta.db_table
+        self.key = [f'"{field.column}"' for field in model._meta.pk_fields]
         self.records = f'{database}."differing_{self.name}"'
         self._columns = ", ".join(names)
-        self._here, self._live = f'{HERE}."{self.name}"', f'{LIVE}."{self.name}"'
+        self._here = f'{HERE}."{self.name}"'
+        self._live = f'{LIVE}."{self.name}"'
         self._same_key = " AND ".join(f"l.{name} = m.{name}" for name in self.key)
         self._same_row = f"{self._same_key} AND ({columns_of('l', names)}) {equals} ({columns_of('m', names)})"
 
@@ -50,12 +55,12 @@ class Differing:
         )
         return bool(rows.fetch(f"SELECT 1 FROM {self.records} LIMIT 1"))
 
-    def recorded(self, *, shown: int) -> tuple[int, tuple[str, ...]]:
+    def recorded(self, *, limit: int) -> tuple[int, tuple[str, ...]]:
         """Return how many keys are recorded, and the first of them."""
         count = rows.fetch(f"SELECT count(*) FROM {self.records}")[0][0]
         key = " || '/' || ".join(self.key)
-        found = rows.fetch(f"SELECT {key} FROM {self.records} ORDER BY 1 LIMIT {shown}")
-        return count, tuple(str(value) for (value,) in found)
+        first_keys = rows.fetch(f"SELECT {key} FROM {self.records} ORDER BY 1 LIMIT {limit}")
+        return count, tuple(str(value) for (value,) in first_keys)
 
     # All outdated rows are deleted before any insert: a new row may reuse a unique value of an old one.
     def delete_outdated(self, keys: str, parameters: tuple[int, ...] = ()) -> None:
@@ -76,6 +81,14 @@ class Differing:
         )
 
 
+def schema_changes(changes: list[str]) -> str:
+    """Return the first changes of a store's schema as a sentence; "" if there are none."""
+    if not changes:
+        return ""
+    more = f" and {len(changes) - _CHANGES} more" if len(changes) > _CHANGES else ""
+    return f"the store's schema was changed: {', '.join(changes[:_CHANGES])}{more}"
+
+
 def table_digest(model: Model, database: str, texts: Callable[[list[Any]], str]) -> tuple[int, str]:
     """Return the number of rows, and the digest of their values as texts, each with its length in bytes.
 
@@ -86,25 +99,28 @@ def table_digest(model: Model, database: str, texts: Callable[[list[Any]], str])
     """
     # The database joins the texts, which takes a fraction of the time. Floats are spelt here: databases, and versions
     # of them, write these with other digits.
-    parts = [
-        columns_of("t", [f'"{field.column}"' for field in fields]) if are_floats else texts(list(fields))
-        for are_floats, fields in groupby(model._meta.local_concrete_fields, _is_float)
-    ]
+    parts = []
+    for are_floats, fields in groupby(model._meta.local_concrete_fields, lambda field: isinstance(field, FloatField)):
+        if are_floats:
+            parts.append(columns_of("t", [f'"{field.column}"' for field in fields]))
+        else:
+            parts.append(texts(list(fields)))
     # Qualified, because a bare name may mean the text that is selected under it
     key = columns_of("t", [f'"{field.column}"' for field in model._meta.pk_fields])
-    digest, count = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    count = 0
     for row in rows.iterate(f'SELECT {", ".join(parts)} FROM {database}."{model._meta.db_table}" AS t ORDER BY {key}'):
-        digest.update(b"".join(map(_spelt, row)))
+        for value in row:
+            digest.update(_spelt(value))
         count += 1
     return count, digest.hexdigest()
-
-
-def _is_float(field: Any) -> bool:
-    return isinstance(field, models.FloatField)
 
 
 def _spelt(value: bytes | str | float | None) -> bytes:
     if isinstance(value, bytes):
         return value
-    text = value if isinstance(value, str) else "-" if value is None else f"{len(repr(value))}:{value!r}"
-    return text.encode()
+    if value is None:
+        return b"-"
+    if isinstance(value, str):
+        return value.encode()
+    return f"{len(repr(value))}:{value!r}".encode()

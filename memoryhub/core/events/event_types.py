@@ -177,10 +177,9 @@ def types_that_change_streams() -> list[str]:
 
 
 def rollback_groups() -> dict[str, Rollback]:
-    found = {
-        event_type.rollback.group: event_type.rollback for event_type in _types.values() if event_type.rollback.group
-    }
-    return dict(sorted(found.items(), key=lambda pair: pair[1].order))
+    rollbacks = {event_type.rollback.group: event_type.rollback for event_type in _types.values()}
+    rollbacks.pop("", None)
+    return dict(sorted(rollbacks.items(), key=lambda pair: pair[1].order))
 
 
 def types_in_group(group: str) -> list[str]:

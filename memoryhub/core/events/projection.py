@@ -134,24 +134,29 @@ def void_positions() -> frozenset[int]:
 
 def apply(event: Event[Any]) -> None:
     """Apply one event to all read models inside the caller's transaction; of an erased event, only its header."""
-    erased = event.payload is None
-    projectors = [] if erased else [*_projectors.get(event.type, ()), *_after_each]
-    for projector in [*projectors, *_by_header]:
+    if event.payload is not None:
+        for projector in _projectors.get(event.type, ()):
+            projector(event)
+        for projector in _after_each:
+            projector(event)
+    for projector in _by_header:
         projector(event)
 
 
 def models_beside_log() -> Iterable[type[models.Model]]:
     """Yield every model of a store that is neither the log nor built from it."""
-    made = set(read_models())
-    for label in STORE_APPS:
-        for model in apps.get_app_config(label).get_models():
-            if model is not RawEvent and model not in made and not model._meta.proxy:
-                yield model
+    projected = {RawEvent, *read_models()}
+    return (model for model in _store_models() if model not in projected)
 
 
 def read_models() -> Iterable[type[models.Model]]:
+    for model in _store_models():
+        if model not in (RawEvent, ProjectionOffset) and getattr(model, "from_log", True):
+            yield model
+
+
+def _store_models() -> Iterable[type[models.Model]]:
     for label in STORE_APPS:
         for model in apps.get_app_config(label).get_models():
-            made = model not in (RawEvent, ProjectionOffset) and getattr(model, "from_log", True)
-            if made and not model._meta.proxy:
+            if not model._meta.proxy:
                 yield model

@@ -163,7 +163,7 @@ def append_copy(
         is_void: whether the event counts no more, so that no projector is applied.
     """
     head = open_head()
-    origin = Origin(trace_id=_name("trace_id", header.trace_id))
+    origin = Origin(trace_id=_checked_field("trace_id", header.trace_id))
     event = _copied(draft, header, head.position + 1)
     data = draft.data if isinstance(draft, Draft) else erased_digest
     head.digest = insert_event(event, data, head, origin, _free_key(header.idempotency_key, head))
@@ -187,9 +187,9 @@ def _copied(draft: Draft[P] | EventType[P], header: CopiedHeader, position: int)
         version=header.version,
         stream_id=_checked_stream(header.stream_id),
         stream_seq=header.stream_seq or next_in(header.stream_id),
-        session_id=_name("session_id", header.session_id),
-        turn_id=_name("turn_id", header.turn_id),
-        actor=_name("actor", header.actor),
+        session_id=_checked_field("session_id", header.session_id),
+        turn_id=_checked_field("turn_id", header.turn_id),
+        actor=_checked_field("actor", header.actor),
         source=header.source,
         occurred_text=header.occurred_at,
         payload=draft.payload if isinstance(draft, Draft) else None,  # type: ignore[arg-type]
@@ -201,9 +201,11 @@ _GENERATED_STREAM = re.compile(r"[a-z]+(?::[0-9a-f]{1,64})?")
 
 
 def _checked_stream(name: str) -> str:
-    return name if _GENERATED_STREAM.fullmatch(name) else _name("stream_id", name)
+    if _GENERATED_STREAM.fullmatch(name):
+        return name
+    return _checked_field("stream_id", name)
 
 
 @lru_cache(maxsize=4096)
-def _name(field: str, value: str) -> str:
+def _checked_field(field: str, value: str) -> str:
     return checked_name(field, value)

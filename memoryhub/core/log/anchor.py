@@ -25,7 +25,7 @@ from memoryhub.core.stores.store import StoreId, current_store
 logger = logging.getLogger(__name__)
 
 read_anchor = anchors.read
-known_anchors = anchors.known
+known_anchors = anchors.acknowledged
 
 
 def anchor_problem(end: tuple[int, str] | None = None, *, of: StoreId | None = None) -> str:
@@ -38,18 +38,22 @@ def anchor_problem(end: tuple[int, str] | None = None, *, of: StoreId | None = N
         of: the store, if the log is that of a copy.
     """
     try:
-        found = known_anchors(of or current_store())
+        anchored = known_anchors(of or current_store())
     except ValueError:
         return "the store's anchor cannot be read"
-    problems = (_difference(anchor, end) for anchor in found)
-    return next(filter(None, problems), "")
+    for anchor in anchored:
+        if problem := _difference(anchor, end):
+            return problem
+    return ""
 
 
 def _difference(anchor: Anchor, end: tuple[int, str] | None) -> str:
     position, digest = end or head()
     if anchor.position > position:
         return f"the log ends at #{position}, but #{anchor.position} was acknowledged; its tail was cut"
-    if (digest if anchor.position == position else digest_at(anchor.position)) != anchor.digest:
+    if anchor.position < position:
+        digest = digest_at(anchor.position) or ""
+    if digest != anchor.digest:
         return f"#{anchor.position} is not the event that was acknowledged"
     return ""
 
@@ -57,11 +61,9 @@ def _difference(anchor: Anchor, end: tuple[int, str] | None) -> str:
 def anchor_warning() -> str:
     """Return a warning to show beside every answer; "" if the log matches its anchor."""
     problem = anchor_problem()
-    return (
-        f"{problem}; the answer is from the remaining events. Writes are refused: run `memory-hub doctor`"
-        if problem
-        else ""
-    )
+    if not problem:
+        return ""
+    return f"{problem}; the answer is from the remaining events. Writes are refused: run `memory-hub doctor`"
 
 
 def require_anchored(end: tuple[int, str] | None = None, *, of: StoreId | None = None) -> None:

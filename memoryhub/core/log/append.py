@@ -19,9 +19,8 @@ from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.projection import Event, apply
 from memoryhub.core.log.anchor import advance_anchor, require_anchored
 from memoryhub.core.log.digests import HEADER, chain_digest, new_payload_json, payload_digest
+from memoryhub.core.log.read import StoredEvent, events, read_models_ahead
 from memoryhub.core.log.read import head as end_of_log
-from memoryhub.core.log.read import read_models_ahead
-from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import Origin, current_origin
 from memoryhub.core.permissions import demand
 from memoryhub.core.schemas import Payload
@@ -186,13 +185,12 @@ def transaction(*, anchored: bool = True) -> Iterator[None]:
 
 def _outcome_unknown(head: Head, error: DatabaseError) -> OutcomeUnknown:
     how = "search for it before you repeat the call; a call with an idempotency_key can be repeated"
+    data = {"store": head.store.name}
     if head.keys:
         how = f"repeat the same call: under its idempotency_key ({head.keys[0]}) it is stored once"
-    return OutcomeUnknown(
-        f"memory database unavailable: {error}, while it stored the write, which may be stored or not; {how}",
-        store=head.store.name,
-        **({"idempotency_key": head.keys[0]} if head.keys else {}),
-    )
+        data["idempotency_key"] = head.keys[0]
+    message = f"memory database unavailable: {error}, while it stored the write, which may be stored or not; {how}"
+    return OutcomeUnknown(message, **data)
 
 
 def _require_not_ahead(cause: Exception | None = None) -> None:
@@ -232,10 +230,15 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     head = open_head()
     origin = _admitted(draft.type, head.store)
     position = head.position + 1  # after the guards: they may append events of their own
-    if stream.rpartition(":")[2].isdecimal() and int(stream.rpartition(":")[2]) >= position:
+    number = stream.rpartition(":")[2]
+    if number.isdecimal() and int(number) >= position:
         _require_not_ahead()  # an entity whose events were cut; what changes it could not be applied in a rebuild
-    event = _event(draft, position, stream or f"{entity}:{position}", origin, new_stream=not stream)
-    head.digest = insert_event(event, draft.data, head, origin, _checked_key(idempotency_key))
+    event = _new_event(draft, position, stream or f"{entity}:{position}", origin, new_stream=not stream)
+    if idempotency_key is not None:
+        if rows.fetch(KEY_TAKEN, [idempotency_key]):
+            raise Conflict("idempotency_key is already used by another event; use a new one")
+        require_key(idempotency_key)
+    head.digest = insert_event(event, draft.data, head, origin, idempotency_key)
     head.position = position
     if idempotency_key:
         head.keys.append(idempotency_key)
@@ -246,7 +249,7 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     return event
 
 
-def _event(draft: Draft[P], position: int, stream: str, origin: Origin, *, new_stream: bool) -> Event[P]:
+def _new_event(draft: Draft[P], position: int, stream: str, origin: Origin, *, new_stream: bool) -> Event[P]:
     # A rule that matches a person's name must not keep them from changing it back
     checked = partial(checked_name, by_pack_only=draft.type.by_pack_only)
     return Event(
@@ -266,15 +269,18 @@ def _event(draft: Draft[P], position: int, stream: str, origin: Origin, *, new_s
 
 
 def next_in(stream: str) -> int:
-    found = rows.fetch("SELECT max(stream_seq) FROM raw_events WHERE stream_id = %s", [stream])
-    return (found[0][0] or 0) + 1
+    ((last,),) = rows.fetch("SELECT max(stream_seq) FROM raw_events WHERE stream_id = %s", [stream])
+    return (last or 0) + 1
 
 
 # ``data`` is the digest of a payload that was erased before the event was copied.
 def insert_event(event: Event[Any], data: dict[str, Any] | str, head: Head, origin: Origin, key: str | None) -> str:
     payload_json = salt = None
+    digest = data
     if isinstance(data, dict):
-        payload_json, salt = new_payload_json(data), ids.random_bytes(16).hex()
+        payload_json = new_payload_json(data)
+        salt = ids.random_bytes(16).hex()
+        digest = payload_digest(salt, payload_json)
     header = (
         event.position,
         event.event_id,
@@ -291,13 +297,12 @@ def insert_event(event: Event[Any], data: dict[str, Any] | str, head: Head, orig
         key,
         origin.trace_id,
     )
-    payload = payload_digest(salt, payload_json) if salt and payload_json else str(data)
-    chained = chain_digest(head.digest, header, payload)
-    rows.put("raw_events", INSERT_EVENT, [*header, payload_json, salt, payload, chained])
+    chained = chain_digest(head.digest, header, str(digest))
+    rows.put("raw_events", INSERT_EVENT, [*header, payload_json, salt, digest, chained])
     return chained
 
 
-# Of a session or an actor, only the form counts: it must not end because a text gave its id as the value of a cookie.
+# ``allowed`` is a rule that may match: a session must not end because a text gave its id as the value of a cookie.
 def checked_name(field: str, value: str, *, allowed: str = REPEATED, by_pack_only: bool = False) -> str:
     # Refused rather than masked: two different names could become the same tag, and headers cannot be redacted
     # (decision 28).
@@ -317,18 +322,11 @@ def require_key(key: str | None) -> None:
         checked_name("idempotency_key", key, allowed="")
 
 
-def _checked_key(key: str | None) -> str | None:
-    if key is not None and rows.fetch(KEY_TAKEN, [key]):
-        raise Conflict("idempotency_key is already used by another event; use a new one")
-    require_key(key)
-    return key
-
-
-def find_by_key(key: str | None, *types: EventType[Any]) -> RawEvent | None:
+def find_by_key(key: str | None, *types: EventType[Any]) -> StoredEvent | None:
     """Return the event appended under an idempotency key; Conflict if it has none of the ``types``."""
     if key is None:
         return None
-    event: RawEvent | None = RawEvent.objects.filter(idempotency_key=key).first()
+    event = events().with_key(key).first()
     if event and types and event.event_type not in {event_type.name for event_type in types}:
         raise Conflict(
             f"idempotency_key is already used by a {event.event_type} event; use a new one", position=event.position

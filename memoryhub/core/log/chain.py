@@ -82,7 +82,7 @@ def verify(
         database: the schema name of that store in the current connection.
         anchored: whether to compare with the anchor, and with the read models of a store that is not damaged.
     """
-    walked = _Walk(_redacted(database))
+    walked = _ChainWalk(_redacted(database))
     try:
         heads = _trusted_heads(checkpoint, of or current_store(), anchored=anchored)
         for row in _all_rows(database):
@@ -92,8 +92,9 @@ def verify(
         _check_erasures(walked.erased, database)
     except _Broken as broken:
         return Verification(False, walked.count, walked.digest, broken.position, broken.reason)
-    # A damaged store is read as ``LIVE``; its read models may not be readable
-    ahead = _read_models_ahead() if anchored and database == HERE else ""
+    ahead = ""
+    if anchored and database == HERE:  # a damaged store is read as ``LIVE``; its read models may not be readable
+        ahead = _read_models_ahead()
     return Verification(not ahead, walked.count, walked.digest, ahead=ahead)
 
 
@@ -110,30 +111,32 @@ def check_links(*, first: int, last: int) -> dict[int, str]:
     """Map each position from ``first`` to ``last`` to what is wrong with that event, "" if nothing is."""
     # Each event is compared with the digest stored before it, so one broken link is reported once.
     position, previous = max(0, first - 2), GENESIS
-    found, redacted = {}, redacted_digests()
+    redacted = redacted_digests()
+    flaws = {}
     for row in _batch(position, last - position, "main"):
         if first <= row[0] <= last:
-            found[row[0]] = _flaw(row, position + 1, previous, redacted)
+            flaws[row[0]] = _flaw(row, position + 1, previous, redacted)
         position, previous = row[0], row[-1]
-    return found
+    return flaws
 
 
 def _flaw(row: tuple[Any, ...], expected: int, previous: str, redacted: Mapping[int, str]) -> str:
     try:
-        _checked(row, expected, previous, redacted)
+        _check_event(row, expected, previous, redacted)
     except _Broken as broken:
         return broken.reason
     return ""
 
 
-class _Walk:
+class _ChainWalk:
     def __init__(self, redacted: Mapping[int, str]) -> None:
-        self.count, self.digest = 0, GENESIS
+        self.count = 0
+        self.digest = GENESIS
         self.erased: list[int] = []
         self._redacted = redacted
 
     def step(self, row: tuple[Any, ...]) -> None:
-        self.digest = _checked(row, self.count + 1, self.digest, self._redacted)
+        self.digest = _check_event(row, self.count + 1, self.digest, self._redacted)
         self.count += 1
         if row[_WIDTH] is None:
             self.erased.append(self.count)
@@ -160,7 +163,7 @@ def _trusted_heads(checkpoint: Checkpoint | None, store: StoreId, *, anchored: b
     return heads
 
 
-def _compare(walked: _Walk, heads: list[_TrustedHead]) -> None:
+def _compare(walked: _ChainWalk, heads: list[_TrustedHead]) -> None:
     for trusted in heads:
         if trusted.position == walked.count and trusted.digest != walked.digest:
             raise _Broken(walked.count, f"its digest differs from the one {trusted.where}")
@@ -175,7 +178,9 @@ def _check_tail(count: int, heads: list[_TrustedHead]) -> None:
 
 def _check_erasures(erased: list[int], database: str) -> None:
     # The triggers allow anyone to erase a payload; the hub also appends a payload.erased event (decision 6).
-    unexplained = set(erased) - erased_positions(database) if erased else ()
+    if not erased:
+        return
+    unexplained = set(erased) - erased_positions(database)
     if unexplained:
         raise _Broken(min(unexplained), "its payload is missing, and no event records an erasure")
 
@@ -206,7 +211,7 @@ def _batch(after: int, size: int, database: str) -> list[tuple[Any, ...]]:
         raise _Broken(after + 1, "it cannot be read; the file is damaged") from error
 
 
-def _checked(row: tuple[Any, ...], expected: int, previous: str, redacted: Mapping[int, str]) -> str:
+def _check_event(row: tuple[Any, ...], expected: int, previous: str, redacted: Mapping[int, str]) -> str:
     position = row[0]
     payload_json, salt, stored_payload, stored_chain = row[_WIDTH:]
     if position != expected:
@@ -262,9 +267,9 @@ def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:
         problem = problem or anchor_problem() or _missing_anchor()
         if not problem:
             raise Invalid("nothing is lost: the log contains every acknowledged event")
-        left = verify(anchored=False)
-        if not left.ok:
-            raise Damaged(f"{left.describe()}; this loss cannot be accepted, restore a backup")
+        verification = verify(anchored=False)
+        if not verification.ok:
+            raise Damaged(f"{verification.describe()}; this loss cannot be accepted, restore a backup")
         with transaction(anchored=False):
             event = append(prepare(LOSS_ACCEPTED, _payload(problem, reason)), stream="log")
         # After a crash before this line, writes are still refused, and the loss can be accepted again.
@@ -273,8 +278,9 @@ def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:
 
 
 def _missing_anchor() -> str:
-    is_missing = read_anchor(current_store()) is None and head()[0]
-    return "the store's anchor is missing" if is_missing else ""
+    if read_anchor(current_store()) is None and head()[0]:
+        return "the store's anchor is missing"
+    return ""
 
 
 def _payload(problem: str, reason: str) -> LossAccepted:

@@ -83,8 +83,10 @@ class ErasedMeanwhile(Exception):
 class Replacing:
     """Transfers what the current copy contains to the store that it was built from."""
 
-    def __init__(self, source: Source, erasure: int, wanted: Sequence[Model]) -> None:
-        self._source, self._erasure, self._wanted = source, erasure, wanted
+    def __init__(self, source: Source, erasure: int, replaced: Sequence[Model]) -> None:
+        self._source = source
+        self._erasure = erasure
+        self._replaced = replaced
         self._late = 0
 
     def catch_up(self) -> None:
@@ -108,7 +110,7 @@ class Replacing:
         with scratch.attached(self._source, write=True), transaction.atomic(using=require_current_alias()):
             self._late = self._take_late()
             yield
-            for model in self._wanted:
+            for model in self._replaced:
                 differences.apply_recorded(model)
                 for table in companions_of(model._meta.db_table):
                     differences.replace_table(table)
@@ -125,7 +127,7 @@ class Replacing:
 
     def _differs(self) -> bool:
         with self.compared() as differing:
-            return not differing.isdisjoint(self._wanted)
+            return not differing.isdisjoint(self._replaced)
 
     def _take_late(self) -> int:
         if last_erasure(LIVE) != self._erasure or not is_of_one_log():
@@ -136,5 +138,5 @@ class Replacing:
 def is_of_one_log() -> bool:
     """Return whether the store still has the copy's last event; a restored backup may end before it."""
     position, digest = head()
-    kept = rows.fetch(f"SELECT chain_digest FROM {LIVE}.raw_events WHERE position = %s", [position])
-    return not position or kept == [(digest,)]
+    digests = rows.fetch(f"SELECT chain_digest FROM {LIVE}.raw_events WHERE position = %s", [position])
+    return not position or digests == [(digest,)]

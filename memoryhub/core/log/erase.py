@@ -21,12 +21,11 @@ from memoryhub.core.events.projection import Event, finish_rebuild, read_models,
 from memoryhub.core.log.append import COLUMNS, append, appending_to, prepare, transaction
 from memoryhub.core.log.copy import ErasedMeanwhile, Replacing, apply_events, take_events
 from memoryhub.core.log.digests import canonical_json, payload_digest
-from memoryhub.core.log.read import head, last_erasure
+from memoryhub.core.log.read import events, head, last_erasure
 from memoryhub.core.log.views import forget_views, forget_views_early
-from memoryhub.core.models import RawEvent
 from memoryhub.core.schemas import STORED, EventRef, EventRefs, Generated, Payload, RenumberedStreams, Sha256
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, NOT_INDEXED, entries, int_elements, json_text, upsert
+from memoryhub.core.stores.dialect import IDS, NOT_INDEXED, entries, int_elements, json_list, json_text, upsert
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.validation import explain
@@ -49,31 +48,29 @@ PAYLOAD_ERASED = define_governance_event(
 )
 
 _ERASE = f"UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position IN {IDS} AND payload_json IS NOT NULL"
-_TYPES = f"SELECT DISTINCT event_type FROM raw_events WHERE position IN {IDS} AND payload_json IS NOT NULL"
 
 
 def erased_positions(database: str = "main") -> set[int]:
-    found = rows.fetch(
+    positions = rows.fetch(
         f"SELECT value FROM {database}.raw_events AS e, {int_elements('e.payload_json', 'positions')} AS gone "
         "WHERE e.event_type = 'payload.erased'"
     )
-    return {position for (position,) in found}
+    return {position for (position,) in positions}
 
 
 def erase_streams(streams: Sequence[str], *, reason: str) -> Event[PayloadErased]:
     with transaction():
-        named = RawEvent.objects.filter(stream_id__in=list(streams))
-        found = named.filter(payload_json__isnull=False)
-        positions = sorted(found.values_list("position", flat=True))
+        of_streams = events().of_stream(*streams)
+        positions = of_streams.readable().positions()
         if not positions:
             raise NotFound("there is nothing left to erase in these streams")
-        erased = sorted(set(named.values_list("stream_id", flat=True)))
+        erased = sorted(set(of_streams.values_list("stream_id", flat=True)))
         return _erase(PayloadErased(streams=erased, positions=positions, reason=reason))
 
 
 def erase_events(positions: Sequence[int], *, reason: str) -> Event[PayloadErased]:
     with transaction():
-        types = [name for (name,) in rows.fetch(_TYPES, [json.dumps(list(positions))])]
+        types = events().at(positions).readable().count_by_type()
         if not types:
             raise NotFound("there is nothing left to erase in these events")
         for name in types:
@@ -96,7 +93,7 @@ def _erase(payload: PayloadErased) -> Event[PayloadErased]:
 
 def remove_payloads(positions: Sequence[int]) -> None:
     """Erase payloads; the caller appends the event that records it, and calls ``mark_unwiped``."""
-    rows.execute(_ERASE, [json.dumps(list(positions))])
+    rows.execute(_ERASE, [json_list(positions)])
     forget_views_early()
     on_commit(forget_views, using=require_current_alias())
 
@@ -128,10 +125,10 @@ _DIGESTS = (
 
 def redacted_digests(database: str = "main", *, use_index: bool = True) -> dict[int, str]:
     """Return the digest that each redacted payload must have now, by position."""
-    found: dict[int, str] = {}
+    by_position: dict[int, str] = {}
     for (digests,) in rows.fetch(_DIGESTS.format(database=database, hint="" if use_index else NOT_INDEXED)):
-        found |= {int(position): digest for position, digest in json.loads(digests).items()}
-    return found
+        by_position |= {int(position): digest for position, digest in json.loads(digests).items()}
+    return by_position
 
 
 logger = logging.getLogger(__name__)
@@ -173,7 +170,8 @@ def redact_payloads(
         Invalid: there is nothing to replace, an event has no payload any more, or a payload does not fit its schema.
         Conflict: events were erased or redacted since; find the text again.
     """
-    seen = last_erasure() if seen is None else seen
+    if seen is None:
+        seen = last_erasure()
     _check(payloads)
     salted = {position: (canonical_json(payload), ids.random_bytes(16).hex()) for position, payload in payloads.items()}
     event = _apply(_Change(current_store(), salted, seen, what, reason), progress)
@@ -195,41 +193,31 @@ class _Change:
 def _check(payloads: Mapping[int, Mapping[str, Any]]) -> None:
     from pydantic import ValidationError
 
-    # A payload that does not fit its schema could not be read again: a rebuild would fail on it.
-    found = {row[0]: row[1:] for row in rows.fetch(_CURRENT, [json.dumps(list(payloads))])}
-    if not payloads or set(found) != set(payloads):
-        missing = f"event #{min(set(payloads) - set(found))} has no text" if payloads else "there is nothing"
-        raise Invalid(f"{missing} to redact")
+    if not payloads:
+        raise Invalid("there is nothing to redact")
+    stored = {event.position: event for event in events().at(payloads).readable()}
+    without_text = set(payloads) - set(stored)
+    if without_text:
+        raise Invalid(f"event #{min(without_text)} has no text to redact")
     for position, payload in payloads.items():
-        name, before = found[position]
-        if _removes_text(name) and {**payload, "reason": ""} != {**json.loads(before), "reason": ""}:
+        event = stored[position]
+        kind = event_type(event.event_type)
+        if kind is None:
+            raise Invalid(f"this version does not know events of type {event.event_type}; upgrade Memory Hub")
+        before = json.loads(event.payload_json or "")
+        if kind.removes_text and {**payload, "reason": ""} != {**before, "reason": ""}:
             raise Invalid(f"event #{position} records a redaction or an erasure; only its reason can be redacted")
         try:
-            _schema(name).model_validate(payload, context=STORED)
+            # A payload that does not fit its schema could not be read again: a rebuild would fail on it.
+            kind.schema.model_validate(payload, context=STORED)
         except ValidationError as error:
             raise Invalid(f"event #{position} would be invalid without that text: {explain(error)}") from error
 
 
-def _schema(type_name: str) -> type[Payload]:
-    kind = event_type(type_name)
-    if kind is None:
-        raise Invalid(f"this version does not know events of type {type_name}; upgrade Memory Hub")
-    return kind.schema
-
-
-def _removes_text(type_name: str) -> bool:
-    kind = event_type(type_name)
-    return kind is not None and kind.removes_text
-
-
-_CURRENT = (
-    f"SELECT position, event_type, payload_json FROM raw_events WHERE position IN {IDS} AND payload_json IS NOT NULL"
-)
-
-
 def _apply(change: _Change, progress: Callable[[int], None]) -> Event[PayloadRedacted]:
     last, _ = head()
-    _require_same(last_erasure(), change.seen)
+    if last_erasure() != change.seen:
+        raise _changed_meanwhile()
     replacing = Replacing(change.store, change.seen, list(read_models()))
     with scratch.temporary_copy(change.store):
         with scratch.attached(change.store):
@@ -249,11 +237,6 @@ def _apply(change: _Change, progress: Callable[[int], None]) -> Event[PayloadRed
         except DatabaseError as error:  # the redaction is committed; the caller's next steps must still run
             logger.warning("comparing %s again after a redaction failed; run rebuild: %s", change.store.name, error)
         return event
-
-
-def _require_same(erasure: int, seen: int) -> None:
-    if erasure != seen:
-        raise _changed_meanwhile()
 
 
 def _changed_meanwhile() -> Conflict:
@@ -279,12 +262,9 @@ def _write_payloads(salted: Mapping[int, tuple[str, str]], database: str) -> Non
 
 def _clear_caches(positions: list[int]) -> None:
     # Caches are keyed by event or by entity: clear both.
-    about = [row[0] for row in rows.fetch(_ENTITIES, [json.dumps(positions)])]
+    about = [row[0] for row in rows.fetch(_ENTITIES, [json_list(positions)])]
     for table, column in text_caches().items():
-        rows.execute(
-            f"DELETE FROM {LIVE}.{table} WHERE {column} IN {IDS}",
-            [json.dumps([*positions, *about])],
-        )
+        rows.execute(f"DELETE FROM {LIVE}.{table} WHERE {column} IN {IDS}", [json_list([*positions, *about])])
 
 
 # A key of ``store_meta``, set from an erasure until the text is wiped from the files: a process may die in between.
@@ -315,5 +295,5 @@ def wipe_free_space() -> bool:
 
 
 def _mark() -> str | None:
-    found = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [_MARK])
-    return found[0][0] if found else None
+    values = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [_MARK])
+    return values[0][0] if values else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -16,7 +15,7 @@ from memoryhub.core.log.read import StoredEvent, entity_of
 from memoryhub.core.models import Quarantine
 from memoryhub.core.schemas import EventRefs, Payload
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, int_elements, json_text
+from memoryhub.core.stores.dialect import IDS, int_elements, json_list, json_text
 
 # Ids are positions of the log, so one table of ids covers memories, decisions, messages, edges and commits.
 Q = TypeVar("Q", bound=QuerySet[Any, Any])
@@ -54,22 +53,22 @@ _LIFT = f"DELETE FROM quarantine WHERE id IN {IDS}"
 @projects(QUARANTINE_PLACED)
 def place(event: Event[QuarantinePlaced]) -> None:
     # An id that is already quarantined keeps the event that placed it first.
-    rows.execute(_PLACE, [event.position, json.dumps(event.payload.ids)])
+    rows.execute(_PLACE, [event.position, json_list(event.payload.ids)])
 
 
 @projects(QUARANTINE_LIFTED)
 def lift(event: Event[QuarantineLifted]) -> None:
-    rows.execute(_LIFT, [json.dumps(event.payload.ids)])
+    rows.execute(_LIFT, [json_list(event.payload.ids)])
 
 
 @projects(PAYLOAD_ERASED)
 def forget_erased(event: Event[PayloadErased]) -> None:
-    rows.execute(_LIFT, [json.dumps(event.payload.positions)])
+    rows.execute(_LIFT, [json_list(event.payload.positions)])
 
 
 def quarantined_among(ids: Sequence[int]) -> set[int]:
     sql = f"SELECT id FROM quarantine WHERE id IN {IDS}"
-    return {row[0] for row in rows.fetch(sql, [json.dumps(list(ids))])}
+    return {row[0] for row in rows.fetch(sql, [json_list(ids)])}
 
 
 _MARKS = (
@@ -80,13 +79,18 @@ _MARKS = (
 
 def quarantine_marks(ids: Iterable[int]) -> dict[int, str]:
     """Map the quarantined ids to a note: since which event, and why."""
-    found = rows.fetch(_MARKS, [json.dumps(list(ids))])
-    return {entity: f"in quarantine since #{event}{f': {reason}' if reason else ''}" for entity, event, reason in found}
+    marks = rows.fetch(_MARKS, [json_list(ids)])
+    notes = {}
+    for entity, event, reason in marks:
+        notes[entity] = f"in quarantine since #{event}"
+        if reason:
+            notes[entity] += f": {reason}"
+    return notes
 
 
-def outside_quarantine(found: Q, field: str = "pk") -> Q:
+def outside_quarantine(selection: Q, field: str = "pk") -> Q:
     """Exclude quarantined rows; ``field`` holds the entity's id."""
-    return found.exclude(**{f"{field}__in": Quarantine.objects.values("id")})
+    return selection.exclude(**{f"{field}__in": Quarantine.objects.values("id")})
 
 
 def quarantine_notes(events: Sequence[StoredEvent]) -> dict[int, str]:

@@ -34,7 +34,7 @@ StoredEvent = RawEvent
 class EventQuerySet(QuerySet[StoredEvent, StoredEvent]):
     def at(self, positions: Iterable[int]) -> Self:
         """Events at any number of positions."""
-        return self.filter(position__in=_listed(IDS, positions))
+        return self.filter(position__in=_one_parameter(IDS, positions))
 
     def of_stream(self, *streams: str) -> Self:
         """Events of any of the streams, such as ``memory:412``."""
@@ -93,11 +93,11 @@ class EventQuerySet(QuerySet[StoredEvent, StoredEvent]):
         listed = list(values)
         if len(listed) == 1:
             return self.filter(**{column: listed[0]})
-        return self.filter(**{f"{column}__in": _listed(TEXTS, listed)})
+        return self.filter(**{f"{column}__in": _one_parameter(TEXTS, listed)})
 
 
-def _listed(form: str, values: Iterable[int | str]) -> RawSQL:
-    # One parameter for all values: a database limits their number
+def _one_parameter(form: str, values: Iterable[int | str]) -> RawSQL:
+    # A database limits the number of parameters
     return RawSQL(rows.rendered(form)[1:-1], [json_list(values)])  # noqa: S611 - a constant
 
 
@@ -117,7 +117,7 @@ def replay(selection: EventQuerySet) -> Iterator[str]:
         yield canonical_json(described(event))
 
 
-def described(row: RawEvent) -> dict[str, Any]:
+def described(row: StoredEvent) -> dict[str, Any]:
     payload = None if row.payload_json is None else json.loads(row.payload_json)
     values = {name: getattr(row, name) for name in (*HEADER, "payload_digest", "chain_digest")}
     return dict(sorted({**values, "payload": payload}.items()))
@@ -133,13 +133,14 @@ class EventColumns(Protocol):
 
 
 def event_of(row: EventColumns) -> Event[Any]:
-    return _event(tuple(getattr(row, name) for name in _COLUMNS))
+    """Return the event of a row, with its payload in the current schema version; None once erased."""
+    return _parse_event(tuple(getattr(row, name) for name in _COLUMNS))
 
 
 def read_all(*, after: int = 0) -> Iterator[Event[Any]]:
-    """Yield all events after a position at half the cost of ``read``."""
+    """Yield all events after a position, at half the cost of ``events``."""
     while batch := rows.fetch(_READ_NEXT, [after, _BATCH]):
-        yield from map(_event, batch)
+        yield from map(_parse_event, batch)
         after = batch[-1][0]
 
 
@@ -150,36 +151,23 @@ _COLUMNS = (
 _READ_NEXT = f"SELECT {', '.join(_COLUMNS)} FROM raw_events WHERE position > %s ORDER BY position LIMIT %s"
 
 
-def _event(row: tuple[Any, ...]) -> Event[Any]:
+def _parse_event(row: tuple[Any, ...]) -> Event[Any]:
     position, event_id, name, version, stream, seq, session, turn, actor, source, occurred, payload_json = row
     kind = event_type(name)
     if kind is None:
         raise LookupError(f"event #{position} is of type {name!r}, which this version does not know")
     payload = None if payload_json is None else kind.schema.model_validate_json(payload_json, context=STORED)
-    return Event(
-        position,
-        event_id,
-        name,
-        version,
-        stream,
-        seq,
-        session,
-        turn,
-        actor,
-        source,
-        occurred,
-        payload,
-    )
+    return Event(position, event_id, name, version, stream, seq, session, turn, actor, source, occurred, payload)
 
 
 def head(database: str = "main") -> tuple[int, str]:
-    found = rows.fetch(f"SELECT position, chain_digest FROM {database}.raw_events ORDER BY position DESC LIMIT 1")
-    return found[0] if found else (0, GENESIS)
+    last = rows.fetch(f"SELECT position, chain_digest FROM {database}.raw_events ORDER BY position DESC LIMIT 1")
+    return last[0] if last else (0, GENESIS)
 
 
 def digest_at(position: int) -> str | None:
-    found = rows.fetch("SELECT chain_digest FROM raw_events WHERE position = %s", [position])
-    return found[0][0] if found else None
+    digests = rows.fetch("SELECT chain_digest FROM raw_events WHERE position = %s", [position])
+    return digests[0][0] if digests else None
 
 
 def read_models_ahead() -> str:
@@ -202,21 +190,17 @@ def _last_ids() -> str:
 
 
 def last_erasure(database: str = "main") -> int:
-    found = rows.fetch(
-        f"SELECT max(position) FROM {database}.raw_events WHERE event_type IN ({_types_that_remove_text()})"
-    )
-    return found[0][0] or 0
+    sql = f"SELECT max(position) FROM {database}.raw_events WHERE event_type IN ({_types_that_remove_text()})"
+    return rows.fetch(sql)[0][0] or 0
 
 
 def erased_after(position: int, database: str = "main") -> bool:
-    return bool(
-        rows.fetch(
-            # The indexes of a damaged file may lack an event (decision 32).
-            f"SELECT 1 FROM {database}.raw_events {NOT_INDEXED} WHERE position > %s "
-            f"AND event_type IN ({_types_that_remove_text()}) LIMIT 1",
-            [position],
-        )
+    # The indexes of a damaged file may lack an event (decision 32).
+    sql = (
+        f"SELECT 1 FROM {database}.raw_events {NOT_INDEXED} WHERE position > %s "
+        f"AND event_type IN ({_types_that_remove_text()}) LIMIT 1"
     )
+    return bool(rows.fetch(sql, [position]))
 
 
 def _types_that_remove_text() -> str:
@@ -230,7 +214,7 @@ _TITLE_FIELDS = (
 ).split()
 
 
-def timeline_entry(event: RawEvent, title: str | None = None) -> dict[str, Any]:
+def timeline_entry(event: StoredEvent, title: str | None = None) -> dict[str, Any]:
     return {
         "position": event.position,
         "type": event.event_type,
@@ -244,7 +228,7 @@ def timeline_entry(event: RawEvent, title: str | None = None) -> dict[str, Any]:
     }
 
 
-def entity_of(event: RawEvent) -> int:
+def entity_of(event: StoredEvent) -> int:
     """Return the id of the entity that the event is about, or the event's own position."""
     return entity_of_stream(event.stream_id, event.position)
 
@@ -256,5 +240,8 @@ def entity_of_stream(stream: str, position: int) -> int:
 
 
 def main_text(payload: Mapping[str, Any]) -> str:
-    texts = (payload.get(name) for name in _TITLE_FIELDS)
-    return first_line(next((text for text in texts if text and isinstance(text, str)), ""))
+    for name in _TITLE_FIELDS:
+        text = payload.get(name)
+        if text and isinstance(text, str):
+            return first_line(text)
+    return ""

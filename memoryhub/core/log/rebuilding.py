@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -23,7 +22,7 @@ from memoryhub.core.log.copy import ErasedMeanwhile, Replacing, apply_events, fo
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.read import erased_after, head, last_erasure
 from memoryhub.core.stores import rows, schema
-from memoryhub.core.stores.dialect import IDS, columns_of
+from memoryhub.core.stores.dialect import IDS, columns_of, json_list
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.schema import META_COLUMNS
 from memoryhub.core.stores.store import StoreId, current_store
@@ -81,10 +80,10 @@ def rebuild(progress: Callable[[int], None] = lambda _: None, *, only: Sequence[
 
 def _tables_of(only: Sequence[str]) -> frozenset[str]:
     tables = {model._meta.db_table: model._meta.app_label for model in read_models()}
-    known = sorted({*tables, *tables.values()})
-    unknown = [name for name in only if name not in known]
+    names = sorted({*tables, *tables.values()})
+    unknown = [name for name in only if name not in names]
     if unknown:
-        raise Invalid(f"{unknown[0][:80]!r} is not a read model; name a table or an app", choices=known)
+        raise Invalid(f"{unknown[0][:80]!r} is not a read model; name a table or an app", choices=names)
     return frozenset(table for table, app in tables.items() if not only or table in only or app in only)
 
 
@@ -122,7 +121,6 @@ SAMPLED_EVENTS = 300
 _NEWEST = 50
 # Longer streams are not sampled.
 _LONGEST_STREAM = 200
-_COMPARISONS = 3
 _SHOWN = 3
 
 Progress = Callable[[int], None]
@@ -138,8 +136,8 @@ class Difference:
     is_table: bool
 
     def describe(self) -> str:
-        shown = ", ".join(f"#{key}" for key in self.keys[:_SHOWN])
-        return f"{self.what} ({counted(self.rows, 'row')}: {shown}{', …' if self.rows > _SHOWN else ''})"
+        keys = ", ".join(f"#{key}" for key in self.keys[:_SHOWN])
+        return f"{self.what} ({counted(self.rows, 'row')}: {keys}{', …' if self.rows > _SHOWN else ''})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +167,7 @@ def compare(*, whole: bool = False, progress: Progress = lambda _: None) -> Comp
         sample = compare_sample()
         if not sample.differences:
             return sample
-    for _ in range(_COMPARISONS):
+    for _ in range(_ATTEMPTS):
         with suppress(ErasedMeanwhile):
             return _compare_whole(progress)
     raise Locked("events were erased during the comparison; try again")
@@ -182,21 +180,18 @@ def _compare_whole(progress: Progress) -> Comparison:
         follow(store, up_to=last, progress=progress)
         replacing.catch_up()
         with replacing.compared() as differing:
-            found = [_recorded(model) for model in read_models() if model in differing]
-            return Comparison(head()[0], head()[0], (*found, *_checked(None)))
+            tables = [_recorded(model) for model in read_models() if model in differing]
+            return Comparison(head()[0], head()[0], (*tables, *_index_differences(None)))
 
 
 def _recorded(model: type[models.Model]) -> Difference:
-    return Difference(model._meta.db_table, *differences.recorded(model, shown=_SHOWN), is_table=True)
+    return Difference(model._meta.db_table, *differences.recorded(model, limit=_SHOWN), is_table=True)
 
 
-def _checked(sample: list[int] | None) -> list[Difference]:
-    found = ((what, check(sample)) for what, check in checks().items())
-    return [
-        Difference(what, len(different), tuple(map(str, different[:_SHOWN])), is_table=False)
-        for what, different in found
-        if different
-    ]
+def _index_differences(sample: list[int] | None) -> Iterator[Difference]:
+    for what, check in checks().items():
+        if differing := check(sample):
+            yield Difference(what, len(differing), tuple(map(str, differing[:_SHOWN])), is_table=False)
 
 
 def compare_sample() -> Comparison:
@@ -206,12 +201,12 @@ def compare_sample() -> Comparison:
     with scratch.temporary_copy(store), suppress(LookupError, ObjectDoesNotExist, DatabaseError):
         scratch.allow_gaps()  # rows of other streams are missing
         with scratch.attached(store):
-            rows.execute(_TAKE_STREAMS, [json.dumps(_positions(last)), _LONGEST_STREAM])
+            rows.execute(_TAKE_STREAMS, [json_list(_sampled_positions(last)), _LONGEST_STREAM])
         applied = apply_events(0)
         with scratch.attached(store), transaction.atomic(using=require_current_alias()):
-            found = [difference for model in read_models() if (difference := _of_own_stream(model))]
+            tables = filter(None, map(_sample_difference, read_models()))
             sample = [position for (position,) in rows.fetch("SELECT position FROM main.raw_events ORDER BY position")]
-            return replace(comparison, applied=applied, differences=(*found, *_checked(sample)))
+            return replace(comparison, applied=applied, differences=(*tables, *_index_differences(sample)))
     return replace(comparison, differences=(_UNDECIDED,))
 
 
@@ -227,17 +222,17 @@ _TAKE_STREAMS = (
 )
 
 
-def _positions(last: int) -> list[int]:
+def _sampled_positions(last: int) -> list[int]:
     newest = range(max(1, last - _NEWEST + 1), last + 1)
     chosen = {1 + int.from_bytes(ids.random_bytes(8)) % last for _ in range(SAMPLED_EVENTS - _NEWEST)}
     return sorted({*newest, *chosen})
 
 
-def _of_own_stream(model: type[models.Model]) -> Difference | None:
+def _sample_difference(model: type[models.Model]) -> Difference | None:
     # A sample has only some streams, so only columns that no other stream changes can be compared
     # (``StoreModel.from_own_stream``).
-    own = getattr(model, "from_own_stream", ())
-    names = [f'"{field.column}"' for field in model._meta.local_concrete_fields if field.name in own]
+    columns = getattr(model, "from_own_stream", ())
+    names = [f'"{field.column}"' for field in model._meta.local_concrete_fields if field.name in columns]
     if not names:
         return None
     table = model._meta.db_table
@@ -254,14 +249,16 @@ def _of_own_stream(model: type[models.Model]) -> Difference | None:
         f'SELECT {columns_of("l", keys[:1])} FROM {LIVE}."{table}" AS l WHERE {columns_of("l", keys[:1])} IN '
         f'(SELECT position FROM main.raw_events) AND NOT EXISTS (SELECT 1 FROM main."{table}" AS m WHERE {same_key})'
     )
-    found = [str(key) for (key,) in rows.fetch(missing if len(keys) > 1 else f"{missing} UNION {extra}")]
-    return Difference(table, len(found), tuple(found[:_SHOWN]), is_table=True) if found else None
+    if len(keys) == 1:
+        missing += f" UNION {extra}"
+    differing = [str(key) for (key,) in rows.fetch(missing)]
+    if not differing:
+        return None
+    return Difference(table, len(differing), tuple(differing[:_SHOWN]), is_table=True)
 
 
 # Stands for the digest of a table that could not be read.
 UNREADABLE = "unreadable"
-# The two are compared again if other writers moved the log between the reads.
-_LEVEL_ATTEMPTS = 3
 
 
 def verify_damaged(store: StoreId) -> Verification:
@@ -306,9 +303,9 @@ class FreshFile:
 
     def fill(self, progress: Callable[[int], None]) -> None:
         with scratch.attached(self._source):
-            found = verify(of=self._store, database=LIVE)
-            if not found.ok:
-                raise Unavailable(f"the file cannot be built from its log: {found.describe()}")
+            verification = verify(of=self._store, database=LIVE)
+            if not verification.ok:
+                raise Unavailable(f"the file cannot be built from its log: {verification.describe()}")
             take_events(head(LIVE)[0])
         apply_events(0, progress)
         with scratch.attached(self._source):
@@ -336,7 +333,8 @@ class FreshFile:
 
     def compared(self) -> list[TableReport]:
         alias = require_current_alias()
-        for _ in range(_LEVEL_ATTEMPTS):
+        # The two are compared again if other writers moved the log between the reads
+        for _ in range(_ATTEMPTS):
             self.catch_up()
             with scratch.attached(self._source), transaction.atomic(using=alias):
                 tables = [_compared(model) for model in read_models()]

@@ -82,7 +82,9 @@ def _position_at_time(moment: str) -> int:
     if last is None or later is None or later > last:
         return last or 0
     position, balance = rows.fetch(_DIVIDING, [moment, clock.to_text(clock.now()), later, last])[0]
-    return int(position if balance >= 0 else later - 1)
+    if balance < 0:
+        return int(later) - 1
+    return int(position)
 
 
 def view_at(position: int) -> StoreId:
@@ -90,9 +92,9 @@ def view_at(position: int) -> StoreId:
     store = current_store()
     for _ in range(_ATTEMPTS):
         prefix = f"{key_of(store)}-{last_erasure()}-{schema.fingerprint()[:8]}"
-        _remove_others(store, prefix)
+        _remove_outdated(store, prefix)
         view = StoreId(Scope.VIEW, f"{prefix}-{position}-{(digest_at(position) or GENESIS)[:8]}")
-        if (stores.exists(view) or _make(view, store, prefix, position)) and views.touch(view):
+        if (stores.exists(view) or _make(view, store, prefix, position)) and views.touch_view(view):
             _keep_few(store, prefix, view)
             return view
     raise Locked("events were erased while the view was built; try again")
@@ -102,27 +104,33 @@ def _make(view: StoreId, store: StoreId, prefix: str, position: int) -> bool:
     def is_unerased() -> bool:
         return prefix.startswith(f"{key_of(store)}-{last_erasure()}-")
 
-    nearest = max(((at, name) for at, name in _positions(store, prefix) if at <= position), default=(0, None))[1]
-    return views.make(view, store, like=nearest, fill=lambda: follow(store, up_to=position), may_publish=is_unerased)
+    earlier = [(at, name) for at, name in _cached_views(store, prefix) if at <= position]
+    _, nearest = max(earlier, default=(0, None))
+    return views.make_view(
+        view, store, like=nearest, fill=lambda: follow(store, up_to=position), may_publish=is_unerased
+    )
 
 
-def _positions(store: StoreId, prefix: str) -> list[tuple[int, str]]:
-    found = [(re.fullmatch(rf"{prefix}-(\d+)-\w+", name), name) for name, _ in views.names(store, prefix)]
-    return [(int(match[1]), name) for match, name in found if match]
+def _cached_views(store: StoreId, prefix: str) -> list[tuple[int, str]]:
+    positions = []
+    for name, _ in views.view_names(store, prefix):
+        if match := re.fullmatch(rf"{prefix}-(\d+)-\w+", name):
+            positions.append((int(match[1]), name))
+    return positions
 
 
 def _keep_few(store: StoreId, prefix: str, newest: StoreId) -> None:
     latest = (clock.now() + clock.MISDATED_AFTER).timestamp()
     by_use = sorted(
-        (used_at < latest, used_at, name) for name, used_at in views.names(store, prefix) if name != newest.name
+        (used_at < latest, used_at, name) for name, used_at in views.view_names(store, prefix) if name != newest.name
     )
-    views.remove(name for *_, name in by_use[: max(0, len(by_use) - KEPT + 1)])
+    views.remove_views(name for *_, name in by_use[: max(0, len(by_use) - KEPT + 1)])
 
 
-def _remove_others(store: StoreId, prefix: str) -> None:
+def _remove_outdated(store: StoreId, prefix: str) -> None:
     # Views of other versions, or left by a process that died after an erasure.
-    views.remove(name for name, _ in views.names(store) if not name.startswith(f"{prefix}-"))
-    views.remove_abandoned(store)
+    views.remove_views(name for name, _ in views.view_names(store) if not name.startswith(f"{prefix}-"))
+    views.remove_abandoned_views(store)
 
 
 def forget_views_early(store: StoreId | None = None) -> None:
@@ -130,13 +138,13 @@ def forget_views_early(store: StoreId | None = None) -> None:
 
     ``forget_views`` must follow the commit. Default: the current store.
     """
-    views.forget_early(store or current_store())
+    views.forget_views_early(store or current_store())
 
 
 def forget_views(store: StoreId | None = None) -> None:
     """Remove all views of a store and all unfinished copies of it. Default: the current store."""
-    views.forget(store or current_store())
+    views.forget_views(store or current_store())
 
 
 def count_views() -> int:
-    return len(views.names(current_store()))
+    return len(views.view_names(current_store()))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from memoryhub.core.secrets.rule import NOWHERE, Span, compiled, spelled
 
 
 def _without_groups(pattern: bytes) -> bytes:
-    head, *rest = pattern.split(b"(?P<")
-    return b"(?:".join([head, *(part.partition(b">")[2] for part in rest)])
+    head, *groups = pattern.split(b"(?P<")
+    return b"(?:".join([head, *(part.partition(b">")[2] for part in groups)])
 
 
 def _unbounded(pattern: bytes) -> bytes:
@@ -96,8 +96,8 @@ LOOSE = "is"
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    # The rest of the name after the keyword.
-    rest: bytes
+    # The part of the name after the keyword.
+    name_end: bytes
     # Words between the name and the sign.
     words: bytes
     # ``=``, ``:``, ``>`` of a tag, ``(`` of a call, ``LOOSE``; empty if there is only space.
@@ -114,46 +114,50 @@ def assignment_at(data: bytes, position: int, limit: int, *, spaced: bool) -> As
     stop = min(limit, position + _LONGEST_HEAD)
     if compiled(_LIKELY, memory=_MEMORY).at(data, position, min(limit, stop + 64)) is not None:
         head = compiled(_HEAD).at(data, position, stop)
-        return _signed(data, head, limit) if head is not None else None
-    head = compiled(_SPACED).at(data, position, stop) if spaced else None
-    return _spaced(data, head, limit) if head is not None else None
+        return _read_signed(data, head, limit) if head else None
+    if not spaced:
+        return None
+    head = compiled(_SPACED).at(data, position, stop)
+    if head is None:
+        return None
+    _, name_end, quote, (start, _) = head
+    return _assignment(data, data[slice(*name_end)], b"", "", start, quote=data[slice(*quote)], limit=limit)
 
 
-def _signed(data: bytes, head: list[Span], limit: int) -> Assignment | None:
-    (_, start), rest, words, note, sign, loose, bold, quote = head
-    text = _plain(data[slice(*sign)]) if sign != NOWHERE else ">"
+def _read_signed(data: bytes, head: list[Span], limit: int) -> Assignment | None:
+    (_, start), name_end, words, note, sign, loose, bold, quote = head
+    text = ">"
+    if sign != NOWHERE:
+        text = data[slice(*sign)].decode(errors="replace").lower().strip()
+        if text.startswith("\\"):
+            text = text.lstrip("\\nrt ")
     mark = data[slice(*quote)]
     if text.endswith(('("', "('")):
-        text, mark = "(", text[-1].encode()
+        mark = text[-1].encode()
+        text = "("
     if loose != NOWHERE or note != NOWHERE:
         text = LOOSE
-    end = _end(data, start, limit, mark)
-    if bold != NOWHERE and data[end - 2 : end] == b"__":
-        end -= 2
-    return _assignment(data, (rest, words), text, (start, end), mark) if end > start else None
+    read = _assignment(data, data[slice(*name_end)], data[slice(*words)], text, start, quote=mark, limit=limit)
+    if read and bold != NOWHERE and data[read.end - 2 : read.end] == b"__":
+        return replace(read, end=read.end - 2) if read.end - 2 > start else None
+    return read
 
 
-def _spaced(data: bytes, head: list[Span], limit: int) -> Assignment | None:
-    _, rest, quote, (start, _) = head
-    mark = data[slice(*quote)]
-    end = _end(data, start, limit, mark)
-    return _assignment(data, (rest, NOWHERE), "", (start, end), mark) if end > start else None
-
-
-def _assignment(data: bytes, name: tuple[Span, Span], sign: str, value: Span, quote: bytes) -> Assignment:
-    rest, words = (data[slice(*span)] for span in name)
-    called = not quote and data[value[1] : value[1] + 1] in (b"(", b"[")
-    return Assignment(rest, words, sign, *value, bool(quote), called)
-
-
-def _end(data: bytes, start: int, limit: int, quote: bytes) -> int:
-    return _quoted_end(data, start, limit, quote) if quote else _bare_end(data, start, limit)
+def _assignment(
+    data: bytes, name_end: bytes, words: bytes, sign: str, start: int, *, quote: bytes, limit: int
+) -> Assignment | None:
+    end = _quoted_end(data, start, limit, quote) if quote else _bare_end(data, start, limit)
+    if end <= start:
+        return None
+    called = not quote and data[end : end + 1] in (b"(", b"[")
+    return Assignment(name_end, words, sign, start, end, bool(quote), called)
 
 
 def _quoted_end(data: bytes, start: int, limit: int, quote: bytes) -> int:
     stop = min(limit, start + _LONGEST_VALUE)
     line = data.find(b"\n", start, stop)
-    stop = line if line >= 0 else stop
+    if line >= 0:
+        stop = line
     end = data.find(quote, start, stop)
     # Skip escaped quotes.
     while len(quote) == 1 and end > start and data[end - 1] == 0x5C and data[end - 2] != 0x5C:
@@ -165,17 +169,16 @@ def _quoted_end(data: bytes, start: int, limit: int, quote: bytes) -> int:
 
 def _bare_end(data: bytes, start: int, limit: int) -> int:
     run = compiled(_BARE).at(data, start, min(limit, start + _LONGEST_VALUE))
-    end = run[0][1] if run else start
-    following = compiled(_NEXT_FIELD).find(data, start, end) if b"&" in data[start:end] else None
-    end = following[0][0] if following else end
+    if run is None:
+        return start
+    end = run[0][1]
+    if b"&" in data[start:end]:
+        following = compiled(_NEXT_FIELD).find(data, start, end)
+        if following:
+            end = following[0][0]
     while end > start and data[end - 1] in _STOP:
         end -= 1
     return end
-
-
-def _plain(sign: bytes) -> str:
-    text = sign.decode(errors="replace").lower().strip()
-    return text.lstrip("\\nrt ") if text.startswith("\\") else text
 
 
 _LONGEST_LINE = 400
@@ -192,13 +195,13 @@ _EDGES = _SEPARATORS + b"\n\\"
 
 
 # Where the header of a column starts, where the rows read below it end, and how many names of the header were tried.
-class Read(NamedTuple):
+class ColumnRead(NamedTuple):
     first: int
     end: int
     names: int
 
 
-def cells_below(data: bytes, start: int, end: int, read: dict[int, Read]) -> Iterator[Span]:
+def cells_below(data: bytes, start: int, end: int, read: dict[int, ColumnRead]) -> Iterator[Span]:
     """Yield the cells below the cell that contains ``start`` to ``end``, if its line is the first row of a table.
 
     ``read`` keeps what was read by column, so that a table with a name in each row is read once.
@@ -212,21 +215,22 @@ def cells_below(data: bytes, start: int, end: int, read: dict[int, Read]) -> Ite
             break
     else:
         return
-    first = data.rfind(line_end, max(0, start - _LONGEST_LINE), start)
-    first = first + len(line_end) if first >= 0 else max(0, start - _LONGEST_LINE)
+    earliest = max(0, start - _LONGEST_LINE)
+    first = data.rfind(line_end, earliest, start)
+    first = first + len(line_end) if first >= 0 else earliest
     header = data[first:last]
     separator = next((bytes([sign]) for sign in _SEPARATORS if sign in header), None)
     before = data[max(0, start - 24) : start].rstrip(_BESIDE)
     if separator is None or (before and before[-1] not in _EDGES):
         return
     shape = header.count(separator), data[first:start].count(separator)
-    before_this = read.get(shape[1], Read(-1, 0, 0))
+    before_this = read.get(shape[1], ColumnRead(-1, 0, 0))
     names = before_this.names + 1 if before_this.first == first else 1
     if before_this.first < first < before_this.end or names > _MOST_NAMES:
         return
-    read[shape[1]] = Read(first, last, names)
+    read[shape[1]] = ColumnRead(first, last, names)
     for row_end, cell in _column(data, last, line_end, separator, shape):
-        read[shape[1]] = Read(first, row_end, names)
+        read[shape[1]] = ColumnRead(first, row_end, names)
         if cell:
             yield cell
 
@@ -237,15 +241,19 @@ def _column(
     for _ in range(_MOST_ROWS):
         first = last + len(line_end)
         last = data.find(line_end, first, first + _LONGEST_LINE)
-        last = last if last >= 0 else min(len(data), first + _LONGEST_LINE)
+        if last < 0:
+            last = min(len(data), first + _LONGEST_LINE)
         row = data[first:last]
-        if not row or (row.count(separator) != shape[0] and not _RULER.issuperset(row)):
+        if row and _RULER.issuperset(row):
+            yield last, None
+        elif row and row.count(separator) == shape[0]:
+            yield last, _cell(first, row.split(separator), shape[1])
+        else:
             return
-        yield last, None if _RULER.issuperset(row) else _cell(first, row.split(separator), shape[1])
 
 
 def _cell(first: int, cells: list[bytes], column: int) -> Span:
     start = first + sum(len(cell) + 1 for cell in cells[:column])
     cell = cells[column]
-    left = len(cell) - len(cell.lstrip(_AROUND))
-    return start + left, start + max(left, len(cell.rstrip(_AROUND + b"\\")))
+    indent = len(cell) - len(cell.lstrip(_AROUND))
+    return start + indent, start + max(indent, len(cell.rstrip(_AROUND + b"\\")))

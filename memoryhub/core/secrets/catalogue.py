@@ -14,7 +14,18 @@ from typing import Any
 import re2
 
 from memoryhub.core.secrets.engine import CHECKS, Detector
-from memoryhub.core.secrets.rule import LETTERS, Form, Found, Hit, Pattern, Rule, Span, compile_pattern, rule_of
+from memoryhub.core.secrets.rule import (
+    LETTERS,
+    NOWHERE,
+    Pattern,
+    Rule,
+    RuleForm,
+    SecretHit,
+    SecretMatch,
+    Span,
+    compile_pattern,
+    rule_of,
+)
 from memoryhub.core.secrets.values import fits, is_identifier, matches
 
 _FILE = Path(__file__).with_name("rules.jsonl")
@@ -31,9 +42,6 @@ def detector() -> Detector:
     return Detector(rule_of(line) for line in lines() if "id" in line)
 
 
-_MADE_HERE = "memory-hub"
-
-
 @dataclass(frozen=True, slots=True)
 class RuleInfo:
     id: str
@@ -46,17 +54,13 @@ class RuleInfo:
     origins: tuple[str, ...]
 
 
-_OTHERS = {
-    "private-block": RuleInfo(
-        "private-block", "private", "A private block.", ("<private>",), "", ("Memory Hub (MIT)",)
-    ),
-    "repeated-secret": RuleInfo(
-        "repeated-secret", "secret", "A secret that was found elsewhere.", (), "", ("Memory Hub (MIT)",)
-    ),
-    "too-many-rounds": RuleInfo(
-        "too-many-rounds", "text", "A text built to hide secrets inside secrets.", (), "", ("Memory Hub (MIT)",)
-    ),
-}
+_HUB = ("Memory Hub (MIT)",)
+# What finds secrets without a rule of the pack
+_BUILT_IN = (
+    RuleInfo("private-block", "private", "A private block.", ("<private>",), "", _HUB),
+    RuleInfo("repeated-secret", "secret", "A secret that was found elsewhere.", (), "", _HUB),
+    RuleInfo("too-many-rounds", "text", "A text built to hide secrets inside secrets.", (), "", _HUB),
+)
 
 
 @cache
@@ -65,17 +69,17 @@ def catalogue() -> dict[str, RuleInfo]:
     return {line["id"]: _info(line, head["sources"]) for line in rules}
 
 
+def about(rule_id: str) -> RuleInfo | None:
+    return catalogue().get(rule_id) or _rules_outside_the_pack().get(rule_id)
+
+
 @cache
-def _personal() -> dict[str, RuleInfo]:
-
-    return {
-        rule.id: RuleInfo(rule.id, rule.type, description, (), rule.pattern.decode("latin-1"), ("Memory Hub (MIT)",))
-        for rule, description in personal_rules()
-    }
-
-
-def about(rule: str) -> RuleInfo | None:
-    return _OTHERS.get(rule) or catalogue().get(rule) or _personal().get(rule)
+def _rules_outside_the_pack() -> dict[str, RuleInfo]:
+    infos = {info.id: info for info in _BUILT_IN}
+    for kind, (description, pattern) in _TEXTS.items():
+        rule = _personal_rule(kind)
+        infos[rule.id] = RuleInfo(rule.id, rule.type, description, (), pattern.decode("latin-1"), _HUB)
+    return infos
 
 
 def _info(line: dict[str, Any], sources: dict[str, Any]) -> RuleInfo:
@@ -90,7 +94,7 @@ def _info(line: dict[str, Any], sources: dict[str, Any]) -> RuleInfo:
 
 
 def _origin(origin: dict[str, str], source: dict[str, str]) -> str:
-    if origin["project"] == _MADE_HERE:
+    if origin["project"] == "memory-hub":
         documented = f", after {origin['documentation']}" if "documentation" in origin else ""
         return f"Memory Hub ({source['licence']}){documented}"
     return f"{origin['project']} {source['version']}, {origin['rule']} ({source['licence']})"
@@ -152,7 +156,9 @@ def _digits(text: str) -> list[int]:
 
 
 def _luhn(text: str) -> bool:
-    total = sum(sum(divmod(digit * (2 - even), 10)) for digit, even in zip(reversed(_digits(text)), cycle((1, 0))))
+    total = 0
+    for place, digit in enumerate(reversed(_digits(text))):
+        total += sum(divmod(digit * (1 + place % 2), 10))
     return total % 10 == 0
 
 
@@ -175,9 +181,9 @@ _ODD = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16
 
 
 def _italian(text: str) -> bool:
-    places = [int(c) if c.isdigit() else ord(c) - 65 for c in text.upper()]
-    total = sum(_ODD[place] if even else place for place, even in zip(places[:15], cycle((True, False))))
-    return total % 26 == places[15]
+    values = [int(c, 36) - (0 if c.isdigit() else 10) for c in text.upper()]
+    total = sum(_ODD[value] for value in values[0:15:2]) + sum(values[1:15:2])
+    return total % 26 == values[15]
 
 
 def _french(text: str) -> bool:
@@ -235,15 +241,14 @@ _NATIONAL: tuple[tuple[bytes, Callable[[str], bool], bytes], ...] = (
 )
 
 
-def email(found: Found) -> Span | None:
-    text = found.secret
-    return None if matches(_FILES, text) or matches(_SERVICES, text) else found.span
+def email(match: SecretMatch) -> bool:
+    return not matches(_FILES, match.secret) and not matches(_SERVICES, match.secret)
 
 
-def _alone(found: Found) -> bool:
+def _alone(match: SecretMatch) -> bool:
     """Return whether no letter, digit or part of a number stands beside the match."""
-    before = found.data[max(0, found.start - 2) : found.start]
-    after = found.data[found.end : found.end + 2]
+    before = match.data[max(0, match.start - 2) : match.start]
+    after = match.data[match.end : match.end + 2]
     beside = before[-1:] + after[:1]
     if any(byte in LETTERS or byte in b"_%#" for byte in beside):
         return False
@@ -254,47 +259,43 @@ def _continues(beside: bytes) -> bool:
     return len(beside) == 2 and beside[0] in b".,:/-=" and beside[1:].isdigit()
 
 
-def card(found: Found) -> Span | None:
-    number = found.secret.replace(" ", "").replace("-", "")
-    accepted = fits(_CARDS, number) and len(set(number)) > 1 and _luhn(number) and _alone(found)
-    return found.span if accepted else None
+def card(match: SecretMatch) -> bool:
+    number = match.secret.replace(" ", "").replace("-", "")
+    return fits(_CARDS, number) and len(set(number)) > 1 and _luhn(number) and _alone(match)
 
 
-def iban(found: Found) -> Span | None:
-    text = found.secret
+def iban(match: SecretMatch) -> Span | None:
+    text = match.secret
     number = text.replace(" ", "")
     size = _IBAN_SIZES.get(number[:2], 0)
-    if not size or len(number) < size or not _alone_before(found):
+    if not size or len(number) < size:
+        return None
+    if match.start > 0 and match.data[match.start - 1] in LETTERS:
         return None
     while len(number) > size:
         text = text[:-1].rstrip()
         number = text.replace(" ", "")
     value = "".join(str(int(c, 36)) for c in number[4:] + number[:4])
-    return (found.start, found.start + len(text)) if int(value) % 97 == 1 else None
+    return (match.start, match.start + len(text)) if int(value) % 97 == 1 else None
 
 
-def _alone_before(found: Found) -> bool:
-    return found.start == 0 or found.data[found.start - 1] not in LETTERS
-
-
-def phone(found: Found) -> Span | None:
-    text = found.secret
-    digits = len(_digits(text))
-    if not _alone(found) or matches(b"^" + _DATE, text) or not 7 <= digits <= 15 or len(set(_digits(text))) < 3:
-        return None
+def phone(match: SecretMatch) -> bool:
+    text = match.secret
+    digits = _digits(text)
+    if not _alone(match) or matches(b"^" + _DATE, text) or not 7 <= len(digits) <= 15 or len(set(digits)) < 3:
+        return False
     if text.startswith("+"):
-        return found.span if digits >= 9 and text[1] != "0" else None
-    named = matches(_PHONE_WORDS, found.before.decode(errors="replace"))
-    return found.span if named or fits(rb"\(\d{3}\) ?\d{3}-\d{4}", text) else None
+        return len(digits) >= 9 and text[1] != "0"
+    is_named = matches(_PHONE_WORDS, match.before.decode(errors="replace"))
+    return is_named or fits(rb"\(\d{3}\) ?\d{3}-\d{4}", text)
 
 
-def national_id(found: Found) -> Span | None:
-    text = found.secret
-    if not _alone(found) or is_identifier(text):
-        return None
-    before = found.before.decode(errors="replace")
-    accepted = any(fits(form, text) and holds(text) and matches(name, before) for form, holds, name in _NATIONAL)
-    return found.span if accepted else None
+def national_id(match: SecretMatch) -> bool:
+    text = match.secret
+    if not _alone(match) or is_identifier(text):
+        return False
+    before = match.before.decode(errors="replace")
+    return any(fits(form, text) and holds(text) and matches(name, before) for form, holds, name in _NATIONAL)
 
 
 CHECKS.update({"email": email, "card": card, "iban": iban, "phone": phone, "national-id": national_id})
@@ -317,13 +318,7 @@ _TEXTS = {
 def _personal_rule(kind: Personal) -> Rule:
     _, pattern = _TEXTS[kind]
     name = kind.replace("_", "-")
-    return Rule(f"{PERSONAL_PREFIX}{name}", name, Form.ALL, (), pattern=pattern, checks=(name,), inside=True)
-
-
-def personal_rules() -> Iterator[tuple[Rule, str]]:
-    """Yield the rule of each type with its description."""
-    for kind in Personal:
-        yield _personal_rule(kind), _TEXTS[kind][0]
+    return Rule(f"{PERSONAL_PREFIX}{name}", name, RuleForm.ALL, (), pattern=pattern, checks=(name,), inside=True)
 
 
 @cache
@@ -366,14 +361,16 @@ class CustomRules:
     def allows(self, secret: str) -> bool:
         return secret in self.texts or any(pattern.is_all(secret) for pattern in self.patterns)
 
-    def find(self, data: bytes) -> list[Hit]:
-        found = sorted((hit for rule in self.rules for hit in _hits(rule, data)), key=_place)
-        hits: list[Hit] = []
-        for hit in found:
+    def find(self, data: bytes) -> list[SecretHit]:
+        candidates: list[SecretHit] = []
+        for rule in self.rules:
+            candidates += _custom_hits(rule, data)
+        hits: list[SecretHit] = []
+        for hit in sorted(candidates, key=lambda hit: (hit.start, -hit.end)):
             if not hits or hit.start >= hits[-1].end:
                 hits.append(hit)
             if len(hits) > _MOST_HITS:
-                hits[-1] = Hit(hit.rule, hits[-1].start, len(data))
+                hits[-1] = SecretHit(hit.rule, hits[-1].start, len(data))
                 break
         return hits
 
@@ -392,25 +389,37 @@ def compile_rules(rules: Iterable[CustomRule], allow: Iterable[str], personal: I
     Raises:
         ValueError: a pattern is invalid or matches the empty text.
     """
-    patterns = {text: pattern_of(text) for text in allow}
+    texts = set()
+    patterns = []
+    for text in allow:
+        pattern = pattern_of(text)
+        if pattern is None:
+            texts.add(text)
+        else:
+            patterns.append(checked_pattern(pattern))
     kinds = frozenset(personal)
     return CustomRules(
         tuple(_custom_rule(rule) for rule in rules),
-        frozenset(text for text, pattern in patterns.items() if pattern is None),
+        frozenset(texts),
         personal_detector(kinds) if kinds else None,
-        tuple(checked_pattern(pattern) for pattern in patterns.values() if pattern is not None),
+        tuple(patterns),
     )
 
 
 def pattern_of(allowed: str) -> str | None:
-    return allowed[1:-1] if len(allowed) > 2 and allowed.startswith("/") and allowed.endswith("/") else None
+    """Return the pattern of an allowed text between slashes; None if it is an exact text."""
+    is_pattern = len(allowed) > 2 and allowed.startswith("/") and allowed.endswith("/")
+    return allowed[1:-1] if is_pattern else None
 
 
 def checked_pattern(pattern: str) -> Pattern:
     try:
         compiled = _compiled(pattern.encode())
     except re2.error as error:
-        raise ValueError(f"{pattern[:80]!r} is not a valid RE2 pattern: {_reason(error)}") from None
+        reason = error.args[0]
+        if isinstance(reason, bytes):
+            reason = reason.decode(errors="replace")
+        raise ValueError(f"{pattern[:80]!r} is not a valid RE2 pattern: {reason}") from None
     if compiled.find(b"", 0, 0) is not None:
         raise ValueError(f"{pattern[:80]!r} matches the empty text; require at least one character")
     return compiled
@@ -422,38 +431,28 @@ def size_of(patterns: Iterable[str], allow: Iterable[str]) -> int:
     return sum(checked_pattern(pattern).size for pattern in named)
 
 
-def _reason(error: Exception) -> str:
-    reason = error.args[0]
-    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-
-
 def _custom_rule(rule: CustomRule) -> Rule:
     checked_pattern(rule.pattern)
     keywords = tuple(word.lower().encode() for word in rule.keywords)
-    return Rule(f"{CUSTOM_PREFIX}{rule.id}", rule.type, Form.ALL, keywords, pattern=rule.pattern.encode())
+    return Rule(f"{CUSTOM_PREFIX}{rule.id}", rule.type, RuleForm.ALL, keywords, pattern=rule.pattern.encode())
 
 
-def _hits(rule: Rule, data: bytes) -> Iterator[Hit]:
+def _custom_hits(rule: Rule, data: bytes) -> Iterator[SecretHit]:
     if rule.keywords:
         lowered = data.lower()
         if not any(word in lowered for word in rule.keywords):
             return
-    pattern, position, size = _compiled(rule.pattern), 0, len(data)
+    pattern = _compiled(rule.pattern)
+    size = len(data)
+    position = 0
     while position < size:
         stop = min(size, position + _WINDOW)
         spans = pattern.find(data, position, stop)
         if spans is None:
             position = stop if stop == size else stop - _LONGEST
             continue
-        start, end = _secret(spans)
+        # The first group that matched, or the whole match
+        start, end = next((span for span in spans[1:] if span != NOWHERE), spans[0])
         if end > start:
-            yield Hit(rule, start, end)
+            yield SecretHit(rule, start, end)
         position = max(spans[0][1], position + 1)
-
-
-def _secret(spans: list[tuple[int, int]]) -> tuple[int, int]:
-    return next((span for span in spans[1:] if span[0] >= 0), spans[0])
-
-
-def _place(hit: Hit) -> tuple[int, int]:
-    return hit.start, -hit.end

@@ -9,13 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from memoryhub import env
 from memoryhub.core.secret_files import REDACTION_KEY, read_or_create_secret
 from memoryhub.core.secrets.catalogue import PERSONAL_PREFIX, CustomRules, detector
-from memoryhub.core.secrets.rule import Finding, Hit, apart
+from memoryhub.core.secrets.rule import SecretFinding, SecretHit, apart
 from memoryhub.core.secrets.values import (
+    has_digit,
+    has_letter,
     is_identifier,
     is_mixed,
     is_plain,
@@ -36,7 +39,7 @@ def private_spans(text: str) -> list[tuple[int, int]]:
     """
     if "<" not in text or _NAME not in text.lower():
         return []
-    reader = _Reader()
+    reader = _BlockReader()
     for start, chunk in _chunks(text):
         reader.read(start, chunk)
     return reader.finish(len(text))
@@ -53,7 +56,8 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _cuts(text: str) -> Iterator[int]:
-    opening, closing = text.find("<"), text.find(">")
+    opening = text.find("<")
+    closing = text.find(">")
     while opening >= 0 or closing >= 0:
         if closing < 0 or 0 <= opening < closing:
             yield opening
@@ -72,11 +76,12 @@ class _Tag:
 def _tag(text: str) -> _Tag | None:
     inner = text[1:-1].lstrip()
     close = inner.startswith("/")
-    inner = inner[1:].lstrip() if close else inner
-    rest = inner[len(_NAME) :]
-    if inner[: len(_NAME)].lower() != _NAME or not (rest in ("", "/") or rest[0].isspace()):
+    if close:
+        inner = inner[1:].lstrip()
+    ending = inner[len(_NAME) :]
+    if inner[: len(_NAME)].lower() != _NAME or not (ending in ("", "/") or ending[0].isspace()):
         return None
-    return _Tag(close, rest == "/")
+    return _Tag(close, ending == "/")
 
 
 # One nesting level: where its block was opened, and each ``<`` kept since with the text after it.
@@ -103,14 +108,13 @@ class _Frame:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _BlockReader:
     frames: list[_Frame] = field(default_factory=lambda: [_Frame(0)])
     spans: list[tuple[int, int]] = field(default_factory=list)
 
     def read(self, start: int, chunk: str) -> None:
         self.frames[-1].keep(start, chunk)
-        tag = self.frames[-1].close_bracket() if chunk.endswith(">") else None
-        if tag is not None:
+        if chunk.endswith(">") and (tag := self.frames[-1].close_bracket()):
             self._apply(*tag, start + len(chunk))
 
     def _apply(self, start: int, tag: _Tag, end: int) -> None:
@@ -133,7 +137,8 @@ class _Reader:
 
 
 RULE = "repeated-secret"
-_SHORTEST_VALUE, _LONGEST_VALUE = 8, 200
+_SHORTEST_VALUE = 8
+_LONGEST_VALUE = 200
 # From this length on, a value is masked also inside a longer word.
 _INSIDE_WORDS = 16
 # With more values than this, whole words are compared instead of searching the text for each value.
@@ -151,11 +156,8 @@ _ENDS = b".,;:!?*_"
 _ASCII_DIGITS = b"0123456789"
 
 
-def _spaced_out(signs: bytes) -> bytes:
-    return bytes.maketrans(signs, b" " * len(signs))
-
-
-_SPLITS = [_spaced_out(_APART + signs) for signs in (b"", _SIGNS, _PARTS)]
+# Tables that turn signs into spaces
+_SPLITS = [bytes.maketrans(_APART + signs, b" " * len(_APART + signs)) for signs in (b"", _SIGNS, _PARTS)]
 
 Place = tuple[int, int, str]
 
@@ -168,8 +170,10 @@ class Known:
     key: bytes = b""
 
     def type_of(self, value: str) -> str | None:
-        found = self.values.get(value)
-        return found or (self.digests.get(digest(value, self.key)) if self.digests else None)
+        kind = self.values.get(value)
+        if kind or not self.digests:
+            return kind
+        return self.digests.get(digest(value, self.key))
 
 
 NOTHING_KNOWN = Known()
@@ -182,10 +186,12 @@ def digest(value: str, key: bytes) -> str:
 
 def is_repeatable(value: str) -> bool:
     """Return whether a value is so unlikely by chance that it is the same secret wherever it occurs."""
-    if not _may_repeat(value) or any(c.isspace() for c in value):
+    if not _SHORTEST_VALUE <= len(value) <= _LONGEST_VALUE or not has_digit(value) or not has_letter(value):
         return False
-    made = is_mixed(value) or not value.isalnum() or (looks_random(value) and not reads_as_words(value))
-    return made and not is_plain(value) and not is_sample(value)
+    if any(map(str.isspace, value)):
+        return False
+    generated = is_mixed(value) or not value.isalnum() or (looks_random(value) and not reads_as_words(value))
+    return generated and not is_plain(value) and not is_sample(value)
 
 
 def is_memorable(value: str) -> bool:
@@ -197,7 +203,8 @@ def _may_be_name(value: str) -> bool:
     # Names of models, versions and hosts are a few words and numbers; generated values change after a letter or two.
     if matches(_TYPED, value) and is_mixed(value):
         return False
-    pieces, size = sum(_begins_piece(before, c) for before, c in pairwise(" " + value)), len(value)
+    size = len(value)
+    pieces = sum(_begins_piece(before, c) for before, c in pairwise(" " + value))
     if pieces * 5 >= size * 3 or (pieces > 5 and pieces * 2 >= size):
         return False
     shortest = _UNBROKEN if pieces < 5 else _SHORTEST_VALUE
@@ -211,53 +218,45 @@ def _begins_piece(before: str, c: str) -> bool:
     return c.isalpha() and (not before.isalpha() or (c.isupper() and before.islower()))
 
 
-def _may_repeat(value: str) -> bool:
-    return (
-        _SHORTEST_VALUE <= len(value) <= _LONGEST_VALUE
-        and any(map(str.isdigit, value))
-        and any(map(str.isalpha, value))
-    )
-
-
-def repeats(text: str, known: Known, values: Mapping[str, str]) -> Iterator[Place]:
+def repeats(text: str, secrets: Known, values: Mapping[str, str]) -> Iterator[Place]:
     """Yield where known values occur in the text, with their types; places may overlap.
 
     Args:
         text: the text to search.
-        known: values of the event and of the store.
+        secrets: values of the event and of the store.
         values: the values found in the text itself.
     """
-    searched = {**known.values, **values}
-    if len(searched) > _MOST_SEARCHED or known.digests:
-        wanted = Known(searched, known.digests, known.key)
-        searched = {**(searched if len(searched) <= _MOST_SEARCHED else {}), **_among_words(text, wanted)}
+    searched = {**secrets.values, **values}
+    if len(searched) > _MOST_SEARCHED or secrets.digests:
+        all_secrets = Known(searched, secrets.digests, secrets.key)
+        if len(searched) > _MOST_SEARCHED:
+            searched = {}
+        for word in _likely_words(text):
+            kind = all_secrets.type_of(word)
+            if kind is not None:
+                searched[word] = kind
     for value, kind in searched.items():
-        yield from ((start, start + len(value), kind) for start in _places(text, value))
+        for start in _occurrences(text, value):
+            yield start, start + len(value), kind
 
 
-def _among_words(text: str, known: Known) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for word in _candidates(text):
-        kind = known.type_of(word)
-        if kind is not None:
-            found[word] = kind
-    return found
-
-
-def _candidates(text: str) -> Iterator[str]:
-    # On bytes and without a call per character: this reads every text of a store that has seen a secret.
+# On bytes and without a call per character: this reads every text of a store that has seen a secret.
+def _likely_words(text: str) -> list[str]:
     data = text.encode()
-    words = {word for split in _SPLITS for word in data.translate(split).split()}
-    likely = [word for word in words if _SHORTEST_VALUE <= len(word) <= _LONGEST_VALUE and _is_mixture(word)]
-    return (word.decode() for word in {*likely, *(word.strip(_ENDS) for word in likely)})
+    words: set[bytes] = set()
+    for split in _SPLITS:
+        words.update(data.translate(split).split())
+    likely = {word for word in words if _SHORTEST_VALUE <= len(word) <= _LONGEST_VALUE and _is_mixture(word)}
+    likely |= {word.strip(_ENDS) for word in likely}
+    return [word.decode() for word in likely]
 
 
 def _is_mixture(word: bytes) -> bool:
-    rest = word.translate(None, _ASCII_DIGITS)
-    return len(rest) < len(word) and rest.lower() != rest.upper()
+    letters = word.translate(None, _ASCII_DIGITS)
+    return len(letters) < len(word) and letters.lower() != letters.upper()
 
 
-def _places(text: str, value: str) -> Iterator[int]:
+def _occurrences(text: str, value: str) -> Iterator[int]:
     start = text.find(value)
     while start >= 0:
         end = start + len(value)
@@ -298,11 +297,13 @@ class TracedText:
         pieces: list[tuple[int, str]] = []
         index = max(0, bisect_right(self._starts, start) - 1)
         while start < end:
-            following = self._starts[index + 1] if index + 1 < len(self._starts) else len(self.text)
-            stop = min(end, following)
+            stop = end
+            if index + 1 < len(self._starts):
+                stop = min(end, self._starts[index + 1])
             if stop > start:
                 pieces.append((self.origin(start), self.text[start:stop]))
-            start, index = stop, index + 1
+            start = stop
+            index += 1
         return pieces
 
 
@@ -324,32 +325,32 @@ class _Secret(NamedTuple):
     end: int
 
 
-def clean_text(text: str, context: Context) -> tuple[str, list[Finding]]:
+def clean_text(text: str, context: Context) -> tuple[str, list[SecretFinding]]:
     traced = TracedText([(0, text)])
-    findings: list[Finding] = []
+    findings: list[SecretFinding] = []
     values: dict[str, str] = {}
     for _ in range(_MAX_ROUNDS):
-        traced, found = _round(traced, context, values)
-        findings += found
-        if not found:
-            return traced.text, sorted(findings, key=_start)
+        traced, round_findings = _round(traced, context, values)
+        findings += round_findings
+        if not round_findings:
+            return traced.text, sorted(findings, key=attrgetter("start"))
     # Removing one secret can join the parts of another, so the text is read again after each round. A text that still
     # changes after a dozen rounds was made to do so, and is masked completely.
-    return tag("text", text, context.key), [Finding("text", "too-many-rounds", 0, len(text))]
+    return tag("text", text, context.key), [SecretFinding("text", "too-many-rounds", 0, len(text))]
 
 
-def _start(found: Finding | _Secret) -> int:
-    return found.start
-
-
-def _round(traced: TracedText, context: Context, values: dict[str, str]) -> tuple[TracedText, list[Finding]]:
+def _round(traced: TracedText, context: Context, values: dict[str, str]) -> tuple[TracedText, list[SecretFinding]]:
     spans = private_spans(traced.text)
     findings = [_finding(traced, "private", "private-block", *span) for span in spans]
-    traced = traced.edited((start, end, "") for start, end in spans) if spans else traced
-    secrets = list(_secrets(traced.text, context.custom)) if len(traced.text) >= _SHORTEST else []
-    secrets = _with_repeats(traced.text, secrets, context, values)
-    findings += [_finding(traced, *secret) for secret in secrets]
-    return _tagged(traced, secrets, context.key) if secrets else traced, findings
+    if spans:
+        traced = traced.edited((start, end, "") for start, end in spans)
+    text = traced.text
+    secrets = list(_detect(text, context.custom)) if len(text) >= _SHORTEST else []
+    secrets = _with_repeats(text, secrets, context, values)
+    if secrets:
+        findings += [_finding(traced, *secret) for secret in secrets]
+        traced = traced.edited((start, end, tag(kind, text[start:end], context.key)) for kind, _, start, end in secrets)
+    return traced, findings
 
 
 def _with_repeats(text: str, secrets: list[_Secret], context: Context, values: dict[str, str]) -> list[_Secret]:
@@ -358,47 +359,38 @@ def _with_repeats(text: str, secrets: list[_Secret], context: Context, values: d
             values[text[start:end]] = kind
     if not values and context.known is NOTHING_KNOWN:
         return secrets
-    taken = [*tag_spans(text), *((secret.start, secret.end) for secret in secrets)]
-    found = sorted(repeats(text, context.known, values), key=_place)
-    return sorted([*secrets, *_free(text, found, sorted(taken), context.custom)], key=_start)
-
-
-def _place(place: tuple[int, int, str]) -> tuple[int, int]:
-    return place[0], -place[1]
+    masked = [*tag_spans(text), *((secret.start, secret.end) for secret in secrets)]
+    repeated = sorted(repeats(text, context.known, values), key=lambda place: (place[0], -place[1]))
+    return sorted([*secrets, *_free(text, repeated, sorted(masked), context.custom)], key=attrgetter("start"))
 
 
 def _free(
-    text: str, places: list[tuple[int, int, str]], taken: list[tuple[int, int]], custom: CustomRules
+    text: str, places: list[tuple[int, int, str]], masked: list[tuple[int, int]], custom: CustomRules
 ) -> Iterator[_Secret]:
     index = cursor = 0
     for start, end, kind in places:
-        while index < len(taken) and taken[index][1] <= start:
+        while index < len(masked) and masked[index][1] <= start:
             index += 1
-        beside = index == len(taken) or end <= taken[index][0]
+        beside = index == len(masked) or end <= masked[index][0]
         if beside and start >= cursor and not custom.allows(text[start:end]):
             yield _Secret(kind, RULE, start, end)
             cursor = end
 
 
-def _tagged(traced: TracedText, secrets: list[_Secret], key: bytes) -> TracedText:
-    text = traced.text
-    return traced.edited((start, end, tag(kind, text[start:end], key)) for kind, _, start, end in secrets)
+def _finding(traced: TracedText, kind: str, rule: str, start: int, end: int) -> SecretFinding:
+    return SecretFinding(kind, rule, traced.origin(start), traced.origin(end - 1) + 1)
 
 
-def _finding(traced: TracedText, kind: str, rule: str, start: int, end: int) -> Finding:
-    return Finding(kind, rule, traced.origin(start), traced.origin(end - 1) + 1)
-
-
-def _secrets(text: str, custom: CustomRules) -> Iterator[_Secret]:
+def _detect(text: str, custom: CustomRules) -> Iterator[_Secret]:
     start = 0
     # Text before and after a tag is never read together.
     for first, last in tag_spans(text):
-        yield from _secrets_of(text[start:first], start, custom)
+        yield from _detect_in(text[start:first], start, custom)
         start = last
-    yield from _secrets_of(text[start:] if start else text, start, custom)
+    yield from _detect_in(text[start:], start, custom)
 
 
-def _secrets_of(stretch: str, offset: int, custom: CustomRules) -> Iterator[_Secret]:
+def _detect_in(stretch: str, offset: int, custom: CustomRules) -> Iterator[_Secret]:
     data = stretch.encode()
     hits = detector().find(data)
     if custom.personal:
@@ -410,35 +402,29 @@ def _secrets_of(stretch: str, offset: int, custom: CustomRules) -> Iterator[_Sec
             yield _Secret(hit.rule.type, hit.rule.id, start + offset, end + offset)
 
 
-def _with_custom(custom: list[Hit], hits: list[Hit]) -> list[Hit]:
-    return sorted([*custom, *apart(hits, custom)], key=lambda hit: hit.start)
+def _with_custom(custom: list[SecretHit], hits: list[SecretHit]) -> list[SecretHit]:
+    return sorted([*custom, *apart(hits, custom)], key=attrgetter("start"))
 
 
-def _in_characters(hits: list[Hit], data: bytes, size: int) -> Iterator[tuple[Hit, int, int]]:
+def _in_characters(hits: list[SecretHit], data: bytes, size: int) -> Iterator[tuple[SecretHit, int, int]]:
     if size == len(data):
         yield from ((hit, hit.start, hit.end) for hit in hits)
         return
-    done = characters = 0
+    last = characters = 0
     for hit in hits:
         # A hit that cuts a character in two takes all of it.
-        start, end = max(done, _back(data, hit.start)), _forth(data, hit.end)
-        characters += len(data[done:start].decode())
+        start = hit.start
+        while data[start] & 0xC0 == 0x80:
+            start -= 1
+        start = max(last, start)
+        end = hit.end
+        while end < len(data) and data[end] & 0xC0 == 0x80:
+            end += 1
+        characters += len(data[last:start].decode())
         first = characters
         characters += len(data[start:end].decode())
-        done = end
+        last = end
         yield hit, first, characters
-
-
-def _back(data: bytes, place: int) -> int:
-    while data[place] & 0xC0 == 0x80:
-        place -= 1
-    return place
-
-
-def _forth(data: bytes, place: int) -> int:
-    while place < len(data) and data[place] & 0xC0 == 0x80:
-        place += 1
-    return place
 
 
 _masters: dict[str, str] = {}

@@ -5,20 +5,21 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter, itemgetter
 
 import re2
 
-from memoryhub.core.secrets.assignment import LOOSE, Assignment, Read, assignment_at, cells_below
+from memoryhub.core.secrets.assignment import LOOSE, Assignment, ColumnRead, assignment_at, cells_below
 from memoryhub.core.secrets.rule import (
     LETTERS,
     NOWHERE,
     Candidate,
-    Form,
-    Found,
-    Hit,
+    KeywordIndex,
     Place,
-    Places,
     Rule,
+    RuleForm,
+    SecretHit,
+    SecretMatch,
     Span,
     apart,
     begins_word,
@@ -27,6 +28,7 @@ from memoryhub.core.secrets.rule import (
 from memoryhub.core.secrets.values import (
     entropy,
     fits,
+    has_digit,
     is_assigned,
     is_code,
     is_filler,
@@ -63,49 +65,51 @@ _LONGEST_ESCAPE = 4
 class Detector:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
-        self._places = Places(self.rules)
-        self._without_keyword = [rule for rule in self.rules if rule.form is Form.ALL]
+        self._keywords = KeywordIndex(self.rules)
+        self._without_keyword = [rule for rule in self.rules if rule.form is RuleForm.ALL]
 
-    def find(self, data: bytes) -> list[Hit]:
+    def find(self, data: bytes) -> list[SecretHit]:
         places = self.places(data)
         # First the rules that recognise a secret alone, then, between their hits, values judged by their names.
-        known = list(_known(data, places))
+        recognised = list(_recognised(data, places))
         for rule in self._without_keyword:
-            known = sorted([*known, *apart(list(_everywhere(rule, data)), known)], key=_start)
-        found = sorted([*known, *_values(data, places, known)], key=_start)
-        return sorted([*found, *apart(list(_cells(data, places)), found)], key=_start)
+            recognised = sorted([*recognised, *apart(list(_everywhere(rule, data)), recognised)], key=_start)
+        hits = sorted([*recognised, *_named_values(data, places, recognised)], key=_start)
+        return sorted([*hits, *apart(list(_cells(data, places)), hits)], key=_start)
 
     def places(self, data: bytes) -> list[Place]:
-        return list(self._places.of(data))
+        return list(self._keywords.of(data))
 
 
-def _everywhere(rule: Rule, data: bytes) -> Iterator[Hit]:
-    pattern, size, cursor = compiled(rule.pattern), len(data), 0
+_start = attrgetter("start")
+
+
+def _everywhere(rule: Rule, data: bytes) -> Iterator[SecretHit]:
+    pattern = compiled(rule.pattern)
+    size = len(data)
+    cursor = 0
     spans = pattern.find(data, 0, size)
     while spans:
         first, end = spans[0]
-        place = checked(Found(data, rule, *_last(spans), size)) if _may_begin(rule, data, first, cursor) else None
-        if place is not None and place[0] >= cursor:
-            yield Hit(rule, *place)
-            cursor = place[1]
+        if _may_begin(rule, data, first, cursor):
+            place = checked(SecretMatch(data, rule, *_secret_group(spans), size))
+            if place is not None and place[0] >= cursor:
+                yield SecretHit(rule, *place)
+                cursor = place[1]
         spans = pattern.find(data, end, size)
 
 
-def _start(hit: Hit) -> int:
-    return hit.start
-
-
-def _known(data: bytes, places: list[Place]) -> Iterator[Hit]:
+def _recognised(data: bytes, places: list[Place]) -> Iterator[SecretHit]:
     cursor = 0
     for start, candidates in places:
         if start < cursor:
             continue
         for rule, _ in candidates:
-            if rule.form is Form.VALUE or not _may_begin(rule, data, start, cursor):
+            if rule.form is RuleForm.VALUE or not _may_begin(rule, data, start, cursor):
                 continue
-            span = _span(rule, data, start, cursor)
+            span = _secret_span(rule, data, start, cursor)
             if span is not None:
-                yield Hit(rule, *span)
+                yield SecretHit(rule, *span)
                 cursor = span[1]
                 break
 
@@ -114,7 +118,7 @@ def _may_begin(rule: Rule, data: bytes, start: int, cursor: int) -> bool:
     return bool(rule.inside or rule.back) or begins_word(data, start, cursor, rule.not_after)
 
 
-def _span(rule: Rule, data: bytes, start: int, cursor: int) -> Span | None:
+def _secret_span(rule: Rule, data: bytes, start: int, cursor: int) -> Span | None:
     limit = min(len(data), start + rule.reach)
     if rule.back:
         spans = compiled(rule.pattern).find(data, max(cursor, start - rule.back), limit)
@@ -124,21 +128,22 @@ def _span(rule: Rule, data: bytes, start: int, cursor: int) -> Span | None:
         spans = compiled(rule.pattern).at(data, start, limit)
     if spans is None:
         return None
-    span = checked(Found(data, rule, *_last(spans), len(data)))
+    span = checked(SecretMatch(data, rule, *_secret_group(spans), len(data)))
     if span is None or not cursor <= span[0] < span[1]:
         return None
-    return None if _in_identifier(data, min(spans[0][0], span[0]), max(spans[0][1], span[1])) else span
+    first = min(spans[0][0], span[0])
+    last = max(spans[0][1], span[1])
+    # Part of a digest or UUID that nothing else marks as a secret
+    if _in_identifier(data, first, last, _HEX, b"_") or _in_identifier(data, first, last, _HEX | _DASH, b"_-"):
+        return None
+    return span
 
 
-def _in_identifier(data: bytes, start: int, end: int) -> bool:
-    # Part of a digest or UUID that nothing else marks as a secret.
-    return _in_word(data, start, end, _HEX, b"_") or _in_word(data, start, end, _HEX | _DASH, b"_-")
-
-
-def _in_word(data: bytes, start: int, end: int, characters: frozenset[int], not_beside: bytes) -> bool:
+def _in_identifier(data: bytes, start: int, end: int, characters: frozenset[int], not_beside: bytes) -> bool:
     if end - start > _LONGEST_IDENTIFIER or not characters.issuperset(data[start:end]):
         return False
-    first, last = start, end
+    first = start
+    last = end
     while first > 0 and start - first < _LONGEST_IDENTIFIER and data[first - 1] in characters:
         first -= 1
     while last < len(data) and last - end < _LONGEST_IDENTIFIER and data[last] in characters:
@@ -151,31 +156,31 @@ def _in_word(data: bytes, start: int, end: int, characters: frozenset[int], not_
     )
 
 
-def _last(spans: list[Span]) -> Span:
-    return max(spans[1:], key=_end) if len(spans) > 1 and max(spans[1:], key=_end) != NOWHERE else spans[0]
+# The last group that matched, or the whole match
+def _secret_group(spans: list[Span]) -> Span:
+    last = max(spans[1:], key=itemgetter(1), default=NOWHERE)
+    return spans[0] if last == NOWHERE else last
 
 
-def _end(span: Span) -> int:
-    return span[1]
-
-
-def checked(found: Found) -> Span | None:
+def checked(match: SecretMatch) -> Span | None:
     """Return the span of the secret if it passes its rule's entropy, allowlist and checks."""
-    rule = found.rule
-    if rule.entropy and entropy(found.secret) < rule.entropy:
+    rule = match.rule
+    if rule.entropy and entropy(match.secret) < rule.entropy:
         return None
-    if any(matches(pattern, found.secret) for pattern in rule.allow):
+    if any(matches(pattern, match.secret) for pattern in rule.allow):
         return None
-    span: Span | None = found.span
+    span = match.span
     for name in rule.checks:
-        span = CHECKS[name](found)
-        if span is None:
+        accepted = CHECKS[name](match)
+        if not accepted:
             return None
+        if isinstance(accepted, tuple):
+            span = accepted
     return span
 
 
-def _values(data: bytes, places: list[Place], known: list[Hit]) -> Iterator[Hit]:
-    spans = iter([*known, None])
+def _named_values(data: bytes, places: list[Place], recognised: list[SecretHit]) -> Iterator[SecretHit]:
+    spans = iter([*recognised, None])
     following = next(spans)
     cursor = run_end = tries = 0
     for start, candidates in places:
@@ -185,8 +190,8 @@ def _values(data: bytes, places: list[Place], known: list[Hit]) -> Iterator[Hit]
         limit = following.start if following is not None else len(data)
         if start < cursor or start >= limit or (start < run_end and tries >= _MOST_TRIES):
             continue
-        read = _read(data, start, limit, candidates)
-        if isinstance(read, Hit):
+        read = _read_value(data, start, limit, candidates)
+        if isinstance(read, SecretHit):
             yield read
             cursor = read.end
         elif read:
@@ -194,17 +199,17 @@ def _values(data: bytes, places: list[Place], known: list[Hit]) -> Iterator[Hit]
             run_end = max(run_end, read)
 
 
-def _cells(data: bytes, places: list[Place]) -> Iterator[Hit]:
+def _cells(data: bytes, places: list[Place]) -> Iterator[SecretHit]:
     """Yield the secrets in table cells below a name, without overlap."""
-    hits: dict[int, Hit] = {}
-    columns: dict[int, Read] = {}
+    hits: dict[int, SecretHit] = {}
+    columns: dict[int, ColumnRead] = {}
     for start, candidates in places:
         for rule, size in candidates:
             if rule.spaced:
                 for first, end in cells_below(data, start, start + size, columns):
                     read = Assignment(b"", b"", LOOSE, first, end, quoted=False, called=False)
                     if end > first and _accepts(rule, data, start, start + size, read):
-                        hits[first] = Hit(rule, first, end)
+                        hits[first] = SecretHit(rule, first, end)
                 break
     cursor = 0
     for hit in sorted(hits.values(), key=_start):
@@ -213,68 +218,64 @@ def _cells(data: bytes, places: list[Place]) -> Iterator[Hit]:
             cursor = hit.end
 
 
-def _read(data: bytes, start: int, limit: int, candidates: tuple[Candidate, ...]) -> Hit | int:
+# The secret, or the end of the value that is none
+def _read_value(data: bytes, start: int, limit: int, candidates: tuple[Candidate, ...]) -> SecretHit | int:
     read: Assignment | None = None
     position = -1
     for rule, size in candidates:
-        if rule.form is not Form.VALUE:
+        if rule.form is not RuleForm.VALUE:
             continue
         if start + size != position:
             position = start + size
-            read = assignment_at(data, position, limit, spaced=rule.spaced) if position <= limit else None
+            read = None
+            if position <= limit:
+                read = assignment_at(data, position, limit, spaced=rule.spaced)
         if read is not None and _accepts(rule, data, start, position, read):
-            return Hit(rule, read.start, read.end)
+            return SecretHit(rule, read.start, read.end)
     return read.end if read else 0
 
 
 def _accepts(rule: Rule, data: bytes, start: int, position: int, read: Assignment) -> bool:
     if rule.pattern:
         return _fits(rule, data, start, read)
-    first = _first(data, start)
-    name = _unescaped((data[first:position] + read.rest).decode(errors="replace"))
+    # The token in a badge's address only shows a picture.
+    if data[max(0, start - 5) : start] == b".svg?":
+        return False
+    first = _name_start(data, start)
+    name = _unescaped((data[first:position] + read.name_end).decode(errors="replace"))
     value = data[read.start : read.end].decode(errors="replace")
-    if _of_badge(data, start) or _of_resource(data, first) or not is_assigned(read, name, value):
+    if _is_aws_resource(data, first) or not is_assigned(read, name, value):
         return False
     return VALUE_CHECKS[rule.checks[0]](name, value, read)
 
 
+# ``\\u5bc6\\u7801``: a name in JSON, perhaps escaped twice
 def _unescaped(name: str) -> str:
-    # ``\\u5bc6\\u7801``: a name in JSON, perhaps escaped twice
-    return re2.sub(r"\\{1,2}u([0-9a-fA-F]{4})", _character, name) if "\\u" in name else name
-
-
-def _character(match: re2._Match) -> str:
-    return chr(int(match[1], 16))
+    if "\\u" not in name:
+        return name
+    text: str = re2.sub(r"\\{1,2}u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), name)
+    return text
 
 
 def _fits(rule: Rule, data: bytes, start: int, read: Assignment) -> bool:
     if read.called or not compiled(rule.pattern).fits(data, read.start, read.end):
         return False
-    if is_identifier(data[read.start : read.end].decode(errors="replace")) and not names_secret(
-        _named(data, start, read)
-    ):
-        return False
+    if is_identifier(data[read.start : read.end].decode(errors="replace")):
+        name = data[_name_start(data, start) : read.start].decode(errors="replace")
+        if not names_secret(name):
+            return False
     if rule.name and compiled(rule.name).at(data, start, read.start) is None:
         return False
-    return checked(Found(data, rule, read.start, read.end, len(data))) is not None
+    return checked(SecretMatch(data, rule, read.start, read.end, len(data))) is not None
 
 
-def _named(data: bytes, start: int, read: Assignment) -> str:
-    return data[_first(data, start) : read.start].decode(errors="replace")
-
-
-def _of_badge(data: bytes, start: int) -> bool:
-    # The token in a badge's address only shows a picture.
-    return data[max(0, start - 5) : start] == b".svg?"
-
-
-def _of_resource(data: bytes, start: int) -> bool:
-    # ``arn:…:123456789012:secret:x``, ``AWS::ApiGateway::ApiKey``
+# ``arn:…:123456789012:secret:x``, ``AWS::ApiGateway::ApiKey``
+def _is_aws_resource(data: bytes, start: int) -> bool:
     before = data[max(0, start - 48) : start]
     return before.endswith(b":") and compiled(_AWS).find(before, 0, len(before)) is not None
 
 
-def _first(data: bytes, start: int) -> int:
+def _name_start(data: bytes, start: int) -> int:
     first = start
     while first > 0 and first > start - 40 and data[first - 1] in _NAME:
         first -= 1
@@ -300,38 +301,13 @@ def _of_vendor(name: str, value: str, read: Assignment) -> bool:
 VALUE_CHECKS = {"named-secret": _of_secret, "named-key": _of_key, "named-service": _of_vendor}
 
 
+# The checks that rules name beside their pattern. Each accepts a match or not; some return the secret's span, which is
+# then longer than the match.
+Check = Callable[[SecretMatch], Span | bool | None]
+
 _MAX_KEY = 24_000
 _LINE = rb"[A-Za-z0-9+/=]+|[A-Z][A-Za-z-]{2,20}: [^\n\\]{0,120}"
 _BREAKS = rb"(?:\s|\\{1,4}[nrt]|[\"',+])+"
-
-
-def whole_block(found: Found) -> Span | None:
-    """Return the block up to its END line; of a truncated one, as far as it reads as a key."""
-    data, start, head = found.data, found.start, found.end
-    limit = min(found.limit, head + _MAX_KEY)
-    dashes = data.find(b"-----", head, limit)
-    if dashes >= 0 and data.startswith(b"-----END", dashes):
-        closing = data.find(b"-----", dashes + 8, min(limit, dashes + 80))
-        end = closing + 5 if closing >= 0 else dashes + 8
-        return (start, end) if end - head > 40 else None
-    end = _end_of_lines(data, head, limit)
-    return (start, end) if end - head > 16 else None
-
-
-def _end_of_lines(data: bytes, position: int, limit: int) -> int:
-    end = position
-    while position < limit:
-        gap = compiled(_BREAKS).at(data, position, limit)
-        line = compiled(_LINE).at(data, gap[0][1] if gap else position, limit)
-        text = data[slice(*line[0])] if line else b""
-        if line is None or (len(text) < 20 and not text.endswith(b"=") and b":" not in text):
-            break
-        position = end = line[0][1]
-    return end
-
-
-Check = Callable[[Found], Span | None]
-
 _BASE64 = LETTERS | frozenset(b"+/=")
 _WORD = LETTERS | frozenset(b"_")
 _WEB_SAMPLE = rb"(?i)\b(?:https?|ftp):(?:\\?/){2}(?:user|username|usr|login|foo|name|abc|123|me|[a-z])?:$"
@@ -347,151 +323,176 @@ _SNOWFLAKE = rb"[MNO][\w-]{22,28}"
 _DIGEST_BEFORE = rb"(?i)(?:sha\d{0,3}|md5|hash|digest|checksum|integrity)[\"' ]{0,2}[-=:]?[\"' ]{0,2}$"
 
 
-def unmasked(found: Found) -> Span | None:
+def whole_block(match: SecretMatch) -> Span | None:
+    """Return the block up to its END line; of a truncated one, as far as it reads as a key."""
+    data = match.data
+    limit = min(match.limit, match.end + _MAX_KEY)
+    dashes = data.find(b"-----", match.end, limit)
+    shortest = 16
+    if dashes >= 0 and data.startswith(b"-----END", dashes):
+        shortest = 40
+        closing = data.find(b"-----", dashes + 8, min(limit, dashes + 80))
+        end = closing + 5 if closing >= 0 else dashes + 8
+    else:
+        end = _end_of_lines(data, match.end, limit)
+    return (match.start, end) if end - match.end > shortest else None
+
+
+def _end_of_lines(data: bytes, position: int, limit: int) -> int:
+    end = position
+    while position < limit:
+        gap = compiled(_BREAKS).at(data, position, limit)
+        if gap:
+            position = gap[0][1]
+        line = compiled(_LINE).at(data, position, limit)
+        if line is None:
+            break
+        text = data[slice(*line[0])]
+        if len(text) < 20 and not text.endswith(b"=") and b":" not in text:
+            break
+        position = end = line[0][1]
+    return end
+
+
+def unmasked(match: SecretMatch) -> bool:
     """Reject masks such as ``ghp_xxxxxxxx`` and zero padding."""
-    secret = found.secret
-    return None if is_masked(secret) or "00000000" in secret else found.span
+    return not is_masked(match.secret) and "00000000" not in match.secret
 
 
-def mixed(found: Found) -> Span | None:
+def mixed(match: SecretMatch) -> bool:
     """Require a digit and no mask: for prefixes that plain words have too."""
-    secret = found.secret
-    return found.span if any(c.isdigit() for c in secret) and not is_masked(secret) else None
+    return has_digit(match.secret) and not is_masked(match.secret)
 
 
-def whole(found: Found) -> Span | None:
-    return None if found.after and found.after[0] in _WORD else found.span
+def whole(match: SecretMatch) -> bool:
+    return not match.after or match.after[0] not in _WORD
 
 
-def unlike_words(found: Found) -> Span | None:
-    return None if reads_as_words(found.secret) else found.span
+def unlike_words(match: SecretMatch) -> bool:
+    return not reads_as_words(match.secret)
 
 
-def unfilled(found: Found) -> Span | None:
+def unfilled(match: SecretMatch) -> bool:
     """Reject padding only: the position already says that it is a secret."""
-    return None if is_filler(found.secret) else found.span
+    return not is_filler(match.secret)
 
 
-def random(found: Found) -> Span | None:
+def random(match: SecretMatch) -> bool:
     """Require letters, digits and entropy, and no placeholder."""
-    secret = found.secret
-    return found.span if looks_random(secret) and not is_placeholder(secret) else None
+    return looks_random(match.secret) and not is_placeholder(match.secret)
 
 
-def given(found: Found) -> Span | None:
+def no_template(match: SecretMatch) -> bool:
     """Accept any password except templates and masks."""
-    secret = found.secret
-    return None if is_template(secret) or set(secret) <= {"*", "x", "X", "."} else found.span
+    return not is_template(match.secret) and not set(match.secret) <= {"*", "x", "X", "."}
 
 
-def typed(found: Found) -> Span | None:
+def typed(match: SecretMatch) -> bool:
     """Accept any password that a person may have typed: no placeholder, no number."""
-    secret = found.secret
-    return None if is_placeholder(secret) or secret.isdigit() else found.span
+    return not is_placeholder(match.secret) and not match.secret.isdigit()
 
 
-def chosen(found: Found) -> Span | None:
+def chosen(match: SecretMatch) -> bool:
     """Accept any password except placeholders and the words that samples use."""
-    secret = found.secret
-    return None if len(secret) < 4 or is_placeholder(secret) or is_sample(secret) else found.span
+    secret = match.secret
+    return len(secret) >= 4 and not is_placeholder(secret) and not is_sample(secret)
 
 
-def login(found: Found) -> Span | None:
+def login(match: SecretMatch) -> bool:
     """Accept any password in a URL except templates, and ``user:password`` in web addresses."""
-    secret = found.secret
-    if matches(_RAW, secret) and (matches(_NO_PASSWORD, secret) or not matches(_HOST_AFTER, _following(found))):
-        return None
-    is_web = matches(_WEB_SAMPLE, found.before.decode(errors="replace")) and fits(_WEB_PASSWORD, secret)
-    return None if is_web else given(found)
+    secret = match.secret
+    if matches(_RAW, secret):
+        following = match.data[match.end + 1 : min(match.end + 80, match.limit)].decode(errors="replace")
+        if matches(_NO_PASSWORD, secret) or not matches(_HOST_AFTER, following):
+            return False
+    is_web = matches(_WEB_SAMPLE, match.before.decode(errors="replace")) and fits(_WEB_PASSWORD, secret)
+    return not is_web and no_template(match)
 
 
-def _following(found: Found) -> str:
-    return found.data[found.end + 1 : min(found.end + 80, found.limit)].decode(errors="replace")
-
-
-def spoken(found: Found) -> Span | None:
+def spoken(match: SecretMatch) -> bool:
     """Accept passwords as people type them: mixed case and digits, or digits and marks, and no words."""
-    secret = found.secret
-    typed = is_mixed(secret) or (any(c.isdigit() for c in secret) and any(not c.isalnum() for c in secret))
-    return chosen(found) if typed and not is_plain(secret) and not is_code(secret) else None
+    secret = match.secret
+    is_typed = is_mixed(secret) or (has_digit(secret) and any(not c.isalnum() for c in secret))
+    return is_typed and not is_plain(secret) and not is_code(secret) and chosen(match)
 
 
-def no_variable(found: Found) -> Span | None:
+def no_variable(match: SecretMatch) -> bool:
     """Reject variable names such as ``DB_PASSWORD`` and ``get_password``."""
-    return None if matches(_NAMED, found.secret) else found.span
+    return not matches(_NAMED, match.secret)
 
 
-def no_word(found: Found) -> Span | None:
-    secret = found.secret
-    return found.span if any(c.isdigit() for c in secret) or is_gibberish(secret) else None
+def no_word(match: SecretMatch) -> bool:
+    return has_digit(match.secret) or is_gibberish(match.secret)
 
 
-def no_uuid(found: Found) -> Span | None:
-    return None if is_uuid(found.secret) else found.span
+def no_uuid(match: SecretMatch) -> bool:
+    return not is_uuid(match.secret)
 
 
-def no_digest(found: Found) -> Span | None:
+def no_digest(match: SecretMatch) -> bool:
     """Reject values after the name of a hash, such as ``sha256=…``."""
-    return None if matches(_DIGEST_BEFORE, found.before.decode(errors="replace")) else found.span
+    return not matches(_DIGEST_BEFORE, match.before.decode(errors="replace"))
 
 
-def strong(found: Found) -> Span | None:
+def strong(match: SecretMatch) -> bool:
     """Require mixed case, digits and high entropy, and no words."""
-    secret = found.secret.rsplit("_", 1)[-1]
-    if found.secret.startswith(_PUBLISHED):
-        return None
-    accepted = is_mixed(secret) and entropy(secret) >= 3.7 and not is_placeholder(secret)
-    return found.span if accepted and not reads_as_words(secret) else None
+    if match.secret.startswith(_PUBLISHED):
+        return False
+    secret = match.secret.rsplit("_", 1)[-1]
+    is_random = is_mixed(secret) and entropy(secret) >= 3.7
+    return is_random and not is_placeholder(secret) and not reads_as_words(secret)
 
 
-def no_sample(found: Found) -> Span | None:
+def no_sample(match: SecretMatch) -> bool:
     """Reject masks and ids with ``EXAMPLE``, as in the documentation of AWS."""
-    return None if "EXAMPLE" in found.secret else unmasked(found)
+    return "EXAMPLE" not in match.secret and unmasked(match)
 
 
-def aws_secret(found: Found) -> Span | None:
+def aws_secret(match: SecretMatch) -> bool:
     """Accept exactly 40 base64 characters of both cases with a digit: no git SHA, no path."""
-    secret = found.secret
-    longer = bool(found.after) and found.after[0] in _BASE64
-    inner = not begins_word(found.data, found.start, 0, b"./") or secret.endswith("EXAMPLEKEY")
-    return found.span if is_mixed(secret) and not (longer or inner) and looks_random(secret, bits=3.9) else None
+    secret = match.secret
+    if match.after and match.after[0] in _BASE64:
+        return False
+    if not begins_word(match.data, match.start, 0, b"./") or secret.endswith("EXAMPLEKEY"):
+        return False
+    return is_mixed(secret) and looks_random(secret, bits=3.9)
 
 
-def basic_credentials(found: Found) -> Span | None:
+def basic_credentials(match: SecretMatch) -> bool:
     """Accept base64 that decodes to ``user:password``."""
-    secret = found.secret
+    secret = match.secret
     try:
         decoded = base64.b64decode(secret + "=" * (-len(secret) % 4), validate=True)
     except (binascii.Error, ValueError):
-        return None
-    return found.span if b":" in decoded and decoded.isascii() else None
+        return False
+    return b":" in decoded and decoded.isascii()
 
 
-def long_enough(found: Found) -> Span | None:
-    return found.span if found.end - found.start >= 30 and not is_filler(found.secret) else None
+def long_enough(match: SecretMatch) -> bool:
+    return match.end - match.start >= 30 and not is_filler(match.secret)
 
 
-def hex_before(found: Found) -> Span | None:
+def hex_before(match: SecretMatch) -> Span | None:
     """Require 32 hexadecimal digits before the match, and include them."""
-    text = found.before[-32:].decode(errors="replace")
+    text = match.before[-32:].decode(errors="replace")
     is_key = len(text) == 32 and set(text) <= set("0123456789abcdef") and entropy(text) > 3
-    return (found.start - 32, found.end) if is_key else None
+    return (match.start - 32, match.end) if is_key else None
 
 
-def after_bot_id(found: Found) -> Span | None:
+def after_bot_id(match: SecretMatch) -> bool:
     """Require a bot's number before the colon."""
-    before = found.before[:-1]  # the colon is the match's, not the secret's
+    before = match.before[:-1]  # the colon is the match's, not the secret's
     is_account = before[-13:-12] == b":" and before[-12:].isdigit()  # of AWS, in the name of a resource
-    return found.span if len(before) >= 8 and before[-8:].isdigit() and not is_account else None
+    return len(before) >= 8 and before[-8:].isdigit() and not is_account
 
 
-def after_snowflake(found: Found) -> Span | None:
+def after_snowflake(match: SecretMatch) -> Span | None:
     """Require a Discord id in base64 before the match; it starts with M, N or O."""
-    before = found.before[-29:]
+    before = match.before[-29:]
     for size in range(len(before), 22, -1):
-        start = found.start - size
-        if begins_word(found.data, start, 0, b"_-") and fits(_SNOWFLAKE, before[-size:].decode(errors="replace")):
-            return start, found.end
+        start = match.start - size
+        if begins_word(match.data, start, 0, b"_-") and fits(_SNOWFLAKE, before[-size:].decode(errors="replace")):
+            return start, match.end
     return None
 
 
@@ -502,7 +503,7 @@ CHECKS: dict[str, Check] = {
     "unlike-words": unlike_words,
     "unfilled": unfilled,
     "random": random,
-    "given": given,
+    "given": no_template,
     "strong": strong,
     "no-sample": no_sample,
     "chosen": chosen,

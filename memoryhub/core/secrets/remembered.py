@@ -41,18 +41,18 @@ def known_secrets() -> Known:
     place = _place()
     if not place[1]:
         return NOTHING_KNOWN
-    read_at, known = _cache.get(place, (0.0, None))
-    if known is None or time.monotonic() - read_at > _CACHE_SECONDS:
-        known = _read(known, _pending.get(place, {}))
+    read_at, secrets = _cache.get(place, (0.0, None))
+    if secrets is None or time.monotonic() - read_at > _CACHE_SECONDS:
+        secrets = _read(secrets, _pending.get(place, {}))
         if len(_cache) >= _MAX_CACHED:
             _cache.clear()
-        _cache[place] = time.monotonic(), known
-    return known
+        _cache[place] = time.monotonic(), secrets
+    return secrets
 
 
 def _read(before: Known | None, pending: dict[str, str]) -> Known:
-    found = rows.fetch("SELECT key, value FROM store_meta WHERE key LIKE %s", [f"{_PREFIX}%"])
-    digests = {key.removeprefix(_PREFIX): kind for key, kind in found} | pending
+    stored = rows.fetch("SELECT key, value FROM store_meta WHERE key LIKE %s", [f"{_PREFIX}%"])
+    digests = {key.removeprefix(_PREFIX): kind for key, kind in stored} | pending
     # The same object while nothing changes, because results are cached by it.
     if before is not None and before.digests == digests:
         return before
@@ -61,9 +61,9 @@ def _read(before: Known | None, pending: dict[str, str]) -> Known:
 
 def _remember(values: Mapping[str, str]) -> None:
     place, key = _place(), current_tag_key()
-    found = {digest(value, key): value for value in values if is_memorable(value)} if key else {}
-    known = known_secrets().digests if found else {}
-    added = {each: value for each, value in found.items() if each not in known}
+    memorable = {digest(value, key): value for value in values if is_memorable(value)} if key else {}
+    stored = known_secrets().digests if memorable else {}
+    added = {each: value for each, value in memorable.items() if each not in stored}
     if not added:
         return
     pending, names = _pending.setdefault(place, {}), _names_among(list(added.values()))
@@ -74,9 +74,11 @@ def _remember(values: Mapping[str, str]) -> None:
 
 # A text may give the id of a session as a token. Events name the session by it.
 def _names_among(values: Sequence[str]) -> set[str]:
-    own = current_origin()
-    found = rows.fetch(f"SELECT DISTINCT session_id FROM raw_events WHERE session_id IN {TEXTS}", [json_list(values)])
-    return {own.session_id, own.actor, *(session_id for (session_id,) in found)}
+    origin = current_origin()
+    sessions = rows.fetch(
+        f"SELECT DISTINCT session_id FROM raw_events WHERE session_id IN {TEXTS}", [json_list(values)]
+    )
+    return {origin.session_id, origin.actor, *(session_id for (session_id,) in sessions)}
 
 
 known_from(known_secrets, _remember)
@@ -96,12 +98,12 @@ def store_pending() -> None:
         return
     stored = dict(pending)
     sql = upsert("store_meta", "key", ["value"])
-    for found, kind in stored.items():
-        rows.execute(sql, [f"{_PREFIX}{found}", kind])
+    for digest_text, kind in stored.items():
+        rows.execute(sql, [f"{_PREFIX}{digest_text}", kind])
     transaction.on_commit(lambda: _stored(place, stored), using=require_current_alias())
 
 
 def _stored(place: _Place, digests: dict[str, str]) -> None:
     pending = _pending.get(place, {})
-    for found in digests:
-        pending.pop(found, None)
+    for digest_text in digests:
+        pending.pop(digest_text, None)

@@ -87,7 +87,7 @@ def _spellings(word: str) -> Iterator[bytes]:
 
 
 # How a rule is matched around its keyword.
-class Form(StrEnum):
+class RuleForm(StrEnum):
     # The pattern starts with the keyword.
     AT = "at"
     # The pattern starts at most ``back`` bytes before the keyword and contains it.
@@ -108,7 +108,7 @@ class Rule:
 
     id: str
     type: str
-    form: Form
+    form: RuleForm
     # At least one must occur; all are searched at once, which makes the search fast.
     keywords: tuple[bytes, ...]
     # Whether the keywords, given in lower case, match in any case.
@@ -154,7 +154,7 @@ def rule_of(data: dict[str, Any]) -> Rule:
     return Rule(
         id=data["id"],
         type=data.get("type", data["id"]),
-        form=Form(data.get("form", "at")),
+        form=RuleForm(data.get("form", "at")),
         keywords=_keywords(data["keywords"]),
         any_case=data.get("any_case", False),
         pattern=data.get("pattern", "").encode(),
@@ -195,7 +195,7 @@ def _ends_in_escape(before: bytes) -> bool:
 
 # What was removed: its type, the rule, and its position in the original text.
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SecretFinding:
     type: str
     rule: str
     start: int
@@ -204,7 +204,7 @@ class Finding:
 
 # A secret: the rule that found it, and its position in bytes.
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SecretHit:
     rule: Rule
     start: int
     end: int
@@ -212,7 +212,7 @@ class Hit:
 
 # A match before its checks: its position, and the part that may be the secret.
 @dataclass(frozen=True, slots=True)
-class Found:
+class SecretMatch:
     data: bytes
     rule: Rule
     start: int
@@ -237,14 +237,14 @@ class Found:
         return self.data[self.end : min(self.end + 1, self.limit)]
 
 
-def apart(hits: list[Hit], others: list[Hit]) -> list[Hit]:
+def apart(hits: list[SecretHit], fixed: list[SecretHit]) -> list[SecretHit]:
     """Return the hits that overlap none of the others; both lists are sorted and without overlaps."""
-    free: list[Hit] = []
+    free: list[SecretHit] = []
     place = 0
     for hit in hits:
-        while place < len(others) and others[place].end <= hit.start:
+        while place < len(fixed) and fixed[place].end <= hit.start:
             place += 1
-        if place == len(others) or hit.end <= others[place].start:
+        if place == len(fixed) or hit.end <= fixed[place].start:
             free.append(hit)
     return free
 
@@ -258,14 +258,15 @@ _SEEN = 2048
 
 # The keywords of all rules in two automata, so the cost does not grow with their number (decision 21). The one for
 # keywords in any case reads the text in lower case: ``(?i)`` needs so many states that RE2 forgets and rebuilds them.
-class Places:
+class KeywordIndex:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._exact: dict[bytes, list[Rule]] = {}
         self._any_case: dict[bytes, list[Rule]] = {}
         for rule in rules:
             for word in rule.keywords:
                 # A word of another alphabet is listed in each case.
-                table = self._any_case if rule.any_case and word.isascii() and b"\\" not in word else self._exact
+                is_any_case = rule.any_case and word.isascii() and b"\\" not in word
+                table = self._any_case if is_any_case else self._exact
                 table.setdefault(word, []).append(rule)
         self._scanners = [self._scanner(self._exact), self._scanner(self._any_case)]
 
@@ -277,14 +278,13 @@ class Places:
 
     def of(self, data: bytes) -> Iterator[Place]:
         """Yield each position where a keyword starts, with the rules of all keywords that start there."""
-        exact, any_case = (
-            _scanned(text, *scanner) for text, scanner in zip((data, data.lower()), self._scanners, strict=True)
-        )
-        return _merged(exact, any_case)
+        exact, any_case = self._scanners
+        return _merge_places(_scan(data, *exact), _scan(data.lower(), *any_case))
 
 
-def _scanned(data: bytes, pattern: Pattern, rules_of: Callable[[bytes], tuple[Candidate, ...]]) -> Iterator[Place]:
-    find, size = pattern.find, len(data)
+def _scan(data: bytes, pattern: Pattern, rules_of: Callable[[bytes], tuple[Candidate, ...]]) -> Iterator[Place]:
+    find = pattern.find
+    size = len(data)
     spans = find(data, 0, size)
     while spans:
         start, end = spans[0]
@@ -292,27 +292,29 @@ def _scanned(data: bytes, pattern: Pattern, rules_of: Callable[[bytes], tuple[Ca
         spans = find(data, start + 1, size)
 
 
-def _merged(first: Iterator[Place], second: Iterator[Place]) -> Iterator[Place]:
-    one, other = next(first, None), next(second, None)
+def _merge_places(first: Iterator[Place], second: Iterator[Place]) -> Iterator[Place]:
+    one = next(first, None)
+    other = next(second, None)
     while one and other:
         if one[0] == other[0]:
             yield one[0], (*one[1], *other[1])
-            one, other = next(first, None), next(second, None)
+            one = next(first, None)
+            other = next(second, None)
         elif one[0] < other[0]:
             yield one
             one = next(first, None)
         else:
             yield other
             other = next(second, None)
-    for rest, iterator in ((one, first), (other, second)):
-        if rest:
-            yield rest
+    for place, iterator in ((one, first), (other, second)):
+        if place:
+            yield place
             yield from iterator
 
 
 def _rules(table: dict[bytes, list[Rule]], word: bytes) -> tuple[Candidate, ...]:
-    found = dict[Rule, int]()
+    sizes = dict[Rule, int]()
     for size in range(len(word), 0, -1):
         for rule in table.get(word[:size], ()):
-            found.setdefault(rule, size)
-    return tuple(found.items())
+            sizes.setdefault(rule, size)
+    return tuple(sizes.items())

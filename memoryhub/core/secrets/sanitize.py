@@ -16,7 +16,7 @@ from enum import Enum
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from memoryhub.core.secrets.rule import Finding
+from memoryhub.core.secrets.rule import SecretFinding
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -137,7 +137,7 @@ def _plain(annotation: Any, origin: Any) -> Shape:
     return FIXED if issubclass(annotation, Enum | int | float | date | types.NoneType) else TEXT
 
 
-__all__ = ["Finding", "custom_rules_from", "known_from", "sanitize", "sanitize_text", "use_rules"]
+__all__ = ["custom_rules_from", "known_from", "sanitize", "sanitize_text", "use_rules"]
 
 # Results for texts up to this length (keys, tags, ids, kinds) are cached, because they repeat.
 _CACHED_LENGTH = 64
@@ -171,13 +171,13 @@ def use_rules(rules: CustomRules) -> Iterator[None]:
         _chosen.reset(token)
 
 
-def sanitize_text(text: str) -> tuple[str, list[Finding]]:
+def sanitize_text(text: str) -> tuple[str, list[SecretFinding]]:
     clean, findings = _cleaned(text, _context())
     _remember(_values(text, findings))
     return clean, findings
 
 
-def sanitize(value: Any, shape: Shape = TEXT, *, by_pack_only: bool = False) -> tuple[Any, list[Finding]]:
+def sanitize(value: Any, shape: Shape = TEXT, *, by_pack_only: bool = False) -> tuple[Any, list[SecretFinding]]:
     """Return a sanitised copy of a JSON value, keys included, and the findings, with positions in their string.
 
     A secret found in one string is masked in all of them. ``by_pack_only``: without the custom rules and the secrets
@@ -185,19 +185,19 @@ def sanitize(value: Any, shape: Shape = TEXT, *, by_pack_only: bool = False) -> 
     """
     context, names = _context(), _names(value)
     context = _by_pack_only(context) if by_pack_only else context
-    walk = _Walk(context, names)
+    walk = _PayloadWalk(context, names)
     clean = walk.of(value, "", shape)
-    values = {found: kind for found, kind in walk.values.items() if found not in names}
+    values = {value_text: kind for value_text, kind in walk.values.items() if value_text not in names}
     if values:
         _remember(values)
-        walk = _Walk(_knowing(context, values), names)
+        walk = _PayloadWalk(_knowing(context, values), names)
         clean = walk.of(value, "", shape)
     return clean, walk.findings
 
 
 def _names(value: Any) -> frozenset[str]:
-    found = [value.get(name) for name in _NAMES] if isinstance(value, dict) else []
-    return frozenset(name for name in found if isinstance(name, str))
+    names = [value.get(name) for name in _NAMES] if isinstance(value, dict) else []
+    return frozenset(name for name in names if isinstance(name, str))
 
 
 def _context() -> Context:
@@ -207,8 +207,8 @@ def _context() -> Context:
     rules = _chosen.get()
     if rules is None:
         rules = _rule_sources[0]() if _rule_sources else NO_RULES
-    known = _known_sources[0][0]() if _known_sources else NOTHING_KNOWN
-    return Context(current_tag_key(), rules, known)
+    secrets = _known_sources[0][0]() if _known_sources else NOTHING_KNOWN
+    return Context(current_tag_key(), rules, secrets)
 
 
 def _by_pack_only(context: Context) -> Context:
@@ -220,23 +220,23 @@ def _by_pack_only(context: Context) -> Context:
 def _knowing(context: Context, values: dict[str, str]) -> Context:
     from memoryhub.core.secrets.cleaning import Known
 
-    known = context.known
-    return context._replace(known=Known(values, known.digests, known.key))
+    secrets = context.known
+    return context._replace(known=Known(values, secrets.digests, secrets.key))
 
 
-def _values(text: str, findings: list[Finding]) -> dict[str, str]:
+def _values(text: str, findings: list[SecretFinding]) -> dict[str, str]:
     if not findings:
         return {}
     from memoryhub.core.secrets.catalogue import PERSONAL_PREFIX
     from memoryhub.core.secrets.cleaning import is_repeatable
 
     text = _storable(text)
-    found = {
+    kinds = {
         text[finding.start : finding.end]: finding.type
         for finding in findings
         if not finding.rule.startswith(PERSONAL_PREFIX)
     }
-    return {value: kind for value, kind in found.items() if is_repeatable(value)}
+    return {value: kind for value, kind in kinds.items() if is_repeatable(value)}
 
 
 def _remember(values: dict[str, str]) -> None:
@@ -245,7 +245,7 @@ def _remember(values: dict[str, str]) -> None:
         _known_sources[0][1](values)
 
 
-def _cleaned(text: str, context: Context) -> tuple[str, list[Finding]]:
+def _cleaned(text: str, context: Context) -> tuple[str, list[SecretFinding]]:
     if len(text) > _CACHED_LENGTH:
         return _sanitized(text, context)
     clean, findings = _cached(text, context)
@@ -253,12 +253,12 @@ def _cleaned(text: str, context: Context) -> tuple[str, list[Finding]]:
 
 
 @lru_cache(maxsize=1024)
-def _cached(text: str, context: Context) -> tuple[str, tuple[Finding, ...]]:
+def _cached(text: str, context: Context) -> tuple[str, tuple[SecretFinding, ...]]:
     clean, findings = _sanitized(text, context)
     return clean, tuple(findings)
 
 
-def _sanitized(text: str, context: Context) -> tuple[str, list[Finding]]:
+def _sanitized(text: str, context: Context) -> tuple[str, list[SecretFinding]]:
     from memoryhub.core.secrets.cleaning import clean_text
 
     return clean_text(_storable(text), context)
@@ -274,9 +274,9 @@ def _storable(text: str) -> str:
     return text
 
 
-class _Walk:
+class _PayloadWalk:
     def __init__(self, context: Context, names: frozenset[str]) -> None:
-        self.findings: list[Finding] = []
+        self.findings: list[SecretFinding] = []
         self.values: dict[str, str] = {}
         self._context = context
         self._names = names
@@ -308,7 +308,7 @@ class _Walk:
 
         if not is_secret_name(name) or not is_secret_value(name, clean) or self._context.custom.allows(clean):
             return clean
-        finding = Finding("secret", "named-secret", 0, size)
+        finding = SecretFinding("secret", "named-secret", 0, size)
         self.findings.append(finding)
         self.values |= _values(clean, [finding])
         return tag("secret", clean, self._context.key)
@@ -324,9 +324,9 @@ class _Walk:
         return self._string(key, "") if isinstance(key, str) and shape.key(key) is Leaf.TEXT else key
 
 
-def _unused(key: Any, taken: dict[Any, Any]) -> Any:
+def _unused(key: Any, keys: dict[Any, Any]) -> Any:
     # Two different keys can become equal; number them so that no value is lost.
     number, unique = 2, key
-    while unique in taken:
+    while unique in keys:
         unique, number = f"{key} {number}", number + 1
     return unique

@@ -110,7 +110,7 @@ def is_hex(value: str) -> bool:
 
 def reads_as_words(value: str) -> bool:
     """Return whether the value consists of words, such as ``Ed25519PrivateKey`` or ``0004_alter_user``."""
-    pairs, common = _pairs(value)
+    pairs, common = _letter_pairs(value)
     # More than half must be pairs of letters, and most of these common in English words and program names; of random
     # letters, less than a quarter are.
     return pairs >= 0.5 * len(value) and common >= 0.58 * pairs and _mean_word(value) >= _SHORTEST_MEAN
@@ -122,11 +122,12 @@ def is_gibberish(value: str) -> bool:
         return False
     if len(value) < 16 and (value.isupper() or value[1:].islower()):
         return False
-    pairs, common = _pairs(value)
-    return common <= (0.42 if len(value) >= 16 else 0.3) * pairs and entropy(value) >= 3.0
+    pairs, common = _letter_pairs(value)
+    most_common = 0.42 if len(value) >= 16 else 0.3
+    return common <= most_common * pairs and entropy(value) >= 3.0
 
 
-def _pairs(value: str) -> tuple[int, int]:
+def _letter_pairs(value: str) -> tuple[int, int]:
     """Return how many adjacent letter pairs there are, and how many of them are common in words."""
     lowered = value.lower()
     pairs = [pair for pair in map("".join, pairwise(lowered)) if pair.isascii() and pair.isalpha()]
@@ -143,14 +144,20 @@ def _mean_word(value: str) -> float:
     return letters / max(1, starts)
 
 
+def has_digit(value: str) -> bool:
+    return any(map(str.isdigit, value))
+
+
+def has_letter(value: str) -> bool:
+    return any(map(str.isalpha, value))
+
+
 def looks_random(value: str, *, bits: float = 3.0) -> bool:
-    has_digit = any(c.isdigit() for c in value)
-    has_letter = any(c.isalpha() for c in value)
-    return has_digit and has_letter and entropy(value) >= bits
+    return has_digit(value) and has_letter(value) and entropy(value) >= bits
 
 
 def is_mixed(value: str) -> bool:
-    return value != value.lower() and value != value.upper() and any(c.isdigit() for c in value)
+    return value != value.lower() and value != value.upper() and has_digit(value)
 
 
 _PASSWORD = (
@@ -232,7 +239,6 @@ _SIGN = rb"[^A-Za-z0-9./:]"
 _MARK = rb"[^\w.-]"
 _COMPARISONS = ("==", "===", "!=", "!==")
 _JUDGED = 96
-_SEPARATORS = ("::", "->", ".")
 
 
 def is_secret_name(name: str) -> bool:
@@ -270,8 +276,8 @@ def _is_named_value(name: str, value: str, *, quoted: bool) -> bool:
         return True
     if len(value) >= 12 and looks_random(value, bits=3.2):
         return not reads_as_words(value)
-    typed = is_mixed(value) or (any(c.isdigit() for c in value) and matches(_MARK, value))
-    return typed and len(value) >= 8 and matches(_PASSWORD, name) and not reads_as_words(value)
+    is_typed = is_mixed(value) or (has_digit(value) and matches(_MARK, value))
+    return is_typed and len(value) >= 8 and matches(_PASSWORD, name) and not reads_as_words(value)
 
 
 def _is_typical_password(value: str) -> bool:
@@ -298,7 +304,7 @@ def is_key_value(name: str, value: str) -> bool:
     head = value[:_JUDGED]
     if (
         len(head) < 16
-        or not any(c.isdigit() for c in head)
+        or not has_digit(head)
         or matches(_PUBLIC_NAME, name)
         or matches(_HARMLESS_NAME, name)
         or is_plain(head)
@@ -334,20 +340,17 @@ def is_code(value: str) -> bool:
     """Return whether the value reads as a call, an index or a dotted name rather than as a literal."""
     if not matches(_CODE, value):
         return False
-    return "(" in value or "[" in value or not any(_is_random_part(part) for part in _parts(value))
+    if "(" in value or "[" in value:
+        return True
+    parts = value.replace("::", ".").replace("->", ".").split(".")
+    return not any(_is_random_part(part) for part in parts)
 
 
 def may_be_secret(name: str, value: str) -> bool:
     """Cheaply reject impossible values: a token has a digit, a password a digit or a mark."""
-    if any(c.isdigit() for c in value):
+    if has_digit(value):
         return True
     return (matches(_PASSWORD, name) and matches(_MARK, value)) or is_gibberish(value)
-
-
-def _parts(value: str) -> list[str]:
-    for separator in _SEPARATORS:
-        value = value.replace(separator, "\n")
-    return value.split("\n")
 
 
 def _is_random_part(part: str) -> bool:
@@ -357,8 +360,8 @@ def _is_random_part(part: str) -> bool:
 def _is_password(value: str, *, quoted: bool) -> bool:
     if len(value) < 6 or is_code(value):
         return False
-    made = any(c.isdigit() for c in value) or (quoted and matches(_MARK, value)) or is_gibberish(value)
-    return made and entropy(value) >= 2.2
+    generated = has_digit(value) or (quoted and matches(_MARK, value)) or is_gibberish(value)
+    return generated and entropy(value) >= 2.2
 
 
 def _is_numbered(value: str) -> bool:

@@ -14,8 +14,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
-class Held:
-    # Of what is behind the alias: differs once another store of its name has replaced it.
+class HeldConnection:
+    # What is behind the alias: it differs once another store of its name has replaced it.
     identity: Hashable
     connection: BaseDatabaseWrapper
     # Open ``use_store`` blocks of its thread.
@@ -24,9 +24,9 @@ class Held:
 
 
 _identities: OrderedDict[str, Hashable] = OrderedDict()
-_held: dict[str, WeakSet[Held]] = {}
-# Guards these two, ``connections.settings``, and every ``uses`` and ``closed``. Held for microseconds, never while a
-# connection is closed, because that may run a checkpoint.
+_held: dict[str, WeakSet[HeldConnection]] = {}
+# Guards these two, ``connections.settings``, and every ``uses`` and ``closed``. It is taken for microseconds, never
+# while a connection is closed, because that may run a checkpoint.
 _lock = threading.Lock()
 _thread = threading.local()
 
@@ -39,15 +39,15 @@ def open_aliases() -> list[str]:
     return list(_identities)
 
 
-def begin(alias: str, identity: Hashable, settings: dict[str, Any]) -> Held:
+def begin(alias: str, identity: Hashable, settings: dict[str, Any]) -> HeldConnection:
     """Connect this thread to a file unknown to other threads; call ``publish`` or ``drop`` next, then ``leave``."""
     with _lock:
         connections.settings = {**connections.settings, alias: settings}
-        held = _mine()[alias] = Held(identity, connections[alias], uses=1)
+        held = _mine()[alias] = HeldConnection(identity, connections[alias], uses=1)
     return held
 
 
-def publish(alias: str, held: Held) -> None:
+def publish(alias: str, held: HeldConnection) -> None:
     """Make the file from ``begin`` available to all threads."""
     with _lock:
         _identities[alias] = held.identity
@@ -55,7 +55,7 @@ def publish(alias: str, held: Held) -> None:
         _held.setdefault(alias, WeakSet()).add(held)
 
 
-def hold(alias: str, identity: Hashable) -> Held | None:
+def hold(alias: str, identity: Hashable) -> HeldConnection | None:
     _close_stale()
     mine = _mine().get(alias)
     if mine is not None and mine.uses and mine.identity != identity:
@@ -65,7 +65,7 @@ def hold(alias: str, identity: Hashable) -> Held | None:
         if held is None:
             if _identities.get(alias) != identity:
                 return None
-            held = _mine()[alias] = Held(_identities[alias], connections[alias])
+            held = _mine()[alias] = HeldConnection(_identities[alias], connections[alias])
             _held.setdefault(alias, WeakSet()).add(held)
         elif not held.uses and (held.closed or _identities.get(alias) != identity):
             return None  # retired by another thread meanwhile, or replaced by another file
@@ -73,7 +73,7 @@ def hold(alias: str, identity: Hashable) -> Held | None:
         return held
 
 
-def leave(alias: str, held: Held) -> None:
+def leave(alias: str, held: HeldConnection) -> None:
     with _lock:
         held.uses -= 1
     if _identities.get(alias) is not held.identity:
@@ -86,7 +86,8 @@ def detach(alias: str) -> None:
     if held is None:
         return
     with _lock:
-        closes, held.closed = not held.closed, True
+        closes = not held.closed
+        held.closed = True
     if closes:
         held.connection.close()
     del connections[alias]
@@ -124,13 +125,13 @@ def _close_stale() -> None:
         del connections[alias]
 
 
-def _may_close(held: Held) -> bool:
+def _may_close(held: HeldConnection) -> bool:
     if held.uses or held.closed:
         return False
     held.closed = True
     return True
 
 
-def _mine() -> dict[str, Held]:
-    mine: dict[str, Held] = _thread.__dict__.setdefault("held", {})
+def _mine() -> dict[str, HeldConnection]:
+    mine: dict[str, HeldConnection] = _thread.__dict__.setdefault("held", {})
     return mine

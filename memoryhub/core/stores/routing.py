@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -25,6 +27,16 @@ def require_current_alias() -> str:
     if alias is None:
         raise NoCurrentStore("no store is current here; wrap the call in use_store()")
     return alias
+
+
+@contextmanager
+def use_alias(alias: str) -> Iterator[None]:
+    """Make the database alias of an open store the current one inside the block."""
+    token = current_alias.set(alias)
+    try:
+        yield
+    finally:
+        current_alias.reset(token)
 
 
 class StoreRouter:

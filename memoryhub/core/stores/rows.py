@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any
 
@@ -23,9 +23,9 @@ _BATCH = 1000
 
 
 def insert(model: type[models.Model], **values: Any) -> None:
-    adapters, others, sql = _insert_plan(model, tuple(values))
+    adapters, defaults, sql = _insert_plan(model, tuple(values))
     row = [adapt(value) if adapt else value for adapt, value in zip(adapters, values.values(), strict=True)]
-    put(model._meta.db_table, sql, [*row, *others])
+    put(model._meta.db_table, sql, [*row, *defaults])
 
 
 def put(table: str, sql: str, row: Sequence[Any]) -> None:
@@ -65,11 +65,12 @@ _gathered: ContextVar[tuple[str, Gathered | None]] = ContextVar("gathered_insert
 
 
 def update(model: type[models.Model], key: Any, **values: Any) -> None:
-    columns = tuple(values)
     adapters = _adapters(model)
-    primary_key = model._meta.pk.attname
-    sql = _update_sql(model, columns, primary_key)
-    row = [adapt(value) if (adapt := adapters[name]) else value for name, value in values.items()]
+    sql = _update_sql(model, tuple(values))
+    row = []
+    for name, value in values.items():
+        adapt = adapters[name]
+        row.append(adapt(value) if adapt else value)
     execute(sql, [*row, key])
 
 
@@ -100,24 +101,24 @@ def _insert_plan(model: type[models.Model], names: tuple[str, ...]) -> tuple[lis
     unknown = set(names) - set(fields)
     if unknown:
         raise TypeError(f"{model.__name__} has no column {sorted(unknown)}")
-    others = [name for name in fields if name not in names]
-    quoted = ", ".join(f'"{fields[name].column}"' for name in [*names, *others])
-    sql = f'INSERT INTO "{model._meta.db_table}" ({quoted}) VALUES ({", ".join(["%s"] * len(fields))})'
-    return [_adapters(model)[name] for name in names], [_default(model, name) for name in others], sql
-
-
-def _default(model: type[models.Model], name: str) -> Any:
-    (field,) = (field for field in model._meta.local_concrete_fields if field.attname == name)
-    adapt = _adapters(model)[name]
-    return adapt(field.get_default()) if adapt else field.get_default()
+    adapters = _adapters(model)
+    defaults = []
+    columns = [fields[name].column for name in names]
+    for name, field in fields.items():
+        if name not in names:
+            adapt, default = adapters[name], field.get_default()
+            defaults.append(adapt(default) if adapt else default)
+            columns.append(field.column)
+    quoted = ", ".join(f'"{column}"' for column in columns)
+    sql = f'INSERT INTO "{model._meta.db_table}" ({quoted}) VALUES ({", ".join(["%s"] * len(columns))})'
+    return [adapters[name] for name in names], defaults, sql
 
 
 @cache
-def _update_sql(model: type[models.Model], columns: tuple[str, ...], primary_key: str) -> str:
-    fields = {field.attname: field.column for field in model._meta.local_concrete_fields}
-    assignments = ", ".join(f'"{fields[name]}" = %s' for name in columns)
-    table, key = model._meta.db_table, fields[primary_key]
-    return f'UPDATE "{table}" SET {assignments} WHERE "{key}" = %s'
+def _update_sql(model: type[models.Model], names: tuple[str, ...]) -> str:
+    columns = {field.attname: field.column for field in model._meta.local_concrete_fields}
+    assignments = ", ".join(f'"{columns[name]}" = %s' for name in names)
+    return f'UPDATE "{model._meta.db_table}" SET {assignments} WHERE "{model._meta.pk.column}" = %s'
 
 
 @cache
@@ -128,7 +129,9 @@ def _adapters(model: type[models.Model]) -> Mapping[str, _Adapter | None]:
 def _adapter(field: models.Field[Any, Any]) -> _Adapter | None:
     if isinstance(field, models.JSONField):
         return _json_value
-    return time_value if isinstance(field, models.DateTimeField) else None
+    if isinstance(field, models.DateTimeField):
+        return time_value
+    return None
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
@@ -150,7 +153,7 @@ def time_value(value: datetime | None) -> Any:
 def time_text(stored: Any) -> str:
     """Return a time read by ``fetch`` in the log's format, such as ``2026-11-20T08:30:00.000Z``."""
     moment = stored if isinstance(stored, datetime) else datetime.fromisoformat(stored)
-    return clock.to_text(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)
+    return clock.to_text(clock.in_utc(moment))
 
 
 @lru_cache(maxsize=256)
@@ -173,12 +176,12 @@ class Gathered:
         self._waiting: dict[str, tuple[str, list[Row]]] = {}
 
     def add(self, table: str, sql: str, row: Row) -> None:
-        known = self._waiting.get(table)
-        if known and (known[0] != sql or len(known[1]) >= _AT_MOST):
+        batch = self._waiting.get(table)
+        if batch and (batch[0] != sql or len(batch[1]) >= _AT_MOST):
             self._insert(table)
-            known = None
-        if known:
-            known[1].append(row)
+            batch = None
+        if batch:
+            batch[1].append(row)
         else:
             self._waiting[table] = (sql, [row])
 

@@ -27,7 +27,7 @@ from memoryhub.core.errors import Damaged, Locked, Moved, NotFound, OutcomeUnkno
 from memoryhub.core.permissions import reaches, sees
 from memoryhub.core.stores import connections as store_connections
 from memoryhub.core.stores import rows, schema
-from memoryhub.core.stores.connections import Held
+from memoryhub.core.stores.connections import HeldConnection
 from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.stores.store_id import (
     GLOBAL_STORE,
@@ -68,21 +68,21 @@ ARRIVAL = "arrival"
 
 def list_projects() -> list[str]:
     """Return the ids of the projects that the caller may see."""
-    return [name for name in _names_in(Scope.PROJECT) if reaches(f"project:{name}")]
+    return [name for name in stores.names(Scope.PROJECT) if reaches(f"project:{name}")]
 
 
 def list_orgs() -> list[str]:
     """Return the ids of the organisations that the caller may see."""
-    return [name for name in _names_in(Scope.ORG) if reaches(f"org:{name}")]
+    return [name for name in stores.names(Scope.ORG) if reaches(f"org:{name}")]
 
 
 def list_shared() -> list[StoreId]:
     """Return the stores that the caller may see of organisations and, if it exists, of the global scope."""
-    has_global = stores.exists(GLOBAL_STORE) and reaches(GLOBAL_STORE.place)
-    return [*map(org_store, list_orgs()), *([GLOBAL_STORE] if has_global else [])]
+    shared = [org_store(name) for name in list_orgs()]
+    if stores.exists(GLOBAL_STORE) and reaches(GLOBAL_STORE.place):
+        shared.append(GLOBAL_STORE)
+    return shared
 
-
-_names_in = stores.names
 
 _failed: set[str] = set()
 _opening = threading.RLock()
@@ -155,7 +155,8 @@ def _translated(store: StoreId) -> Iterator[None]:
 def _gone(store: StoreId) -> Locked | Moved | None:
     if store.scope is Scope.VIEW:
         return Locked("text was erased meanwhile; try again")
-    return _moved(store, departure) if (departure := places.departure(store)) else None
+    departure = places.departure(store)
+    return _moved(store, departure) if departure else None
 
 
 def _retire(store: StoreId, error: BaseException) -> None:
@@ -179,11 +180,13 @@ def _is_in_home(filename: object) -> bool:
 
 
 def _unavailable(store: StoreId, error: Exception) -> Unavailable:
-    reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    reason = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        reason = error.strerror
     return Unavailable(f"memory database unavailable: {reason}", store=store.name)
 
 
-def _open(store: StoreId, *, create: bool) -> Held:
+def _open(store: StoreId, *, create: bool) -> HeldConnection:
     try:
         with _translated(store):
             identity = stores.identity(store) or _find_or_create(store, create=create)
@@ -214,8 +217,8 @@ def _find_or_create(store: StoreId, *, create: bool) -> Hashable:
 
 def arrival() -> dict[str, Any] | None:
     """Return where the current store came from, until its move is confirmed; the fields of a ``Departure``."""
-    found = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [ARRIVAL])
-    return json.loads(found[0][0]) if found else None
+    values = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [ARRIVAL])
+    return json.loads(values[0][0]) if values else None
 
 
 def require_stayed(store: StoreId) -> None:
@@ -253,9 +256,12 @@ def _require_new(store: StoreId, *, was_open: bool, is_anchored: bool) -> None:
 
 
 def unknown_store(store: StoreId) -> NotFound:
-    names = list_projects() if store.scope is Scope.PROJECT else list_orgs() if store.scope is Scope.ORG else []
-    known = ", ".join(names) or "none"
-    return NotFound(f"there is no {store.scope} {store.name!r} in this hub; known: {known}")
+    names: list[str] = []
+    if store.scope is Scope.PROJECT:
+        names = list_projects()
+    elif store.scope is Scope.ORG:
+        names = list_orgs()
+    return NotFound(f"there is no {store.scope} {store.name!r} in this hub; known: {', '.join(names) or 'none'}")
 
 
 def _add(store: StoreId, identity: Hashable) -> None:

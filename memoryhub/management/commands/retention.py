@@ -7,8 +7,8 @@ from django.core.management.base import CommandParser
 
 from governance.present import hold_line, plan_lines, run_lines
 from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest, RunView
-from governance.retention.selectors import lift_hold, list_holds, list_runs, place_hold, plan_retention
-from governance.retention.service import run_retention
+from governance.retention.selectors import list_holds, list_runs, plan_retention
+from governance.retention.service import lift_hold, place_hold, run_retention
 from memoryhub.core import clock
 from memoryhub.core.errors import PreconditionFailed
 from memoryhub.core.text import counted, flat

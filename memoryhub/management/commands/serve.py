@@ -128,11 +128,11 @@ class Command(HubCommand):
         jobs.install_schedules()
 
     def _announce(self, address: str, public_url: str, *, signs_in: bool, open_it: bool) -> None:
-        from memoryhub.core.backends.selected import machines, server
+        from memoryhub.core.backends.selected import machines
 
         what = str(env.home())
         if machines.SHARED:
-            what += f" with {server.address()}"
+            what += f" with {machines.server_address()}"
         at = f"{address}/"
         if public_url:
             at = f"{public_url}/, and on this machine at {at}"

@@ -11,7 +11,7 @@ from django.core.management.base import CommandParser
 
 from memoryhub.client.setup import plan
 from memoryhub.client.setup.clients import (
-    Target,
+    SetupTarget,
     folder_target,
     is_installed,
     project_folder,
@@ -21,17 +21,17 @@ from memoryhub.client.setup.clients import (
 )
 from memoryhub.client.setup.document import read_document
 from memoryhub.client.setup.entries import find_server, server_url
-from memoryhub.client.setup.plan import Change, read_agent
+from memoryhub.client.setup.plan import ConfigChange, read_agent
 from memoryhub.client.setup.team import (
     Address,
     check_token,
     check_variable,
     connect,
     disconnect,
-    kept_token,
-    known_variable,
     parse_address,
     require_own_variable,
+    stored_token,
+    token_variable_of,
 )
 from memoryhub.client.setup.trial import try_client, try_url
 from memoryhub.config.clients import Client, all_clients, find_client
@@ -126,7 +126,7 @@ class Command(HubCommand):
         else:
             self._join(target, address, options)
 
-    def _join(self, target: Target | None, address: Address, options: dict[str, Any]) -> None:
+    def _join(self, target: SetupTarget | None, address: Address, options: dict[str, Any]) -> None:
         client = _client_of(target)
         hooks = options["hooks"] and (client is None or client.hooks is not None)
         has_variable = bool(client and client.http and not client.http.input)
@@ -154,7 +154,7 @@ class Command(HubCommand):
             self.stdout.write(f"{client.name} reads the token from {variable}. Put this into your shell's profile:")
             self.stdout.write(f'export {variable}="$(cat {token_file})"')
 
-    def _leave(self, target: Target | None, options: dict[str, Any]) -> None:
+    def _leave(self, target: SetupTarget | None, options: dict[str, Any]) -> None:
         if (target and not self._set_up(target, options)) or options["dry_run"]:
             return
         client = _client_of(target)
@@ -171,7 +171,7 @@ class Command(HubCommand):
             return check_token(read_input())
         if path:
             return check_token(Path(path).read_text("utf-8"))
-        if kept_token(address) or options["dry_run"]:
+        if stored_token(address) or options["dry_run"]:
             return ""
         if not sys.stdin.isatty():
             raise Invalid("give your token of that hub with --token-file FILE, or - for standard input")
@@ -222,7 +222,7 @@ class Command(HubCommand):
             lines.append("hooks: nothing captured yet")
         self.answer({"server": answer, "hub": state.running, "last_capture": captured}, lines)
 
-    def _set_up(self, target: Target, options: dict[str, Any]) -> bool:
+    def _set_up(self, target: SetupTarget, options: dict[str, Any]) -> bool:
         """Show the change and make it; return False if it is not wanted."""
         changes = self._planned(target, options)
         if options["url"] and not options["remove"]:
@@ -249,7 +249,7 @@ class Command(HubCommand):
             set_of_the_hub(SETTING, value=value)
             self.stdout.write(f"{config_path()}: {SETTING} = {str(value).lower()}")
 
-    def _planned(self, target: Target, options: dict[str, Any]) -> list[Change]:
+    def _planned(self, target: SetupTarget, options: dict[str, Any]) -> list[ConfigChange]:
         if options["hooks"] and target.agent and read_agent(target.agent) is None:
             self.stdout.write(f"{target.agent} is your own and stays as it is: it is not the hub's librarian.")
         project = check_project_id(options["project"], "--project") if options["project"] else None
@@ -273,13 +273,13 @@ class Command(HubCommand):
             raise
         return changes
 
-    def _planned_removal(self, target: Target) -> list[Change]:
+    def _planned_removal(self, target: SetupTarget) -> list[ConfigChange]:
         stay = plan.needs_hooks(target, project_folder(working_folder()))
         if stay and target.client.hooks:
             self.stdout.write(f"The hooks of {target.client.name} stay: other folders need them.")
         return plan.plan_removal(target, hooks=not stay)
 
-    def _is_wanted(self, changes: list[Change], options: dict[str, Any]) -> bool:
+    def _is_wanted(self, changes: list[ConfigChange], options: dict[str, Any]) -> bool:
         for change in changes:
             self.stdout.write(change.diff)
         if options["yes"]:
@@ -291,7 +291,7 @@ class Command(HubCommand):
         self.stdout.write("nothing was changed; add --yes to make the change")
         return False
 
-    def _make(self, target: Target, changes: list[Change], options: dict[str, Any]) -> None:
+    def _make(self, target: SetupTarget, changes: list[ConfigChange], options: dict[str, Any]) -> None:
         plan.apply(changes)
         client = target.client
         for change in changes:
@@ -316,7 +316,7 @@ class Command(HubCommand):
 
 
 # With --url, one folder's: the project of a team must not become that of every folder.
-def _setup_target(options: dict[str, Any], repository: Path | None) -> Target:
+def _setup_target(options: dict[str, Any], repository: Path | None) -> SetupTarget:
     client = find_client(options["client"])
     if repository:
         return repository_target(client, repository)
@@ -325,7 +325,7 @@ def _setup_target(options: dict[str, Any], repository: Path | None) -> Target:
     return user_target(client)
 
 
-def _client_of(target: Target | None) -> Client | None:
+def _client_of(target: SetupTarget | None) -> Client | None:
     return target.client if target else None
 
 
@@ -339,15 +339,15 @@ def _status(client: Client, repository: Path | None) -> str:
 
 
 # A client without a configuration for a folder is connected once, in the person's home.
-def _connected_folder(target: Target | None) -> Path:
+def _connected_folder(target: SetupTarget | None) -> Path:
     if target and target.is_for_all:
         return Path.home()
     return project_folder(working_folder())
 
 
 # As chosen, else as the client's entry for the project names it, else as the other clients' do.
-def _variable(target: Target | None, address: Address, options: dict[str, Any]) -> str:
+def _variable(target: SetupTarget | None, address: Address, options: dict[str, Any]) -> str:
     if options["token_variable"]:
         return check_variable(options["token_variable"])
     named = plan.named_variable(target, address.mcp_url) if target else ""
-    return named or known_variable(address) or VARIABLE
+    return named or token_variable_of(address) or VARIABLE

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from memoryhub.core import clock
-from memoryhub.core.clients import Client
+from memoryhub.core.clients import ConnectedClient
 from memoryhub.core.text import counted
 from memoryhub.management.base import CommandGroup, HubCommand
 from memoryhub.ops.serving.state import HubState, hub_state
@@ -50,7 +50,7 @@ def _team(team: TeamState) -> str:
     return line
 
 
-def _client(client: Client) -> str:
+def _client(client: ConnectedClient) -> str:
     if client.name:
         return f"{client.name}, project {client.project}"
     return f"process {client.pid}, no call yet"

@@ -13,10 +13,9 @@ from django.db import DatabaseError
 
 from memoryhub.core import log
 from memoryhub.core.backends.selected import faults, integrity, stores
-from memoryhub.core.backends.sqlite import files as copies
-from memoryhub.core.backends.sqlite import wiping
+from memoryhub.core.backends.sqlite import files, wiping
+from memoryhub.core.backends.sqlite.copies import draft_folder
 from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.backends.sqlite.scratch import draft_folder
 from memoryhub.core.errors import Locked, Unavailable
 from memoryhub.core.events.projection import finish_rebuild
 from memoryhub.core.log.copy import ErasedMeanwhile
@@ -77,7 +76,7 @@ def file_problem(store: StoreId) -> str:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except (DatabaseError, copies.DatabaseError) as error:
+    except (DatabaseError, files.DatabaseError) as error:
         if faults.is_locked(error):
             raise Locked("memory database is locked by another process") from error
         raise Unavailable(f"memory database unavailable: {error}") from error
@@ -116,7 +115,7 @@ def _attempt(store: StoreId, previous: Path, progress: Progress) -> list[TableRe
                         _put_in_place(store, draft, previous, lambda: _require_same(store, before))
         return tables
     except BaseException:
-        copies.remove_database(previous)  # nothing was replaced
+        files.remove_database(previous)  # nothing was replaced
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -126,22 +125,22 @@ def _attempt(store: StoreId, previous: Path, progress: Progress) -> list[TableRe
 def _put_in_place(store: StoreId, draft: Path, previous: Path, finish: Callable[[], None]) -> None:
     def locked() -> None:
         finish()
-        copies.keep_beside(path_of(store), previous)
+        files.keep_beside(path_of(store), previous)
 
     try:
-        copies.overwrite(path_of(store), draft, locked=locked)
-    except copies.DatabaseError as error:
+        files.overwrite(path_of(store), draft, locked=locked)
+    except files.DatabaseError as error:
         if not any(sign in str(error) for sign in _NOBODY_WRITES):
             raise
         finish()
-        copies.make_single(draft)
-        copies.swap_broken(path_of(store), draft, previous)
+        files.make_single(draft)
+        files.swap_broken(path_of(store), draft, previous)
 
 
 # Changes when a process writes to the store's files
 def _file_state(store: StoreId) -> list[tuple[int, int, int]]:
-    files = [path_of(store), path_of(store).with_name(f"{path_of(store).name}-wal")]
-    statuses = [path.stat() for path in files if path.exists()]
+    paths = [path_of(store), path_of(store).with_name(f"{path_of(store).name}-wal")]
+    statuses = [path.stat() for path in paths if path.exists()]
     return [(status.st_ino, status.st_size, status.st_mtime_ns) for status in statuses if status.st_size]
 
 

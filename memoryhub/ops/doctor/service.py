@@ -19,7 +19,7 @@ from memoryhub.config.current_settings import CONFIG_FILE, config_problem, unkno
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import clock, spool
 from memoryhub.core.autostart import is_allowed
-from memoryhub.core.backends.selected import faults, machines, server, stores
+from memoryhub.core.backends.selected import faults, machines, stores
 from memoryhub.core.backends.sqlite.structure import template_file, template_problem
 from memoryhub.core.errors import NotFound
 from memoryhub.core.secret_files import REDACTION_KEY, SECRET_FILES, secret_problem
@@ -46,7 +46,7 @@ def examine_databases() -> Iterator[Finding]:
 
 
 def examine_server() -> list[Finding]:
-    return [Finding(*problem) for problem in server.problems()]
+    return [Finding(*problem) for problem in machines.server_problems()]
 
 
 def _hub() -> Iterator[Finding]:
@@ -313,7 +313,7 @@ def examine(store: StoreId | None = None, *, deep: bool = False) -> DoctorReport
             compared[JobTarget(store_id).title] = examination.compared
     checked = ""
     if machines.SHARED and not examine_server():
-        checked = server.address()
+        checked = machines.server_address()
     return DoctorReport(findings + in_hub, len(stores), compared, checked)
 
 

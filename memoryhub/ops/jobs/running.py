@@ -204,7 +204,7 @@ class HeldLease:
         self._lease = lease
         self.begun = begun
         # The run before, where it died
-        self.left_by: Begun | None = _parse_begun(lease.left)
+        self.left_by: Begun | None = _parse_begun(lease.abandoned)
 
     def report(self, count: int, total: int) -> None:
         self.begun = replace(self.begun, done=count, total=total)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from django.db import OperationalError
 
-from memoryhub.config.clients import Effect
+from memoryhub.config.clients import HookEffect
 from memoryhub.core import log, spool
 from memoryhub.core.errors import HubError, Locked, NotFound, Unavailable
 from memoryhub.core.spool import Attempts, Broken, SpooledEvent
@@ -120,7 +120,7 @@ class _File:
             logger.warning("moved a line of the spool to %s: %s", spool.REJECTED, broken.reason)
         self._total.postponed += len(self._postponed)
         self._total.rejected += len(self._broken)
-        spool.finish(self._path, left=self._postponed, broken=self._broken)
+        spool.finish(self._path, waiting=self._postponed, broken=self._broken)
         return self._postponed
 
     def _placed(self) -> Iterator[_Placed]:
@@ -134,7 +134,7 @@ class _File:
         try:
             with self._attempts.handling(event):
                 hook_event = parse_hook(client=event.client, event=event.event, data=event.payload)
-                if hook_event.effect is not Effect.NOTHING:
+                if hook_event.effect is not HookEffect.NOTHING:
                     return self._place_in_project(hook_event, event)
         except HubError as error:
             self._set_aside(event, error.message)

@@ -8,8 +8,8 @@ from memories.embeddings.following import events_to_embed
 from memoryhub import __version__, env
 from memoryhub.core import clock, spool
 from memoryhub.core.autostart import is_allowed
-from memoryhub.core.backends.selected import server
-from memoryhub.core.clients import Client, connected_clients
+from memoryhub.core.backends.selected import machines
+from memoryhub.core.clients import ConnectedClient, connected_clients
 from memoryhub.core.errors import HubError
 from memoryhub.core.origin import SAMPLE_TRACE
 from memoryhub.core.stores import rows
@@ -27,7 +27,7 @@ class HubState:
     database: str
     running: Running | None
     autostart: bool
-    clients: list[Client]
+    clients: list[ConnectedClient]
     # When each client's hooks were last captured, in ISO 8601.
     last_captures: dict[str, str]
     spooled: int
@@ -67,7 +67,7 @@ def hub_state() -> HubState:
     return HubState(
         version=__version__,
         home=str(env.home()),
-        database=server.address(),
+        database=machines.server_address(),
         running=find_running(),
         autostart=is_allowed(),
         clients=connected_clients(),

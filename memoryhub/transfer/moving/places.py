@@ -127,7 +127,7 @@ def forget(store: StoreId) -> Departure:
         raise NotFound(f"{store.scope} {store.name!r} has not moved from {stores.location(store)}")
     if departure.kept:
         raise Conflict(f"the old place of {store.name!r} is still kept; confirm or undo the move first")
-    places.forget(store)
+    places.forget_departure(store)
     return departure
 
 

@@ -80,7 +80,7 @@ def draft(store: str, epoch: str) -> Iterator[None]:
 
 @contextmanager
 def departed_copy(store: str) -> Iterator[dict[str, Any]]:
-    with places.kept(parsed(store)):
+    with places.kept_copy(parsed(store)):
         yield end()
 
 

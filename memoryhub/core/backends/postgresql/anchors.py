@@ -19,7 +19,7 @@ from memoryhub import env
 from memoryhub.core import home_database
 from memoryhub.core.backends.base import Anchor
 from memoryhub.core.backends.postgresql import faults
-from memoryhub.core.backends.postgresql.schemas import (
+from memoryhub.core.backends.postgresql.locations import (
     HEADS,
     Direct,
     direct,
@@ -62,7 +62,7 @@ _WIDTH = 160
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Head:
     position: int
     digest: str
     generation: int
@@ -75,47 +75,53 @@ def exists(store: StoreId) -> bool:
 
 
 def read(store: StoreId) -> Anchor | None:
-    return max(known(store), key=lambda anchor: anchor.position, default=None)
+    return max(acknowledged(store), key=lambda anchor: anchor.position, default=None)
 
 
-def known(store: StoreId) -> list[Anchor]:
-    found, written = _read_row(store), _read_file(store)
-    if found is None:
+def acknowledged(store: StoreId) -> list[Anchor]:
+    row = _read_row(store)
+    if row is None:
         return []
-    heads = [found]
-    if written and written.oid == found.oid and written.generation >= found.generation:
-        # A row of an earlier generation is what a recovery has brought back
-        heads = [written] if written.generation > found.generation else [found, written]
-    return [Anchor(each.position, each.digest) for each in heads if each.position]
+    heads = [row]
+    copy = _read_file(store)
+    if copy and copy.oid == row.oid and copy.generation >= row.generation:
+        heads.append(copy)
+        if copy.generation > row.generation:
+            heads = [copy]  # a row of an earlier generation is what a recovery has brought back
+    return [Anchor(head.position, head.digest) for head in heads if head.position]
 
 
-def _read_row(store: StoreId) -> _Known | None:
+def _read_row(store: StoreId) -> _Head | None:
     parameters = [quote(schema_of(store)), label_of(store)]
-    connection: Any = connections[store.alias] if current_alias.get() == store.alias else None
-    if connection is not None and connection.in_atomic_block:
-        # Not over a second connection: of a small pool others may hold the rest, and wait for this transaction
-        return _Known(*connection.run_unrestricted(_ROW, parameters).fetchone())
+    if current_alias.get() == store.alias:
+        connection: Any = connections[store.alias]
+        if connection.in_atomic_block:
+            # Not over a second connection: of a small pool others may hold the rest, and wait for this transaction
+            return _Head(*connection.run_unrestricted(_ROW, parameters).fetchone())
     try:
-        return _Known(*direct(store).rows(_ROW, parameters)[0])
+        return _Head(*direct(store).rows(_ROW, parameters)[0])
     except ProgrammingError:  # no anchor was ever written
         return None
 
 
 def advance(store: StoreId, anchor: Anchor, *, holds: Callable[[], bool]) -> None:
-    found = _read_row(store) or _created(store)
-    if found.position >= anchor.position or not holds():
+    row = _read_row(store)
+    if row is None:
+        create_table(url_of(store))
+        row = _Head(*direct(store).rows(_ROW, [quote(schema_of(store)), label_of(store)])[0])
+    if row.position >= anchor.position or not holds():
         return
     # Does nothing if another process was faster, or has replaced the anchor since
-    values = [label_of(store), anchor.position, anchor.digest, found.generation]
+    values = [label_of(store), anchor.position, anchor.digest, row.generation]
     if _put(store, _ADVANCE, values):
-        _write_file(store, _Known(anchor.position, anchor.digest, found.generation, found.oid))
+        _write_file(store, _Head(anchor.position, anchor.digest, row.generation, row.oid))
 
 
 def replace(store: StoreId, anchor: Anchor) -> None:
     create_table(url_of(store))
     values = [label_of(store), anchor.position, anchor.digest, quote(schema_of(store))]
     ((generation, oid),) = _put(store, _REPLACE, values)
-    _write_file(store, _Known(anchor.position, anchor.digest, generation, oid))
+    _write_file(store, _Head(anchor.position, anchor.digest, generation, oid))
 
 
 def _put(store: StoreId, sql: str, values: list[Any]) -> list[tuple[Any, ...]]:
@@ -125,11 +131,6 @@ def _put(store: StoreId, sql: str, values: list[Any]) -> list[tuple[Any, ...]]:
         if faults.is_locked(error):
             raise Locked(f"the anchor of {store.name!r} is locked by another process") from error
         raise
-
-
-def _created(store: StoreId) -> _Known:
-    create_table(url_of(store))
-    return _Known(*direct(store).rows(_ROW, [quote(schema_of(store)), label_of(store)])[0])
 
 
 def create_table(url: str) -> None:
@@ -146,19 +147,20 @@ def remove(store: StoreId) -> None:
 
 def remove_file(store: StoreId) -> None:
     """Remove the copy in this home of an anchor whose row is removed: it counts for nothing without it."""
-    _path(store).unlink(missing_ok=True)
+    _anchor_file(store).unlink(missing_ok=True)
 
 
-def _path(store: StoreId) -> Path:
+def _anchor_file(store: StoreId) -> Path:
     return folder_of(store) / _FILE
 
 
 # Overwritten in place, and not locked: of several writers' positions any is one that was acknowledged
-def _write_file(store: StoreId, known: _Known) -> None:
+def _write_file(store: StoreId, head: _Head) -> None:
     home_database.remember(env.database_url())
-    line = f"{known.generation} {known.oid} {known.position} {known.digest}".ljust(_WIDTH - 1) + "\n"
-    make_folder(_path(store).parent)
-    descriptor = os.open(_path(store), os.O_WRONLY | os.O_CREAT, 0o600)
+    line = f"{head.generation} {head.oid} {head.position} {head.digest}".ljust(_WIDTH - 1) + "\n"
+    path = _anchor_file(store)
+    make_folder(path.parent)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         os.pwrite(descriptor, line.encode(), 0)
     finally:
@@ -166,9 +168,9 @@ def _write_file(store: StoreId, known: _Known) -> None:
 
 
 # None if there is none, or a power cut has left part of one
-def _read_file(store: StoreId) -> _Known | None:
+def _read_file(store: StoreId) -> _Head | None:
     try:
-        generation, oid, position, digest = _path(store).read_text("ascii").split()
-        return _Known(int(position), digest, int(generation), int(oid))
+        generation, oid, position, digest = _anchor_file(store).read_text("ascii").split()
+        return _Head(int(position), digest, int(generation), int(oid))
     except (FileNotFoundError, ValueError):
         return None

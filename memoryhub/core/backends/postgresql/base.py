@@ -15,9 +15,9 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from memoryhub.core.backends.base import HERE, LIVE
+from memoryhub.core.backends.postgresql.locations import lock_of, quote
 from memoryhub.core.backends.postgresql.options import BUSY_TIMEOUT_SECONDS
-from memoryhub.core.backends.postgresql.pool import Session
-from memoryhub.core.backends.postgresql.schemas import lock_of, quote
+from memoryhub.core.backends.postgresql.pool import PooledSession
 from memoryhub.core.stores.dialect import render
 from memoryhub.core.stores.rows import GathersInserts, Row
 
@@ -27,12 +27,15 @@ class DatabaseOperations(operations.DatabaseOperations):
     compiler_module = "django.db.models.sql.compiler"
 
     def integer_field_range(self, internal_type: str) -> tuple[int, int]:
-        return (0 if internal_type.startswith("Positive") else -(2**63), 2**63 - 1)
+        lowest = 0 if internal_type.startswith("Positive") else -(2**63)
+        return lowest, 2**63 - 1
 
     def adapt_datetimefield_value(self, value: Any) -> Any:
         if value is None or hasattr(value, "resolve_expression"):
             return value
-        return str(timezone.make_naive(value, self.connection.timezone) if timezone.is_aware(value) else value)
+        if timezone.is_aware(value):
+            value = timezone.make_naive(value, self.connection.timezone)
+        return str(value)
 
     def adapt_json_value(self, value: Any, encoder: Any) -> str:
         return json.dumps(value, cls=encoder)
@@ -46,8 +49,10 @@ class DatabaseOperations(operations.DatabaseOperations):
     def _to_datetime(self, value: Any, _expression: object, _connection: object) -> Any:
         if not isinstance(value, str):
             return value
-        found = parse_datetime(value)
-        return timezone.make_aware(found, self.connection.timezone) if found and timezone.is_naive(found) else found
+        moment = parse_datetime(value)
+        if moment and timezone.is_naive(moment):
+            return timezone.make_aware(moment, self.connection.timezone)
+        return moment
 
     # Django casts times for its functions, such as ``__date`` and ``TruncDay``
     def _convert_sql_to_tz(self, sql: str, params: Any, tzname: str | None) -> tuple[str, Any]:
@@ -80,7 +85,7 @@ class DatabaseFeatures(features.DatabaseFeatures):
     has_native_json_field = False
 
 
-class DatabaseWrapper(GathersInserts, base.DatabaseWrapper):
+class PostgreSQLConnection(GathersInserts, base.DatabaseWrapper):
     data_types = {**base.DatabaseWrapper.data_types, **_KINDS}
     features_class = DatabaseFeatures
     ops_class = DatabaseOperations
@@ -94,8 +99,8 @@ class DatabaseWrapper(GathersInserts, base.DatabaseWrapper):
     def get_connection_params(self) -> dict[str, Any]:
         return {}
 
-    def get_new_connection(self, conn_params: dict[str, Any]) -> Session:
-        return Session(self.settings_dict["URL"], self._preamble, self._beginning)
+    def get_new_connection(self, conn_params: dict[str, Any]) -> PooledSession:
+        return PooledSession(self.settings_dict["URL"], self._preamble, self._beginning)
 
     def init_connection_state(self) -> None:
         self.check_database_version_supported_once()
@@ -126,10 +131,14 @@ class DatabaseWrapper(GathersInserts, base.DatabaseWrapper):
         # What is compared with an attached store is compared with one moment of it
         is_moment = self.read_only or (self.attached and not self.locks_attached)
         isolation = " ISOLATION LEVEL REPEATABLE READ" if is_moment else ""
-        return f"BEGIN{isolation}; {self._preamble()}{'' if self.read_only else self._locks()}"
+        return f"BEGIN{isolation}; {self._preamble()}{self._locks()}"
 
     def _locks(self) -> str:
-        schemas = [self.settings_dict["SCHEMA"], *([self.attached] if self.locks_attached else [])]
+        if self.read_only:
+            return ""
+        schemas = [self.settings_dict["SCHEMA"]]
+        if self.locks_attached:
+            schemas.append(self.attached)
         return "".join(f"SELECT pg_advisory_xact_lock({lock_of(schema)}); " for schema in sorted(schemas))
 
     def _run_many(self, sql: str, rows: list[Row]) -> None:
@@ -140,11 +149,12 @@ class DatabaseWrapper(GathersInserts, base.DatabaseWrapper):
             if "ON CONFLICT" in text:
                 self.connection.execute("; ".join(mogrify(text, row) for row in rows))
                 return
-            found = _ROWS.search(text)
-            if found is None:
+            values_list = _ROWS.search(text)
+            if values_list is None:
                 raise ValueError(f"not an INSERT of one row: {text}")
-            values = ", ".join(mogrify(found[1], row) for row in rows)
-            before, after = (part.replace("%%", "%") for part in (text[: found.start(1)], text[found.end(1) :]))
+            values = ", ".join(mogrify(values_list[1], row) for row in rows)
+            before = text[: values_list.start(1)].replace("%%", "%")
+            after = text[values_list.end(1) :].replace("%%", "%")
             self.connection.execute(before + values + after)
 
     def run(self, sql: str, parameters: Sequence[Any]) -> Any:
@@ -162,15 +172,17 @@ class DatabaseWrapper(GathersInserts, base.DatabaseWrapper):
             self.gathered.insert_named_in(sql)
         with ExitStack() as stack:
             with self.wrap_database_errors:
-                session = self.connection if not self.connection.autocommit else stack.enter_context(self._reading())
+                session = self.connection
+                if session.autocommit:
+                    session = stack.enter_context(self._reading())
                 fetch = session.declare(self._rendered(sql), parameters, size)
             while batch := self._fetched(fetch):
                 yield batch
 
     @contextmanager
-    def _reading(self) -> Iterator[Session]:
+    def _reading(self) -> Iterator[PooledSession]:
         begin = f"BEGIN READ ONLY; {self._preamble()}"
-        with closing(Session(self.settings_dict["URL"], self._preamble, lambda: begin)) as session:
+        with closing(PooledSession(self.settings_dict["URL"], self._preamble, lambda: begin)) as session:
             session.begin()
             yield session
 
@@ -182,16 +194,19 @@ class DatabaseWrapper(GathersInserts, base.DatabaseWrapper):
         """Run a statement in this transaction as the role that connects, rather than as the store's."""
         if not self.settings_dict["ROLE"]:
             return self.run(sql, parameters)
-        found = self.run(f"SET LOCAL ROLE NONE; {sql}", parameters)
+        cursor = self.run(f"SET LOCAL ROLE NONE; {sql}", parameters)
         self.run(f"SET LOCAL ROLE {quote(self.settings_dict['ROLE'])}", ())
-        return found
+        return cursor
 
     def _rendered(self, sql: str) -> str:
-        return _as_postgresql(sql, self.settings_dict["SCHEMA"], self.attached)
+        text = _as_postgresql(sql)
+        if f"{HERE}." in text or f"{LIVE}." in text:
+            return _with_schemas(text, self.settings_dict["SCHEMA"], self.attached)
+        return text
 
     def has_table(self, name: str) -> bool:
-        found = self.run("SELECT to_regclass(%s) IS NOT NULL", [f"{quote(self.settings_dict['SCHEMA'])}.{quote(name)}"])
-        return bool(found.fetchone()[0])
+        table = f"{quote(self.settings_dict['SCHEMA'])}.{quote(name)}"
+        return bool(self.run("SELECT to_regclass(%s) IS NOT NULL", [table]).fetchone()[0])
 
     def has_module(self, name: str) -> bool:
         return name == "postings"
@@ -200,6 +215,10 @@ class DatabaseWrapper(GathersInserts, base.DatabaseWrapper):
         session = self.connection
         if session is not None:
             session.cancel()
+
+
+# The name by which Django finds a backend
+DatabaseWrapper = PostgreSQLConnection
 
 
 @lru_cache(maxsize=1024)
@@ -215,19 +234,14 @@ def _preamble(schema: str, role: str, *, read_only: bool) -> str:
     return "".join(f"{part}; " for part in parts)
 
 
-def _as_postgresql(sql: str, here: str, live: str) -> str:
-    text = _escaped(sql)
-    return _of_schemas(text, here, live) if f"{HERE}." in text or f"{LIVE}." in text else text
-
-
 # PostgreSQL reads a literal such as 0.5 as a decimal, whose arithmetic rounds otherwise than that of floats
 @cache
-def _escaped(sql: str) -> str:
+def _as_postgresql(sql: str) -> str:
     text = _NO_MARK.sub("%%", render(sql, "postgresql"))
-    return _LITERAL.sub(lambda found: f"{found['float']}::float8" if found["float"] else found[0], text)
+    return _LITERAL.sub(lambda match: f"{match['float']}::float8" if match["float"] else match[0], text)
 
 
 @lru_cache(maxsize=2048)
-def _of_schemas(text: str, here: str, live: str) -> str:
+def _with_schemas(text: str, here: str, live: str) -> str:
     names = {HERE: here, LIVE: live}
-    return _DATABASE.sub(lambda found: f"{quote(names[found[1]])}." if found[1] else found[0], text)
+    return _DATABASE.sub(lambda match: f"{quote(names[match[1]])}." if match[1] else match[0], text)

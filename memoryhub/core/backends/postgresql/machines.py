@@ -16,8 +16,8 @@ from typing import Any
 from django.db import DatabaseError, ProgrammingError
 
 from memoryhub import env
-from memoryhub.core.backends.postgresql import schemas
-from memoryhub.core.backends.postgresql.schemas import HEADS, HUB, JOBS, Direct, direct, label_of, lock_of, place_of
+from memoryhub.core.backends.postgresql import locations
+from memoryhub.core.backends.postgresql.locations import HEADS, HUB, JOBS, Direct, direct, label_of, lock_of, place_of
 from memoryhub.core.errors import Locked, Unavailable
 from memoryhub.core.stores.store_id import StoreId
 
@@ -37,20 +37,20 @@ def machine() -> str:
     return socket.gethostname()[:40]
 
 
-def agreed_secret(name: str, own: str) -> str:
+def agreed_secret(name: str, proposal: str) -> str:
     try:
-        found = rows_of_hub(_SECRET, [name])
-        if not found:
-            rows_of_hub(_NEW_SECRET, [name, own])
-            found = rows_of_hub(_SECRET, [name])
+        rows = rows_of_hub(_SECRET, [name])
+        if not rows:
+            rows_of_hub(_NEW_SECRET, [name, proposal])
+            rows = rows_of_hub(_SECRET, [name])
     except DatabaseError as error:
         raise Unavailable(f"the hub's secrets cannot be read: {error}") from error
-    text: str = found[0][0]
+    text: str = rows[0][0]
     return text
 
 
 @contextmanager
-def holding(name: str) -> Iterator[Lease | None]:
+def holding(name: str) -> Iterator[LeaseRow | None]:
     lease = acquire(name)
     if lease is None:
         yield None
@@ -65,15 +65,20 @@ def holding(name: str) -> Iterator[Lease | None]:
 
 @contextmanager
 def inspect(name: str) -> Iterator[tuple[str, str]]:
-    left = take_left(name)
-    yield ("", left) if left else (text_of(name), "")
+    # One whose holder died is removed
+    abandoned = "".join(text for (text,) in rows_of_hub(_REMOVE_PASSED, [name]))
+    if abandoned:
+        yield "", abandoned
+    else:
+        yield "".join(text for (text,) in rows_of_hub(_TEXT, [name])), ""
 
 
 def texts() -> dict[str, str]:
-    return {name: text for name, text in lease_texts().items() if text and not name.startswith(_PRESENT)}
+    lease_texts = dict(rows_of_hub(_TEXTS))
+    return {name: text for name, text in lease_texts.items() if text and not name.startswith(_PRESENT)}
 
 
-class _Presence:
+class _LeasedPresence:
     def __init__(self, name: str) -> None:
         self._lease = acquire(f"{_PRESENT}{name} {machine()} {os.getpid()} {time.time_ns()}")
 
@@ -82,8 +87,8 @@ class _Presence:
             self._lease.give_back()
 
 
-def announce(name: str) -> _Presence:
-    return _Presence(name)
+def announce(name: str) -> _LeasedPresence:
+    return _LeasedPresence(name)
 
 
 def is_present(name: str) -> bool:
@@ -101,7 +106,7 @@ class _Heads:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: dict[str, Any] = {}
+        self._heads: dict[str, Any] = {}
         self._away_until: dict[str, float] = {}
         self._asked_at = 0.0
         self._reads = False
@@ -111,10 +116,10 @@ class _Heads:
             self._asked_at = time.monotonic()
             if not self._reads:
                 self._reads = True
-                threading.Thread(target=self._read, name="heads", daemon=True).start()
-        return self._found.get(label_of(store))
+                threading.Thread(target=self._keep_reading, name="heads", daemon=True).start()
+        return self._heads.get(label_of(store))
 
-    def _read(self) -> None:
+    def _keep_reading(self) -> None:
         try:
             while True:
                 self._look()
@@ -128,23 +133,24 @@ class _Heads:
             raise
 
     def _look(self) -> None:
-        found: dict[str, Any] = {}
-        for url in schemas.all_urls():
+        heads: dict[str, Any] = {}
+        for url in locations.all_urls():
             if time.monotonic() >= self._away_until.get(url, 0.0):
-                found |= self._heads_on(url)
-        self._found = found
+                heads |= self._heads_on(url)
+        self._heads = heads
 
     # The server from which a store has moved keeps its anchor until the move is confirmed
     def _heads_on(self, url: str) -> dict[str, Any]:
-        main, urls = env.database_url(), env.servers()
+        main = env.database_url()
+        urls = env.servers()
         try:
-            assigned = schemas.assigned()
+            assigned = locations.assigned()
             heads = {name: head for name, *head in Direct(url).rows(_HEADS)}
         except ProgrammingError:  # no store there was ever written to
             return {}
         except Exception as error:  # noqa: BLE001 - pages of other stores must follow them all the same
             if url not in self._away_until:
-                logger.warning("changes of stores on %s are not noticed: %s", schemas.place_of(url), error)
+                logger.warning("changes of stores on %s are not noticed: %s", place_of(url), error)
             self._away_until[url] = 0.0 if url == main else time.monotonic() + self._AWAY_SECONDS
             return {}
         self._away_until.pop(url, None)
@@ -160,7 +166,9 @@ def stamp(store: StoreId) -> object:
     return _heads(os.getpid(), env.database_url()).of(store)
 
 
-lease_logger = logging.getLogger(__name__)
+# A lease is a row with a time by the server's clock, which a thread of its holder moves on. An advisory lock of a
+# session would be lost behind a pooler, and one of a transaction would keep it open for as long as a job runs, so that
+# VACUUM removes nothing meanwhile.
 
 LEASE_SECONDS = 20.0
 RENEW_SECONDS = 5.0
@@ -184,7 +192,7 @@ _RENEW = f"UPDATE {HUB}.leases SET until = {_NEXT} WHERE holder = ANY(%s) RETURN
 _WRITE = f"UPDATE {HUB}.leases SET content = %s, until = {_NEXT} WHERE holder = %s AND name = %s RETURNING name"
 _RELEASE = f"DELETE FROM {HUB}.leases WHERE holder = %s AND name = %s"
 _EXPIRE = f"UPDATE {HUB}.leases SET until = '-infinity' WHERE holder = %s AND name = %s"
-_LEFT = f"DELETE FROM {HUB}.leases AS l WHERE name = %s AND {_PASSED} RETURNING content"
+_REMOVE_PASSED = f"DELETE FROM {HUB}.leases AS l WHERE name = %s AND {_PASSED} RETURNING content"
 _TEXT = f"SELECT content FROM {HUB}.leases AS l WHERE name = %s AND NOT {_PASSED}"
 _TEXTS = f"SELECT name, content FROM {HUB}.leases"
 _ANY = f"SELECT 1 FROM {HUB}.leases AS l WHERE starts_with(name, %s) AND NOT {_PASSED} LIMIT 1"
@@ -199,35 +207,22 @@ def rows_of_hub(sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...
         return direct().rows(sql, parameters)
 
 
-def acquire(name: str) -> Lease | None:
+def acquire(name: str) -> LeaseRow | None:
     holder = secrets.token_hex(8)
-    found = rows_of_hub(_ACQUIRE, [name, holder])
-    return Lease(name, holder, found[0][0]) if found else None
-
-
-def take_left(name: str) -> str:
-    """Remove a lease whose holder died, and return its text; "" if there is none."""
-    found = rows_of_hub(_LEFT, [name])
-    return found[0][0] if found else ""
-
-
-def text_of(name: str) -> str:
-    found = rows_of_hub(_TEXT, [name])
-    return found[0][0] if found else ""
-
-
-def lease_texts() -> dict[str, str]:
-    return dict(rows_of_hub(_TEXTS))
+    rows = rows_of_hub(_ACQUIRE, [name, holder])
+    return LeaseRow(name, holder, rows[0][0]) if rows else None
 
 
 def any_held(prefix: str) -> bool:
     return bool(rows_of_hub(_ANY, [prefix]))
 
 
-class Lease:
+class LeaseRow:
     # ``holder`` is of this lease alone: this process may hold another one of the name, after this one was lost
-    def __init__(self, name: str, holder: str, left: str) -> None:
-        self.name, self.holder, self.left = name, holder, left
+    def __init__(self, name: str, holder: str, abandoned: str) -> None:
+        self.name = name
+        self.holder = holder
+        self.abandoned = abandoned
         self._keeper = _keeper(env.database_url(), os.getpid())
         self._keeper.add(self)
 
@@ -240,7 +235,7 @@ class Lease:
         try:
             rows_of_hub(_EXPIRE if keep_text else _RELEASE, [self.holder, self.name])
         except DatabaseError as error:
-            lease_logger.warning("the lease of %s was not released and will expire: %s", self.name, error)
+            logger.warning("the lease of %s was not released and will expire: %s", self.name, error)
 
 
 class _Keeper:
@@ -248,17 +243,17 @@ class _Keeper:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: set[Lease] = set()
+        self._held: set[LeaseRow] = set()
         self._runs = False
 
-    def add(self, lease: Lease) -> None:
+    def add(self, lease: LeaseRow) -> None:
         with self._lock:
             self._held.add(lease)
             if not self._runs:
                 self._runs = True
                 threading.Thread(target=self._keep, name="leases", daemon=True).start()
 
-    def remove(self, lease: Lease) -> None:
+    def remove(self, lease: LeaseRow) -> None:
         with self._lock:
             self._held.discard(lease)
 
@@ -273,14 +268,14 @@ class _Keeper:
             try:
                 self._renew(held)
             except Exception as error:  # noqa: BLE001 - this thread must not end while there are leases
-                lease_logger.warning("leases could not be renewed: %s", error)
+                logger.warning("leases could not be renewed: %s", error)
 
-    def _renew(self, held: list[Lease]) -> None:
+    def _renew(self, held: list[LeaseRow]) -> None:
         renewed = {holder for (holder,) in rows_of_hub(_RENEW, [[lease.holder for lease in held]])}
         for lease in held:
             if lease.holder not in renewed:
                 self.remove(lease)
-                lease_logger.error("the lease of %s was lost", lease.name)
+                logger.error("the lease of %s was lost", lease.name)
 
 
 @cache
@@ -316,11 +311,11 @@ WHERE d.description ~ '^(project|org|global):' ORDER BY n.nspname
 """
 
 
-def address() -> str:
+def server_address() -> str:
     return place_of(env.database_url())
 
 
-def problems() -> Iterator[Problem]:
+def server_problems() -> Iterator[Problem]:
     """Yield where, what is wrong, and its repair."""
     try:
         ((version, encoding, creates),) = direct().rows(_SERVER)
@@ -345,11 +340,11 @@ def problems() -> Iterator[Problem]:
             "the hub's role may not create schemas there",
             "GRANT CREATE ON DATABASE to the role, or let it own the database",
         )
-    yield from _settings()
-    yield from _roles()
+    yield from _setting_problems()
+    yield from _role_problems()
 
 
-def _settings() -> Iterator[Problem]:
+def _setting_problems() -> Iterator[Problem]:
     ((synchronous, is_standby),) = direct().rows(_SETTINGS)
     if synchronous == "off":
         what = "synchronous_commit is off: a write that was acknowledged can be lost when the server stops"
@@ -362,7 +357,7 @@ def _settings() -> Iterator[Problem]:
         yield _WHERE, what, "raise max_connections, or put a pooler in transaction mode before it, such as PgBouncer"
 
 
-def _roles() -> Iterator[Problem]:
+def _role_problems() -> Iterator[Problem]:
     for schema, owner, is_member, reaches in direct().rows(_ROLES, [HUB, JOBS, HEADS]):
         if not is_member:
             what = f"it belongs to the role {owner}, which the hub can't become"

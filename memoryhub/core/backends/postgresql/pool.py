@@ -214,7 +214,7 @@ _CANCEL_SECONDS = 5.0
 _numbers = count(1)
 
 
-class Session:
+class PooledSession:
     """A connection that holds none of the server's outside a transaction.
 
     Args:
@@ -366,7 +366,7 @@ class Cursor:
 
     arraysize = 100
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: PooledSession) -> None:
         self._session = session
         self._last: ClientCursor[Any] | None = None
         self.closed = False

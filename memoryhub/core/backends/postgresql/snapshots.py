@@ -7,16 +7,16 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from memoryhub.core.backends.postgresql.pool import Session
-from memoryhub.core.backends.postgresql.schemas import location_of, quote, schema_of, url_of
+from memoryhub.core.backends.postgresql.locations import location_of, quote, schema_of, url_of
+from memoryhub.core.backends.postgresql.pool import PooledSession
 from memoryhub.core.errors import Invalid
 from memoryhub.core.stores.store_id import StoreId, folder_of
 
 _BATCH = 1000
 
 
-class Snapshot:
-    def __init__(self, session: Session) -> None:
+class SchemaSnapshot:
+    def __init__(self, session: PooledSession) -> None:
         self._session = session
 
     def rows(self, sql: str, *parameters: Any) -> Iterator[tuple[Any, ...]]:
@@ -28,8 +28,8 @@ class Snapshot:
             yield from batch
 
     def value(self, sql: str, *parameters: Any) -> Any:
-        found = self._session.execute(sql, parameters).fetchone()
-        return found[0] if found else 0
+        row = self._session.execute(sql, parameters).fetchone()
+        return row[0] if row else 0
 
     @contextmanager
     def at_one_moment(self) -> Iterator[None]:
@@ -53,12 +53,12 @@ def folder(location: str) -> Path:
 
 
 @contextmanager
-def reading(location: str) -> Iterator[Snapshot]:
+def reading(location: str) -> Iterator[SchemaSnapshot]:
     store = _store(location)
     preamble = f"SET LOCAL search_path TO {quote(schema_of(store))}; SET LOCAL transaction_read_only TO on; "
     begin = f"BEGIN ISOLATION LEVEL REPEATABLE READ; {preamble}"
-    with closing(Session(url_of(store), lambda: preamble, lambda: begin)) as session:
-        yield Snapshot(session)
+    with closing(PooledSession(url_of(store), lambda: preamble, lambda: begin)) as session:
+        yield SchemaSnapshot(session)
 
 
 def _store(location: str) -> StoreId:

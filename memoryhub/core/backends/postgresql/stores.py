@@ -19,10 +19,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from memoryhub import env
 from memoryhub.core import clock, home_database
 from memoryhub.core.backends.base import Anchor, Departure
-from memoryhub.core.backends.postgresql import anchors, faults, schemas, structure  # noqa: F401 - registers the log's triggers
-from memoryhub.core.backends.postgresql.options import connection_settings
-from memoryhub.core.backends.postgresql.pool import ERRORS, pool_of
-from memoryhub.core.backends.postgresql.schemas import (
+from memoryhub.core.backends.postgresql import anchors, faults, locations, structure  # noqa: F401 - registers the log's triggers
+from memoryhub.core.backends.postgresql.locations import (
     HEADS,
     HUB,
     JOBS,
@@ -39,11 +37,13 @@ from memoryhub.core.backends.postgresql.schemas import (
     shortened,
     url_of,
 )
+from memoryhub.core.backends.postgresql.options import connection_settings
+from memoryhub.core.backends.postgresql.pool import ERRORS, pool_of
 from memoryhub.core.backends.postgresql.structure import template_text
 from memoryhub.core.disk import make_folder, replacing
 from memoryhub.core.errors import Conflict, Damaged, Invalid, Unavailable
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.routing import current_alias
+from memoryhub.core.stores.routing import use_alias
 from memoryhub.core.stores.store_id import FOLDERS, SLUG, Scope, StoreId, folder_of
 
 THING = "schema"
@@ -51,7 +51,7 @@ HUB_NAME = "the hub's database"
 QUEUE_NAME = "the job queue"
 _SCHEMAS = {"default": HUB, "jobs": JOBS}
 # How long this process believes that a schema is there
-_KNOWN_SECONDS = 1.0
+_CACHE_SECONDS = 1.0
 
 _FIND = (
     "SELECT n.oid, CASE WHEN n.nspowner = r.oid THEN '' ELSE pg_get_userbyid(n.nspowner)::text END, "
@@ -80,54 +80,54 @@ class StoreSchema:
     label: str
 
 
-_known: dict[tuple[str, str], tuple[float, StoreSchema]] = {}
+_cached_schemas: dict[tuple[str, str], tuple[float, StoreSchema]] = {}
 
 
 def exists(store: StoreId) -> bool:
-    return _find(store) is not None
+    return _find_schema(store) is not None
 
 
 def names(scope: Scope) -> list[str]:
     prefix = f"{scope}:"
-    found = {name for (name,) in direct().rows(_NAMES, [len(prefix) + 1, prefix])}
-    found |= {label.removeprefix(prefix) for label in schemas.assigned() if label.startswith(prefix)}
-    return sorted(name for name in found if SLUG.fullmatch(name))
+    store_names = {name for (name,) in direct().rows(_NAMES, [len(prefix) + 1, prefix])}
+    store_names |= {label.removeprefix(prefix) for label in locations.assigned() if label.startswith(prefix)}
+    return sorted(name for name in store_names if SLUG.fullmatch(name))
 
 
 def identity(store: StoreId) -> StoreSchema | None:
-    found = _find(store)
-    if found and found.is_empty:
+    schema = _find_schema(store)
+    if schema and schema.is_empty:
         raise Damaged(
             f"memory database unavailable: the schema of {store.name!r} is empty; "
             "run `memory-hub doctor` for ways to restore it",
             store=store.name,
         )
-    return found and replace(found)
+    return schema and replace(schema)
 
 
-def _find(store: StoreId) -> StoreSchema | None:
+def _find_schema(store: StoreId) -> StoreSchema | None:
     key = url_of(store), schema_of(store)
-    seen, known = _known.get(key, (0.0, None))
-    if known and time.monotonic() - seen < _KNOWN_SECONDS:
-        return known
-    _known.pop(key, None)
-    found = Direct(key[0]).rows(_FIND, [key[1]])
-    if not found:
+    read_at, cached = _cached_schemas.get(key, (0.0, None))
+    if cached and time.monotonic() - read_at < _CACHE_SECONDS:
+        return cached
+    _cached_schemas.pop(key, None)
+    rows_of_schema = Direct(key[0]).rows(_FIND, [key[1]])
+    if not rows_of_schema:
         return None
-    schema = StoreSchema(*found[0])
+    schema = StoreSchema(*rows_of_schema[0])
     if schema.label.partition("@")[0] != label_of(store):
         raise Invalid(f"{store.scope} id {store.name!r} can't be used: another store's schema has the same short name")
-    _known[key] = time.monotonic(), schema
+    _cached_schemas[key] = time.monotonic(), schema
     return schema
 
 
 def forget_schema(store: StoreId) -> None:
     """Look for a schema again, instead of believing for a second what this process knows."""
-    _known.pop((url_of(store), schema_of(store)), None)
+    _cached_schemas.pop((url_of(store), schema_of(store)), None)
 
 
 def settings(store: StoreId) -> dict[str, Any]:
-    schema = _find(store)
+    schema = _find_schema(store)
     role = schema.owner if schema else ""
     return {**connections.settings["default"], **connection_settings(url_of(store), schema_of(store), role=role)}
 
@@ -206,13 +206,15 @@ def drop_role(connection: Any, store: StoreId) -> None:
 
 
 def recreate(store: StoreId) -> str:
-    found = _find(store)
-    if found and not found.is_empty:
+    schema = _find_schema(store)
+    if schema and not schema.is_empty:
         return ""
-    if found:
+    problem = "the store's schema was gone"
+    if schema:
+        problem = "the store's schema was empty"
         direct(store).rows(f"DROP SCHEMA {quote(schema_of(store))}")
     create(store)
-    return f"the store's schema was {'empty' if found else 'gone'}"
+    return problem
 
 
 @contextmanager
@@ -238,7 +240,7 @@ def back_up(store: StoreId, *, reason: str) -> None:
 
 
 def remove(store: StoreId) -> None:
-    schema = _find(store)
+    schema = _find_schema(store)
     anchors.create_table(url_of(store))
     with connected(schema_of(store), url=url_of(store)) as connection, transaction.atomic(using=connection.alias):
         connection.run(f"DROP SCHEMA IF EXISTS {quote(schema_of(store))} CASCADE", ())
@@ -295,10 +297,11 @@ def back_up_hub(alias: str) -> Path | None:  # noqa: ARG001
     return None
 
 
-# A schema without its name is a fence: a process that has the store open finds no table in it from that commit on.
+# A store that moves: a schema without its name is a fence, because a process that has the store open finds no table in
+# it from that commit on. The store that leaves, and the draft of the one that arrives, have other names.
 
-
-_LEFT, _ARRIVING = "moved:", "arriving:"
+_MOVED = "moved:"
+_ARRIVING = "arriving:"
 _CREATE = (
     f"SELECT pg_advisory_xact_lock({lock_of(HEADS)}); CREATE SCHEMA IF NOT EXISTS {HEADS}; "
     f'CREATE TABLE IF NOT EXISTS {HEADS}.departures (store text COLLATE "C" PRIMARY KEY, departure text NOT NULL)'
@@ -316,17 +319,19 @@ _COMMENTS = (
     "SELECT d.description FROM pg_namespace n JOIN pg_description d ON d.objoid = n.oid "
     "AND d.classoid = 'pg_namespace'::regclass WHERE starts_with(d.description, %s)"
 )
+# "" if the schema belongs to the role that connects
 _OWNER = (
-    "SELECT pg_get_userbyid(nspowner), pg_get_userbyid(nspowner) = current_user FROM pg_namespace WHERE nspname = %s"
+    "SELECT coalesce(nullif(pg_get_userbyid(nspowner)::text, current_user::text), '') "
+    "FROM pg_namespace WHERE nspname = %s"
 )
 
 
 def departure(store: StoreId) -> Departure | None:
     try:
-        found = direct(store).rows(_READ, [label_of(store)])
+        stored = direct(store).rows(_READ, [label_of(store)])
     except ProgrammingError:  # no store ever left
         return None
-    return Departure(**json.loads(found[0][0])) if found else None
+    return Departure(**json.loads(stored[0][0])) if stored else None
 
 
 def prepare_to_leave(store: StoreId) -> None:
@@ -334,14 +339,14 @@ def prepare_to_leave(store: StoreId) -> None:
 
 
 def leave(store: StoreId, departure: Departure) -> None:
-    schema = schema_of(store)
+    moved = quote(_moved_schema(store))
     rows.execute("SET LOCAL ROLE NONE")
     rows.execute(_PUT, [label_of(store), json.dumps(asdict(departure))])
-    rows.execute(f"ALTER SCHEMA {quote(schema)} RENAME TO {quote(_left(store))}")
-    rows.execute(f"COMMENT ON SCHEMA {quote(_left(store))} IS %s", [_LEFT + label_of(store)])
+    rows.execute(f"ALTER SCHEMA {quote(schema_of(store))} RENAME TO {moved}")
+    rows.execute(f"COMMENT ON SCHEMA {moved} IS %s", [_MOVED + label_of(store)])
 
 
-def _left(store: StoreId) -> str:
+def _moved_schema(store: StoreId) -> str:
     return shortened(f"moved_{schema_of(store)}")
 
 
@@ -350,45 +355,36 @@ def mark_left(store: StoreId) -> None:
 
 
 @contextmanager
-def kept(store: StoreId) -> Iterator[None]:
-    with _opened(_left(store), store):
+def kept_copy(store: StoreId) -> Iterator[None]:
+    with _opened(_moved_schema(store), store):
         yield
 
 
 @contextmanager
 def _opened(schema: str, store: StoreId) -> Iterator[None]:
-    with connected(schema, store.alias, url=url_of(store), role=_owner(schema, store)):
-        token = current_alias.set(store.alias)
-        try:
-            yield
-        finally:
-            current_alias.reset(token)
-
-
-def _owner(schema: str, store: StoreId) -> str:
-    found = direct(store).rows(_OWNER, [schema])
-    if not found:
+    owners = direct(store).rows(_OWNER, [schema])
+    if not owners:
         raise Invalid(f"the copy of {store.name!r} is gone; another move has replaced it")
-    owner, is_own = found[0]
-    return "" if is_own else str(owner)
+    with connected(schema, store.alias, url=url_of(store), role=owners[0][0]), use_alias(store.alias):
+        yield
 
 
 def kept_stores() -> list[StoreId]:
-    found = (text.removeprefix(_LEFT).split(":", 1) for (text,) in direct().rows(_COMMENTS, [_LEFT]))
-    return [StoreId(Scope(scope), name) for scope, name in sorted(found)]
+    labels = sorted(text.removeprefix(_MOVED) for (text,) in direct().rows(_COMMENTS, [_MOVED]))
+    return [StoreId.parse(label) for label in labels]
 
 
 def come_back(store: StoreId, epoch: str) -> None:
-    with _left_with(store, epoch) as (connection, _):
-        connection.run(f"ALTER SCHEMA {quote(_left(store))} RENAME TO {quote(schema_of(store))}", ())
+    with _departed(store, epoch) as (connection, _):
+        connection.run(f"ALTER SCHEMA {quote(_moved_schema(store))} RENAME TO {quote(schema_of(store))}", ())
         connection.run(f"COMMENT ON SCHEMA {quote(schema_of(store))} IS %s", [label_of(store)])
     forget_schema(store)
 
 
 def remove_kept(store: StoreId, epoch: str) -> None:
     anchors.create_table(url_of(store))
-    with _left_with(store, epoch) as (connection, departure):
-        connection.run(f"DROP SCHEMA IF EXISTS {quote(_left(store))} CASCADE", ())
+    with _departed(store, epoch) as (connection, departure):
+        connection.run(f"DROP SCHEMA IF EXISTS {quote(_moved_schema(store))} CASCADE", ())
         connection.run(_PUT, [label_of(store), json.dumps(asdict(replace(departure, kept=False)))])
         connection.run(anchors.REMOVE_ROW, [label_of(store)])
         drop_role(connection, store)
@@ -397,23 +393,23 @@ def remove_kept(store: StoreId, epoch: str) -> None:
 
 # A transaction with the store's write lock, in which the mark of a move is removed
 @contextmanager
-def _left_with(store: StoreId, epoch: str) -> Iterator[tuple[Any, Departure]]:
+def _departed(store: StoreId, epoch: str) -> Iterator[tuple[Any, Departure]]:
     prepare_to_leave(store)
     with connected(schema_of(store), url=url_of(store)) as connection, transaction.atomic(using=connection.alias):
-        found = connection.run(_REMOVE_OF, [label_of(store), epoch]).fetchall()
-        if not found:
+        departures = connection.run(_REMOVE_OF, [label_of(store), epoch]).fetchall()
+        if not departures:
             raise Conflict(f"{store.scope} {store.name!r} was moved or came back meanwhile; run it again")
-        yield connection, Departure(**json.loads(found[0][0]))
+        yield connection, Departure(**json.loads(departures[0][0]))
 
 
-def forget(store: StoreId) -> None:
+def forget_departure(store: StoreId) -> None:
     direct(store).rows(_FORGET, [label_of(store)])
 
 
 def drafts(store: StoreId) -> list[str]:
     end = f":{label_of(store)}"
-    found = [text for (text,) in direct(store).rows(_COMMENTS, [_ARRIVING]) if text.endswith(end)]
-    return sorted(text.removeprefix(_ARRIVING).removesuffix(end) for text in found)
+    labels = [text for (text,) in direct(store).rows(_COMMENTS, [_ARRIVING]) if text.endswith(end)]
+    return sorted(text.removeprefix(_ARRIVING).removesuffix(end) for text in labels)
 
 
 def _draft(store: StoreId, epoch: str) -> str:
@@ -440,13 +436,12 @@ def arrive(store: StoreId, epoch: str, anchor: Anchor) -> None:
     prepare_to_leave(store)
     if exists(store):
         raise Conflict(f"there is a {store.scope} {store.name!r} in {place_of(url_of(store))} already")
-    schema, label = schema_of(store), label_of(store)
+    schema = quote(schema_of(store))
     try:
         direct(store).rows(
-            f"DROP SCHEMA IF EXISTS {quote(_left(store))} CASCADE; {_REMOVE}; "
-            f"ALTER SCHEMA {quote(_draft(store, epoch))} RENAME TO {quote(schema)}; "
-            f"COMMENT ON SCHEMA {quote(schema)} IS %s",
-            [label, label],
+            f"DROP SCHEMA IF EXISTS {quote(_moved_schema(store))} CASCADE; {_REMOVE}; "
+            f"ALTER SCHEMA {quote(_draft(store, epoch))} RENAME TO {schema}; COMMENT ON SCHEMA {schema} IS %s",
+            [label_of(store), label_of(store)],
         )
     except ProgrammingError as error:
         raise Conflict(f"the copy of {store.name!r} is gone; another move has used or replaced it") from error
@@ -454,6 +449,6 @@ def arrive(store: StoreId, epoch: str, anchor: Anchor) -> None:
     anchors.replace(store, anchor)
 
 
-assign = schemas.assign
-server = schemas.server_of
-stay_on_this_server = schemas.stay_on_this_server
+assign = locations.assign
+server = locations.server_of
+stay_on_this_server = locations.stay_on_this_server

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from django.db import transaction
+from django.db import DatabaseError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub import env
 from memoryhub.core.backends.base import ERASES, IMMUTABLE, REDACTS
-from memoryhub.core.backends.postgresql.schemas import connected, quote
+from memoryhub.core.backends.differing import schema_changes
+from memoryhub.core.backends.postgresql.locations import connected, current_schema, quote
 from memoryhub.core.disk import replacing
 from memoryhub.core.stores import rows, schema
+from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.schema import after_ensuring, require_sql
+from memoryhub.core.stores.store_id import StoreId
 
 META_TABLE = 'CREATE TABLE IF NOT EXISTS store_meta (key text COLLATE "C" PRIMARY KEY, value text COLLATE "C" NOT NULL)'
 
@@ -51,7 +54,7 @@ require_sql(
     META_TABLE,
     _REFUSE,
     _REFUSE_GAP,
-    *(f"CREATE OR REPLACE TRIGGER {name} {rest}" for name, rest in LOG_TRIGGERS.items()),
+    *(f"CREATE OR REPLACE TRIGGER {name} {action}" for name, action in LOG_TRIGGERS.items()),
 )
 
 # Columns whose values are words of the hub or keys, by which the server plans its queries
@@ -144,6 +147,12 @@ SELECT c.relname AS name, a.attname AS key FROM pg_attribute a JOIN pg_class c O
 WHERE a.attidentity <> '' AND c.relkind = 'r' AND c.relnamespace = quote_ident(current_schema())::regnamespace
 LOOP EXECUTE format('SELECT setval(pg_get_serial_sequence(%L, %L), coalesce(max(%I), 0) + 1, false) FROM %I',
 quote_ident(found.name), found.key, found.key, found.name); END LOOP; END $$"""
+_TABLE_NAMES = (
+    "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = to_regnamespace(%s) ORDER BY relname"
+)
+_TRIGGER_NAMES = (
+    "SELECT tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE c.relnamespace = to_regnamespace(%s)"
+)
 # What migrations and required SQL put into tables
 _FILLED = ("django_migrations", "search_totals", "store_meta")
 
@@ -171,44 +180,33 @@ def _build(path: Path) -> str:
     return text
 
 
-class _Undone(Exception):
-    pass
-
-
 def _statements_of_new_store(connection: BaseDatabaseWrapper) -> str:
-    text = ""
-    try:
-        with transaction.atomic(using=connection.alias):
-            with connection.cursor() as cursor:
-                cursor.execute(f"CREATE SCHEMA {quote(_DRAFT)}")
-            schema.migrate(connection)
-            text = BETWEEN.join(statements_of(connection, _DRAFT))
-            raise _Undone
-    except _Undone:
-        return text
+    with transaction.atomic(using=connection.alias):
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE SCHEMA {quote(_DRAFT)}")
+        schema.migrate(connection)
+        text = BETWEEN.join(statements_of(connection, _DRAFT))
+        transaction.set_rollback(True, using=connection.alias)
+    return text
 
 
 def statements_of(connection: BaseDatabaseWrapper, name: str) -> list[str]:
     """Return the statements that create the tables of a schema in another one."""
 
-    def found(sql: str) -> list[tuple[str, ...]]:
+    def formatted(template: str, sql: str) -> list[str]:
         with connection.cursor() as cursor:
             cursor.execute(sql, [quote(name)])
-            found: list[tuple[str, ...]] = cursor.fetchall()
-            return found
+            return [template.format(*row) for row in cursor.fetchall()]
 
     here = f"{quote(name)}."
-    parts = [f"CREATE TABLE {quote(table)} ({columns})" for table, columns in found(_TABLE_COLUMNS)]
-    parts += [f"ALTER TABLE {table} ADD CONSTRAINT {key} {rule}" for table, key, rule in found(_CONSTRAINTS)]
-    parts += [text for (text,) in found(_INDEXES)]
-    parts += [text for (text,) in found(_FUNCTIONS)]
-    parts += [text for (text,) in found(_TRIGGER_DEFINITIONS)]
-    parts += [
-        f"ALTER TABLE {table} ALTER COLUMN {column} SET STATISTICS {target}"
-        for table, column, target in found(_STATISTICS)
-    ]
-    parts += [f"ALTER TABLE {table} SET ({options})" for table, options in found(_OPTIONS)]
-    parts += [f"ALTER TABLE {table} ALTER COLUMN {column} SET STORAGE EXTERNAL" for table, column in found(_STORAGE)]
+    parts = formatted('CREATE TABLE "{}" ({})', _TABLE_COLUMNS)
+    parts += formatted("ALTER TABLE {} ADD CONSTRAINT {} {}", _CONSTRAINTS)
+    parts += formatted("{}", _INDEXES)
+    parts += formatted("{}", _FUNCTIONS)
+    parts += formatted("{}", _TRIGGER_DEFINITIONS)
+    parts += formatted("ALTER TABLE {} ALTER COLUMN {} SET STATISTICS {}", _STATISTICS)
+    parts += formatted("ALTER TABLE {} SET ({})", _OPTIONS)
+    parts += formatted("ALTER TABLE {} ALTER COLUMN {} SET STORAGE EXTERNAL", _STORAGE)
     for table in _FILLED:
         parts += _inserts(connection, table)
     parts.append(_SEQUENCES)
@@ -224,3 +222,38 @@ def _inserts(connection: BaseDatabaseWrapper, table: str) -> list[str]:
             [table],
         )
         return [text for (text,) in cursor.fetchall()]
+
+
+def damage() -> str:
+    try:
+        for (table,) in rows.fetch(_TABLE_NAMES, [quote(current_schema())]):
+            rows.fetch(f"SELECT count(*) FROM (SELECT t::text FROM {quote(table)} t) AS read")
+    except DatabaseError as error:
+        return f"the schema is damaged: {error}"[:500]
+    return ""
+
+
+def header_problem(_store: StoreId) -> str:
+    return ""
+
+
+def missing_log_triggers() -> list[str]:
+    present = {name for (name,) in rows.fetch(_TRIGGER_NAMES, [quote(current_schema())])}
+    return sorted(set(LOG_TRIGGERS) - present)
+
+
+def schema_problem() -> str:
+    expected = _definitions(template_text().split(BETWEEN))
+    present = _definitions(statements_of(connections[require_current_alias()], current_schema()))
+    changes = [f"{_beginning(text)} is missing or changed" for text in sorted(expected - present)]
+    changes += [f"{_beginning(text)} was added or changed" for text in sorted(present - expected)]
+    return schema_changes(changes)
+
+
+def _definitions(statements: list[str]) -> set[str]:
+    texts = {text.strip() for text in statements if not text.startswith(("INSERT", "SELECT", "CREATE TRIGGER"))}
+    return texts - {""}
+
+
+def _beginning(statement: str) -> str:
+    return " ".join(statement.split()[:6])[:80]

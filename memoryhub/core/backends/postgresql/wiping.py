@@ -12,13 +12,13 @@ import re
 import threading
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from django.db import DatabaseError
 
 from memoryhub.core import ids
-from memoryhub.core.backends.postgresql.schemas import Direct, current_schema, direct, quote
-from memoryhub.core.backends.postgresql.scratch import remove_dead_copies
+from memoryhub.core.backends.postgresql.copies import remove_dead_copies
+from memoryhub.core.backends.postgresql.locations import Direct, current_schema, direct, quote
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store_id import StoreId, current_store
 from memoryhub.core.text import counted
@@ -67,20 +67,22 @@ def rewrite() -> bool:
     try:
         _await_older(direct(store))
         with _cancelled_if_it_waits(direct(store), mark):
-            kept = [table for (table,) in rows.fetch(_TABLES) if not _rewrite(store, table, mark)]
+            unwiped = [table for (table,) in rows.fetch(_TABLES) if not _rewrite(store, table, mark)]
         copies = remove_dead_copies(store)
-        # A data file of the server is written, and that of a table before the rewrite removed, at a checkpoint
-        _checkpoint()
+        # A data file of the server is written, and that of a table before the rewrite removed, at a checkpoint. Only a
+        # few roles may ask for one; the server makes one every few minutes.
+        with suppress(DatabaseError):
+            direct(store).alone("CHECKPOINT")
     except DatabaseError as error:
         logger.warning("deleted text of %s could not be wiped from its tables: %s", store.name, error)
         return False
-    if kept:
-        logger.warning(
-            "deleted text of %s is still in %s, because %s", store.name, ", ".join(kept), _why_kept(direct(store))
-        )
+    if unwiped:
+        why = "; ".join(holder for (holder,) in direct(store).rows(_HOLDERS))
+        why = why or "the server keeps them for a transaction that has ended by now"
+        logger.warning("deleted text of %s is still in %s, because %s", store.name, ", ".join(unwiped), why)
     if copies:
         logger.warning("deleted text of %s may still be in the unfinished copies %s", store.name, ", ".join(copies))
-    return not kept and not copies
+    return not unwiped and not copies
 
 
 # Of all databases of the server: what VACUUM itself may see keeps the rows that they may see
@@ -98,23 +100,18 @@ def _rewrite(store: StoreId, table: str, mark: str) -> bool:
     name = f"{quote(current_schema())}.{quote(table)}"
     notices = direct(store).notices(f"VACUUM (FULL, VERBOSE) {name} {mark}")
     direct(store).alone(f"ANALYZE {name}")
-    counts = [found[0] for notice in notices if (found := _KEPT_ROWS.match(notice))]
+    counts = [match[0] for notice in notices if (match := _KEPT_ROWS.match(notice))]
     return bool(counts) and all(int(count) == 0 for count in counts)  # no count: the server has skipped the table
-
-
-def _why_kept(server: Direct) -> str:
-    found = server.rows(_HOLDERS)
-    return "; ".join(what for (what,) in found) or "the server keeps them for a transaction that has ended by now"
 
 
 # VACUUM runs in no transaction, so ``SET LOCAL lock_timeout`` can't precede it; behind a pooler only the text of a
 # statement says which server process runs it.
 @contextmanager
 def _cancelled_if_it_waits(server: Direct, mark: str) -> Iterator[None]:
-    done = threading.Event()
+    finished = threading.Event()
 
     def watch() -> None:
-        while not done.wait(_WAIT_SECONDS):
+        while not finished.wait(_WAIT_SECONDS):
             try:
                 server.rows(_CANCEL_WAITING, [mark])
             except DatabaseError as error:
@@ -125,44 +122,37 @@ def _cancelled_if_it_waits(server: Direct, mark: str) -> Iterator[None]:
     try:
         yield
     finally:
-        done.set()
+        finished.set()
         watcher.join()
 
 
-def _checkpoint() -> None:
-    try:
-        direct(current_store()).alone("CHECKPOINT")
-    except DatabaseError:
-        return  # only a few roles may; the server makes one every few minutes
-
-
 def still_in(texts: Collection[str], *, wiped: bool) -> list[str]:
-    forms = sorted({form for text in texts for form in _forms(text) if len(form) >= _SHORTEST})
-    found = [f"the table {table}" for (table,) in rows.fetch(_TABLES) if any(_has(table, form) for form in forms)]
-    tables = {table for form in forms for (table,) in rows.fetch(_STATISTICS, [form])}
+    spellings: set[str] = set()
+    for text in texts:
+        spellings |= {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+    spellings = {spelling for spelling in spellings if len(spelling) >= _SHORTEST}
+    places = [f"the table {table}" for (table,) in rows.fetch(_TABLES) if _has_any(table, spellings)]
     if not wiped:
-        found.append("deleted rows of the server's data files")
-    return [*found, *(f"the server's statistics of the table {table}" for table in sorted(tables))]
+        places.append("deleted rows of the server's data files")
+    tables: set[str] = set()
+    for spelling in spellings:
+        tables.update(table for (table,) in rows.fetch(_STATISTICS, [spelling]))
+    return [*places, *(f"the server's statistics of the table {table}" for table in sorted(tables))]
 
 
-# A text as it is, and as JSON escapes it
-def _forms(text: str) -> set[str]:
-    return {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
-
-
-def _has(table: str, form: str) -> bool:
-    columns = rows.fetch(_COLUMNS, [quote(table)])
-    conditions = [
-        f"position(%s::bytea IN {quote(name)}) > 0" if is_bytes else f"strpos({quote(name)}::text, %s) > 0"
-        for name, is_bytes in columns
-    ]
-    values = [form.encode() if is_bytes else form for _, is_bytes in columns]
-    sql = f"SELECT 1 FROM {quote(table)} WHERE {' OR '.join(conditions) or 'false'} LIMIT 1"
-    return bool(rows.fetch(sql, values))
+def _has_any(table: str, spellings: Collection[str]) -> bool:
+    conditions = ["false"]
+    for name, is_bytes in rows.fetch(_COLUMNS, [quote(table)]):
+        if is_bytes:
+            conditions.append(f"position(convert_to(%s, 'UTF8') IN {quote(name)}) > 0")
+        else:
+            conditions.append(f"strpos({quote(name)}::text, %s) > 0")
+    sql = f"SELECT 1 FROM {quote(table)} WHERE {' OR '.join(conditions)} LIMIT 1"
+    return any(rows.fetch(sql, [spelling] * (len(conditions) - 1)) for spelling in spellings)
 
 
 def unproven() -> list[tuple[str, str]]:
-    found = [
+    places = [
         (
             "the server's write-ahead log",
             "the server overwrites it at later checkpoints, which only its administrator can see",
@@ -170,12 +160,12 @@ def unproven() -> list[tuple[str, str]]:
         ("base backups and dumps of the server", "delete those from before the redaction, and make new ones"),
     ]
     if rows.fetch("SHOW archive_mode")[0][0] != "off":
-        found.append(("the archive of the write-ahead log", "delete the segments from before the redaction"))
+        places.append(("the archive of the write-ahead log", "delete the segments from before the redaction"))
     if replicas := rows.fetch("SELECT count(*) FROM pg_stat_replication")[0][0]:
-        found.append(
+        places.append(
             (counted(replicas, "replica"), "each removes the text when it has replayed the redaction; see its lag")
         )
-    return found
+    return places
 
 
 def keep(stop: threading.Event) -> None:

@@ -41,20 +41,23 @@ def read(store: StoreId) -> Anchor | None:
         content = anchor_path(store).read_bytes()
     except FileNotFoundError:
         return None
-    return _parse(content) if content.strip(b"\0") else None
+    return _parse_anchor(content) if content.strip(b"\0") else None
 
 
-def known(store: StoreId) -> list[Anchor]:
-    found = read(store)
-    return [found] if found else []
+def acknowledged(store: StoreId) -> list[Anchor]:
+    anchor = read(store)
+    return [anchor] if anchor else []
 
 
 def advance(store: StoreId, anchor: Anchor, *, holds: Callable[[], bool]) -> None:
+    was_stuck = time.monotonic() - _stuck_at.get(store, -_SKIP_WAIT_SECONDS) < _SKIP_WAIT_SECONDS
     try:
-        with _locked(store, _lock_timeout(store)) as descriptor:
-            if _position(os.pread(descriptor, _WIDTH, 0)) < anchor.position and holds():
-                os.pwrite(descriptor, _line(anchor), 0)
-                _sync_if_due(store, descriptor)
+        with _locked_file(store, 0.0 if was_stuck else _LOCK_SECONDS) as descriptor:
+            if _anchored_position(descriptor) < anchor.position and holds():
+                _write_anchor(descriptor, anchor)
+                if time.monotonic() - _synced_at.get(store, -_SYNC_SECONDS) >= _SYNC_SECONDS:
+                    os.fdatasync(descriptor)
+                    _synced_at[store] = time.monotonic()
         _stuck_at.pop(store, None)
     except Locked:
         _stuck_at[store] = time.monotonic()
@@ -62,8 +65,8 @@ def advance(store: StoreId, anchor: Anchor, *, holds: Callable[[], bool]) -> Non
 
 
 def replace(store: StoreId, anchor: Anchor) -> None:
-    with _locked(store, _LOCK_SECONDS) as descriptor:
-        os.pwrite(descriptor, _line(anchor), 0)
+    with _locked_file(store, _LOCK_SECONDS) as descriptor:
+        _write_anchor(descriptor, anchor)
         os.fsync(descriptor)
 
 
@@ -72,7 +75,7 @@ def remove(store: StoreId) -> None:
 
 
 @contextmanager
-def _locked(store: StoreId, seconds: float) -> Iterator[int]:
+def _locked_file(store: StoreId, seconds: float) -> Iterator[int]:
     descriptor = os.open(anchor_path(store), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not lock(descriptor, seconds=seconds):
@@ -82,29 +85,18 @@ def _locked(store: StoreId, seconds: float) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _lock_timeout(store: StoreId) -> float:
-    stuck = time.monotonic() - _stuck_at.get(store, -_SKIP_WAIT_SECONDS) < _SKIP_WAIT_SECONDS
-    return 0.0 if stuck else _LOCK_SECONDS
+def _write_anchor(descriptor: int, anchor: Anchor) -> None:
+    os.pwrite(descriptor, f"{anchor.position} {anchor.digest}".ljust(_WIDTH - 1).encode() + b"\n", 0)
 
 
-def _sync_if_due(store: StoreId, descriptor: int) -> None:
-    now = time.monotonic()
-    if now - _synced_at.get(store, -_SYNC_SECONDS) >= _SYNC_SECONDS:
-        os.fdatasync(descriptor)
-        _synced_at[store] = now
-
-
-def _line(anchor: Anchor) -> bytes:
-    return f"{anchor.position} {anchor.digest}".ljust(_WIDTH - 1).encode() + b"\n"
-
-
-def _parse(content: bytes) -> Anchor:
+def _parse_anchor(content: bytes) -> Anchor:
     position, digest = content.decode("ascii").split()
     return Anchor(int(position), digest)
 
 
-def _position(content: bytes) -> int:
+# 0 if there is none, or a power cut has left part of one
+def _anchored_position(descriptor: int) -> int:
     try:
-        return _parse(content).position
+        return _parse_anchor(os.pread(descriptor, _WIDTH, 0)).position
     except ValueError:
         return 0

@@ -19,7 +19,7 @@ from memoryhub.core.stores.rows import GathersInserts, Row
 _RETRY_SECONDS = (0.0005, 0.004)
 
 
-class DatabaseWrapper(GathersInserts, base.DatabaseWrapper):
+class SQLiteConnection(GathersInserts, base.DatabaseWrapper):
     def init_connection_state(self) -> None:
         super().init_connection_state()
         for pragma in PRAGMAS:
@@ -91,6 +91,10 @@ class DatabaseWrapper(GathersInserts, base.DatabaseWrapper):
                 if "locked" not in str(error) or time.monotonic() > deadline:
                     raise
             time.sleep(random.uniform(*_RETRY_SECONDS))  # noqa: S311 - spreads waiters, guards nothing
+
+
+# The name by which Django finds a backend
+DatabaseWrapper = SQLiteConnection
 
 
 @cache

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from sqlite3 import Connection, connect
 from urllib.parse import quote
 
 from django.db import connections
@@ -22,7 +21,8 @@ from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, connect
 from memoryhub.core.disk import make_folder, sync
 from memoryhub.core.errors import Invalid, Locked, NotFound, Unavailable
 from memoryhub.core.file_locks import lock
-from memoryhub.core.stores.routing import current_alias
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.routing import use_alias
 from memoryhub.core.stores.store_id import Scope, StoreId, folder_of
 
 NAME = "events.db"
@@ -30,14 +30,39 @@ NAME = "events.db"
 SIDE_FILES = ("-wal", "-shm", "-journal")
 _UPGRADE_LOCK_SECONDS = 60.0
 
+# The driver's names, for modules that may not import it
+FileConnection = sqlite3.Connection
+Error = sqlite3.Error
+DatabaseError = sqlite3.DatabaseError
+OperationalError = sqlite3.OperationalError
+
+_BACKUP_ALIAS = "store:view:backup"
+_PAGES_AT_ONCE = 1000
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
 
 def path_of(store: StoreId) -> Path:
-    return _path(os.environ.get("MEMORY_HUB_HOME"), store.scope, store.name)
+    return _store_path(os.environ.get("MEMORY_HUB_HOME"), store.scope, store.name)
 
 
 @lru_cache(maxsize=256)
-def _path(_home: str | None, scope: Scope, name: str) -> Path:
+def _store_path(_home: str | None, scope: Scope, name: str) -> Path:
     return folder_of(StoreId(scope, name)) / NAME
+
+
+# An unfinished copy is thrown away, so it needs no protection against a crash.
+_DRAFT_PRAGMAS = ("PRAGMA journal_mode=OFF", "PRAGMA synchronous=OFF", "PRAGMA cache_size=-32000")
+
+
+# Without Django; every statement commits by itself
+def open_database(path: Path, *, mode: str = "ro") -> sqlite3.Connection:
+    address = f"file:{quote(str(path))}?mode={mode}"
+    return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
+
+
+def open_immutable(path: Path) -> sqlite3.Connection:
+    """Connect without Django to a file that nobody writes to, without locks or side files."""
+    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None)
 
 
 @contextmanager
@@ -54,11 +79,6 @@ def file_lock(path: Path, *, timeout: float) -> Iterator[None]:
 
 def upgrade_lock(store: StoreId) -> AbstractContextManager[None]:
     return file_lock(path_of(store).with_name("upgrade.lock"), timeout=_UPGRADE_LOCK_SECONDS)
-
-
-def connect_immutable(path: Path) -> Connection:
-    """Connect without Django to a file that nobody writes to, without locks or side files."""
-    return connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
 
 
 @contextmanager
@@ -88,32 +108,17 @@ def move_database(path: Path, target: Path) -> None:
 
 def back_up(path: Path, *, reason: str) -> Path:
     """Copy a live store with SQLite's online backup, and return the path under ``backups/``."""
-    relative = path.parent.relative_to(env.home())
-    folder = env.prepare_home() / "backups" / relative
+    folder = env.prepare_home() / "backups" / path.parent.relative_to(env.home())
     make_folder(folder)
     stamp = clock.now().strftime("%Y%m%dT%H%M%S%f")[:-3]
     target = folder / f"{stamp}-{reason}.db"
-    with closing(connect(path, timeout=BUSY_TIMEOUT_SECONDS)) as source, closing(connect(target)) as copy:
+    with (
+        closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS)) as source,
+        closing(sqlite3.connect(target)) as copy,
+    ):
         source.backup(copy)
     sync(target)
     return target
-
-
-# What ``connect`` returns, and the errors of its connections
-FileConnection = sqlite3.Connection
-Error = sqlite3.Error
-DatabaseError = sqlite3.DatabaseError
-OperationalError = sqlite3.OperationalError
-
-_ALIAS = "store:view:backup"
-_PAGES_AT_ONCE = 1000
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-# Without Django; every statement commits by itself
-def open_database(path: Path, *, mode: str = "ro") -> sqlite3.Connection:
-    address = f"file:{quote(str(path))}?mode={mode}"
-    return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
 
 
 def copy_database(source: Path, target: Path) -> None:
@@ -152,7 +157,7 @@ def overwrite(target: Path, source: Path, *, locked: Callable[[], None]) -> None
     """
     called = False
 
-    def once(status: int, _left: int, _pages: int) -> None:
+    def once(status: int, _remaining: int, _pages: int) -> None:
         nonlocal called
         if called:
             return
@@ -174,7 +179,7 @@ def overwrite(target: Path, source: Path, *, locked: Callable[[], None]) -> None
 def _readable(source: Path) -> sqlite3.Connection:
     if os.access(source.parent, os.W_OK) and os.access(source, os.W_OK):
         return open_database(source, mode="rw")
-    return sqlite3.connect(f"file:{quote(str(source))}?immutable=1", uri=True, isolation_level=None)
+    return open_immutable(source)
 
 
 # Two ways: a damaged file can't be copied by SQLite
@@ -189,10 +194,10 @@ def keep_beside(source: Path, target: Path) -> None:
 def _copy_files(source: Path, target: Path) -> None:
     remove_database(target)
     try:
-        for end in ("", "-wal"):
-            path = source.with_name(source.name + end)
+        for suffix in ("", "-wal"):
+            path = source.with_name(source.name + suffix)
             if path.exists():
-                copy = target.with_name(target.name + end)
+                copy = target.with_name(target.name + suffix)
                 copy.touch(0o600)
                 shutil.copyfile(path, copy)
     except OSError as error:
@@ -200,8 +205,8 @@ def _copy_files(source: Path, target: Path) -> None:
 
 
 # Safe while others have the file open: without a valid header they can't write to it
-def swap_broken(path: Path, draft: Path, kept: Path) -> None:
-    move_database(path, kept)
+def swap_broken(path: Path, draft: Path, broken: Path) -> None:
+    move_database(path, broken)
     link(draft, path)
 
 
@@ -218,17 +223,23 @@ def make_single(path: Path) -> None:
     sync(path)
 
 
+# Makes an unfinished copy the current store
+@contextmanager
+def open_draft(path: Path, alias: str) -> Iterator[None]:
+    with connected(path, alias), use_alias(alias):
+        for pragma in _DRAFT_PRAGMAS:
+            rows.execute(pragma)
+        yield
+
+
 # Makes a copy the current store; ``immutable`` reads it without changing a byte
 @contextmanager
 def opened(path: Path, *, immutable: bool = False) -> Iterator[None]:
-    with connected(path, _ALIAS, immutable=immutable):
-        token = current_alias.set(_ALIAS)
-        try:
-            yield
-        finally:
-            current_alias.reset(token)
+    with connected(path, _BACKUP_ALIAS, immutable=immutable), use_alias(_BACKUP_ALIAS):
+        yield
 
 
 def remove_database(path: Path) -> None:
-    for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
-        file.unlink(missing_ok=True)
+    # The file first: a write-ahead log without its file is nothing
+    for suffix in ("", *SIDE_FILES):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

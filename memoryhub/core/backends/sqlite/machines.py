@@ -1,4 +1,4 @@
-"""A hub on one machine, without a server: a lease is a locked file, whose content is what its holder shows (decision 22)."""
+"""A hub on one machine, without a server: a lease is a locked file with its holder's text (decision 22)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def machine() -> str:
     return ""
 
 
-def agreed_secret(_name: str, own: str) -> str:
-    return own
+def agreed_secret(_name: str, proposal: str) -> str:
+    return proposal
 
 
 class _Lease:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self.left = _content(descriptor)
+        self.abandoned = _lease_text(descriptor)
 
     def write(self, text: str) -> None:
         os.pwrite(self._descriptor, text.encode().ljust(_WIDTH), 0)
@@ -37,7 +37,7 @@ class _Lease:
 # A file lock ends with its process, however that ends. Content of a file that nobody locks was left by one that died.
 @contextmanager
 def holding(name: str) -> Iterator[_Lease | None]:
-    descriptor = os.open(_path(name), os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = _open_file(name)
     try:
         if not lock(descriptor, seconds=_LOCK_SECONDS):
             yield None
@@ -51,16 +51,16 @@ def holding(name: str) -> Iterator[_Lease | None]:
 @contextmanager
 def inspect(name: str) -> Iterator[tuple[str, str]]:
     try:
-        descriptor = os.open(_path(name), os.O_RDWR)
+        descriptor = os.open(_locks_folder() / name, os.O_RDWR)
     except FileNotFoundError:
         yield "", ""
         return
     try:
-        content = _content(descriptor)
+        content = _lease_text(descriptor)
         if not content:
             yield "", ""
         elif try_lock(descriptor):
-            yield "", _content(descriptor)  # the holder may have ended meanwhile
+            yield "", _lease_text(descriptor)  # the holder may have ended meanwhile
             os.ftruncate(descriptor, 0)
         else:
             yield content, ""
@@ -69,15 +69,15 @@ def inspect(name: str) -> Iterator[tuple[str, str]]:
 
 
 def texts() -> dict[str, str]:
-    found = {}
-    for path in _folder().iterdir():
+    lease_texts = {}
+    for path in _locks_folder().iterdir():
         with path.open("rb") as file:
-            if content := _content(file.fileno()):
-                found[path.name] = content
-    return found
+            if content := _lease_text(file.fileno()):
+                lease_texts[path.name] = content
+    return lease_texts
 
 
-class _Presence:
+class _LockedPresence:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
@@ -86,14 +86,14 @@ class _Presence:
 
 
 # Shared, so that the processes that this one forks share the lock until the last has ended
-def announce(name: str) -> _Presence:
-    descriptor = os.open(_path(name), os.O_RDWR | os.O_CREAT, 0o600)
+def announce(name: str) -> _LockedPresence:
+    descriptor = _open_file(name)
     share_lock(descriptor)
-    return _Presence(descriptor)
+    return _LockedPresence(descriptor)
 
 
 def is_present(name: str) -> bool:
-    descriptor = os.open(_path(name), os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = _open_file(name)
     try:
         return not try_lock(descriptor)
     finally:
@@ -104,23 +104,23 @@ def stamp(_store: StoreId) -> object:
     return None
 
 
-def _content(descriptor: int) -> str:
+def _lease_text(descriptor: int) -> str:
     return os.pread(descriptor, _WIDTH, 0).decode("utf-8", "replace").strip("\0 ")
 
 
-def _path(name: str) -> Path:
-    return _folder() / name
+def _open_file(name: str) -> int:
+    return os.open(_locks_folder() / name, os.O_RDWR | os.O_CREAT, 0o600)
 
 
-def _folder() -> Path:
+def _locks_folder() -> Path:
     folder = env.prepare_home() / "locks"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
 
-def address() -> str:
+def server_address() -> str:
     return "SQLite files in the home folder"
 
 
-def problems() -> list[tuple[str, str, str]]:
+def server_problems() -> list[tuple[str, str, str]]:
     return []

@@ -13,7 +13,7 @@ from memoryhub import env
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS
 
 
-class Snapshot:
+class FileSnapshot:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
@@ -39,7 +39,7 @@ def folder(location: str) -> Path:
 
 
 @contextmanager
-def reading(location: str) -> Iterator[Snapshot]:
+def reading(location: str) -> Iterator[FileSnapshot]:
     address = f"file:{quote(location)}?mode=ro"
     with closing(sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
-        yield Snapshot(connection)
+        yield FileSnapshot(connection)

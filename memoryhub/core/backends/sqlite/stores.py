@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from sqlite3 import DatabaseError, connect
 from stat import S_IWUSR
 from typing import Any
 
@@ -23,14 +22,23 @@ from memoryhub.core import clock
 from memoryhub.core.backends.base import Anchor, Departure
 from memoryhub.core.backends.sqlite import anchors, files
 from memoryhub.core.backends.sqlite.faults import FENCED
-from memoryhub.core.backends.sqlite.files import NAME, SIDE_FILES, connected, path_of, upgrade_lock
-from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, connection_settings
+from memoryhub.core.backends.sqlite.files import (
+    NAME,
+    SIDE_FILES,
+    connected,
+    open_database,
+    open_draft,
+    path_of,
+    remove_database,
+    upgrade_lock,
+)
+from memoryhub.core.backends.sqlite.options import connection_settings
 from memoryhub.core.backends.sqlite.structure import copy_template, template_path
 from memoryhub.core.disk import make_folder, replacing, sync
 from memoryhub.core.errors import Conflict, Damaged, Invalid
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import upsert
-from memoryhub.core.stores.routing import current_alias
+from memoryhub.core.stores.routing import use_alias
 from memoryhub.core.stores.store_id import FOLDERS, GLOBAL_STORE, SLUG, Scope, StoreId, folder_of
 
 THING = "file"
@@ -47,20 +55,21 @@ class StoreFile:
 
 
 def exists(store: StoreId) -> bool:
-    return _is_here(store)
-
-
-def _is_here(store: StoreId) -> bool:
     try:
-        found = path_of(store).stat()
+        status = path_of(store).stat()
     except FileNotFoundError:
         return False
-    return not has_left(path_of(store), found)
+    return not has_left(path_of(store), status)
 
 
 def names(scope: Scope) -> list[str]:
-    found = (path.parent.name for path in (env.home() / FOLDERS[scope]).glob(f"*/{NAME}"))
-    return sorted(name for name in found if SLUG.fullmatch(name) and _is_here(StoreId(scope, name)))
+    return sorted(store.name for store in _stores_with_file(scope) if exists(store))
+
+
+# Here or moved away
+def _stores_with_file(scope: Scope) -> list[StoreId]:
+    folder_names = sorted(path.parent.name for path in (env.home() / FOLDERS[scope]).glob(f"*/{NAME}"))
+    return [StoreId(scope, name) for name in folder_names if SLUG.fullmatch(name)]
 
 
 def identity(store: StoreId) -> StoreFile | None:
@@ -84,7 +93,8 @@ def settings(store: StoreId) -> dict[str, Any]:
 
 
 def create(store: StoreId) -> None:
-    template, path = template_path(), path_of(store)
+    template = template_path()
+    path = path_of(store)
     make_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
     shutil.copyfile(template, draft)
@@ -100,20 +110,15 @@ def create(store: StoreId) -> None:
 
 def recreate(store: StoreId) -> str:
     path = path_of(store)
-    if path.exists() and path.stat().st_size:
+    if not path.parent.is_dir() or (path.exists() and path.stat().st_size):
         return ""
-    if not path.parent.is_dir():
-        return ""
-    problem = "the store's file was empty" if path.exists() else "the store's file was gone"
+    problem = "the store's file was gone"
     if path.exists():
-        _set_aside(path)
+        problem = "the store's file was empty"
+        files.move_database(path, path.with_name(f"{path.name}.{clock.now():%Y%m%dT%H%M%S%f}.kept"))
+        sync(path.parent)
     create(store)
     return problem
-
-
-def _set_aside(path: Path) -> None:
-    files.move_database(path, path.with_name(f"{path.name}.{clock.now():%Y%m%dT%H%M%S%f}.kept"))
-    sync(path.parent)
 
 
 upgrading = files.upgrade_lock
@@ -183,9 +188,8 @@ _FENCE = (
     "CREATE TRIGGER IF NOT EXISTS raw_events_left BEFORE INSERT ON raw_events "
     f"BEGIN SELECT RAISE(ABORT, '{FENCED}'); END"
 )
-_READ_ONLY, _WRITABLE = 0o400, 0o600
-# A draft is thrown away after a crash, so it needs no journal; it is synced when it is complete
-_DRAFT_PRAGMAS = ("PRAGMA journal_mode=OFF", "PRAGMA synchronous=OFF", "PRAGMA cache_size=-32000")
+_READ_ONLY = 0o400
+_WRITABLE = 0o600
 
 
 def departure(store: StoreId) -> Departure | None:
@@ -204,15 +208,15 @@ def _mark_file(store: StoreId) -> Path:
 
 def _departure(path: Path) -> Departure | None:
     try:
-        with closing(connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
-            found = connection.execute("SELECT value FROM store_meta WHERE key = ?", [_MARK]).fetchone()
-    except DatabaseError:
+        with closing(open_database(path)) as connection:
+            row = connection.execute("SELECT value FROM store_meta WHERE key = ?", [_MARK]).fetchone()
+    except files.DatabaseError:
         return None  # it is damaged, which opening it says
-    return Departure(**json.loads(found[0])) if found else None
+    return Departure(**json.loads(row[0])) if row else None
 
 
-def has_left(path: Path, found: os.stat_result) -> bool:
-    return not found.st_mode & S_IWUSR and _has_left(path, found.st_ino, found.st_ctime_ns)
+def has_left(path: Path, status: os.stat_result) -> bool:
+    return not status.st_mode & S_IWUSR and _has_left(path, status.st_ino, status.st_ctime_ns)
 
 
 @lru_cache(maxsize=256)
@@ -234,44 +238,30 @@ def mark_left(store: StoreId) -> None:
     with upgrade_lock(store):
         if departure(store) is None or has_left(path, path.stat()):
             return
-        with closing(connect(path, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
+        with closing(open_database(path, mode="rw")) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         path.chmod(_READ_ONLY)
         sync(path.parent)
 
 
 @contextmanager
-def kept(store: StoreId) -> Iterator[None]:
-    with connected(path_of(store), store.alias), _current(store):
+def kept_copy(store: StoreId) -> Iterator[None]:
+    with connected(path_of(store), store.alias), use_alias(store.alias):
         yield
-
-
-@contextmanager
-def _current(store: StoreId) -> Iterator[None]:
-    token = current_alias.set(store.alias)
-    try:
-        yield
-    finally:
-        current_alias.reset(token)
 
 
 def kept_stores() -> list[StoreId]:
-    named = [
-        StoreId(scope, path.parent.name)
-        for scope in (Scope.ORG, Scope.PROJECT)
-        for path in sorted((env.home() / FOLDERS[scope]).glob(f"*/{NAME}"))
-        if SLUG.fullmatch(path.parent.name)
-    ]
-    return [store for store in (GLOBAL_STORE, *named) if (found := departure(store)) and found.kept]
+    stores = [GLOBAL_STORE, *_stores_with_file(Scope.ORG), *_stores_with_file(Scope.PROJECT)]
+    return [store for store in stores if (gone := departure(store)) and gone.kept]
 
 
 def come_back(store: StoreId, epoch: str) -> None:
     path = path_of(store)
-    with _left_with(store, epoch):
-        for end in ("", *SIDE_FILES):  # SQLite gave these the mode of the file
+    with _departed(store, epoch):
+        for suffix in ("", *SIDE_FILES):  # SQLite gave these the mode of the file
             with suppress(FileNotFoundError):
-                path.with_name(path.name + end).chmod(_WRITABLE)
-        with closing(connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)) as connection:
+                path.with_name(path.name + suffix).chmod(_WRITABLE)
+        with closing(open_database(path, mode="rw")) as connection:
             connection.execute("PRAGMA synchronous=FULL")
             connection.executescript(
                 "BEGIN IMMEDIATE; DROP TRIGGER IF EXISTS raw_events_left; "
@@ -280,39 +270,30 @@ def come_back(store: StoreId, epoch: str) -> None:
 
 
 def remove_kept(store: StoreId, epoch: str) -> None:
-    with _left_with(store, epoch) as departure:
-        _write_durably(_mark_file(store), json.dumps(asdict(replace(departure, kept=False))))
+    path = path_of(store)
+    with _departed(store, epoch) as departure:
+        with replacing(_mark_file(store)) as file:
+            file.write(json.dumps(asdict(replace(departure, kept=False))).encode())
+        sync(path.parent)
         anchors.remove(store)
-        _remove(path_of(store))
-        sync(path_of(store).parent)
+        remove_database(path)
+        sync(path.parent)
 
 
 # All that makes a store of a file, or the other way round, has this lock, so that what was looked at still holds
 @contextmanager
-def _left_with(store: StoreId, epoch: str) -> Iterator[Departure]:
+def _departed(store: StoreId, epoch: str) -> Iterator[Departure]:
     make_folder(path_of(store).parent)
     with upgrade_lock(store):
-        found = departure(store)
-        if found is None or not found.kept or found.epoch != epoch:
+        gone = departure(store)
+        if gone is None or not gone.kept or gone.epoch != epoch:
             raise Conflict(f"{store.scope} {store.name!r} was moved or came back meanwhile; run it again")
-        yield found
+        yield gone
 
 
-def _write_durably(path: Path, text: str) -> None:
-    with replacing(path) as file:
-        file.write(text.encode())
-    sync(path.parent)
-
-
-def forget(store: StoreId) -> None:
+def forget_departure(store: StoreId) -> None:
     _mark_file(store).unlink(missing_ok=True)
     sync(path_of(store).parent)
-
-
-def _remove(path: Path) -> None:
-    # The file first: a write-ahead log without its file is nothing
-    for end in ("", *SIDE_FILES):
-        path.with_name(path.name + end).unlink(missing_ok=True)
 
 
 def drafts(store: StoreId) -> list[str]:
@@ -334,42 +315,36 @@ def draft(store: StoreId, epoch: str) -> Iterator[None]:
     path = _draft(store, epoch)
     if not path.exists():
         raise Invalid(f"the copy of {store.name!r} that was being made is gone; another move has replaced it")
-    with connected(path, store.alias), _current(store):
-        for pragma in _DRAFT_PRAGMAS:
-            rows.execute(pragma)
+    with open_draft(path, store.alias):
         yield
     sync(path)
 
 
 def discard_draft(store: StoreId, epoch: str) -> None:
-    _remove(_draft(store, epoch))
+    remove_database(_draft(store, epoch))
 
 
 def arrive(store: StoreId, epoch: str, anchor: Anchor) -> None:
-    path, draft = path_of(store), _draft(store, epoch)
+    path = path_of(store)
+    draft = _draft(store, epoch)
     make_folder(path.parent)
     with upgrade_lock(store):
         if not draft.exists():
             raise Conflict(f"the copy of {store.name!r} is gone; another move has used or replaced it")
-        if (found := departure(store)) and found.kept:
+        if (gone := departure(store)) and gone.kept:
             # Its log was checkpointed when it left, and nothing was written since
-            for end in SIDE_FILES:
-                path.with_name(path.name + end).unlink(missing_ok=True)
+            for suffix in SIDE_FILES:
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
             draft.replace(path)
         else:
-            _link(draft, path, store)
+            try:
+                os.link(draft, path)
+            except FileExistsError:  # another process may create the store at any time
+                raise Conflict(f"there is a {store.scope} {store.name!r} in {env.home()} already") from None
+            draft.unlink()
         sync(path.parent)
         _mark_file(store).unlink(missing_ok=True)
     anchors.replace(store, anchor)
-
-
-# Another process may create the store at any time; the new name is refused then
-def _link(draft: Path, path: Path, store: StoreId) -> None:
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        raise Conflict(f"there is a {store.scope} {store.name!r} in {env.home()} already") from None
-    draft.unlink()
 
 
 def assign(_store: StoreId, _server: str) -> None:

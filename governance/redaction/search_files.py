@@ -63,7 +63,7 @@ def search(folder: Path, texts: Collection[str]) -> dict[str, object]:
     parts = sorted({part for needle in needles for part in needle.parts})
     find = _searcher(parts)
     overlap = max(map(len, parts), default=1) - 1
-    files, size, left = 0, 0, []
+    files, size, containing = 0, 0, []
     for path in _files(folder):
         try:
             count, holds = _read(path, find, needles, overlap)
@@ -71,8 +71,8 @@ def search(folder: Path, texts: Collection[str]) -> dict[str, object]:
             continue  # a journal that was just deleted
         files, size = files + 1, size + count
         if holds:
-            left.append(str(path))
-    return {"files": files, "bytes": size, "left": left}
+            containing.append(str(path))
+    return {"files": files, "bytes": size, "left": containing}
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -84,15 +84,15 @@ def _files(folder: Path) -> Iterator[Path]:
 
 # Not mapped: truncating a mapped file would kill the process
 def _read(path: Path, find: Search, needles: Sequence[Needle], overlap: int) -> tuple[int, bool]:
-    found = set(find(os.fsencode(path.name)))
+    matches = set(find(os.fsencode(path.name)))
     size = 0
     for content in (_chunks(path), _decompressed(path)):
         tail = b""
         for chunk in content:
-            found.update(find(tail + chunk))
+            matches.update(find(tail + chunk))
             tail = (tail + chunk)[-overlap:] if overlap else b""
             size += len(chunk)
-    return size, any(len(needle.parts & found) >= needle.enough for needle in needles)
+    return size, any(len(needle.parts & matches) >= needle.enough for needle in needles)
 
 
 def _chunks(path: Path, *, skip_lines: int = 0) -> Iterator[bytes]:
@@ -109,13 +109,13 @@ def _decompressed(path: Path) -> Iterator[bytes]:
     skip_lines, form = _COMPRESSED[path.suffix]
     decoder = zlib.decompressobj(form)
     for chunk in _chunks(path, skip_lines=skip_lines):
-        left = chunk
-        while left:
+        compressed = chunk
+        while compressed:
             try:
-                yield decoder.decompress(left, _CHUNK)
+                yield decoder.decompress(compressed, _CHUNK)
             except zlib.error:
                 return  # encrypted, or no such file after all
-            left = decoder.unconsumed_tail
+            compressed = decoder.unconsumed_tail
 
 
 # RE2 searches a thousand parts as fast as one

@@ -28,6 +28,22 @@ _LONGEST = 63
 _DIGEST = 16
 _LOCK_SECONDS = 60
 _RETRY_SECONDS = 0.05
+# How long this process believes what it has read of servers. A store that was moved meanwhile is fenced where it was.
+_CACHE_SECONDS = 1.0
+_CREATE = (
+    f"SELECT pg_advisory_xact_lock(hashtext('{HEADS}')); "
+    f"CREATE SCHEMA IF NOT EXISTS {HEADS}; CREATE TABLE IF NOT EXISTS {HEADS}.places "
+    '(store text COLLATE "C" PRIMARY KEY, server text NOT NULL)'
+)
+_PUT = f"INSERT INTO {HEADS}.places VALUES (%s, %s) ON CONFLICT (store) DO UPDATE SET server = excluded.server"
+_REMOVE = f"DELETE FROM {HEADS}.places WHERE store = %s"
+_READ = f"SELECT store, server FROM {HEADS}.places"
+
+# Servers by store, by the address of the hub's own tables, with the time when they were read
+_assigned: dict[str, tuple[float, dict[str, str]]] = {}
+_views: dict[str, str] = {}
+# Set in a process that works on one server, whatever was recorded
+_only_here = threading.Event()
 
 
 def quote(name: str) -> str:
@@ -77,10 +93,10 @@ class Direct:
 
     def notices(self, sql: str) -> list[str]:
         """Run a statement that may not be in a transaction, and return the details of what the server says of it."""
-        found: list[str] = []
+        details: list[str] = []
 
         def note(notice: psycopg.errors.Diagnostic) -> None:
-            found.append(notice.message_detail or "")
+            details.append(notice.message_detail or "")
 
         def work(raw: Raw) -> None:
             raw.add_notice_handler(note)
@@ -91,7 +107,7 @@ class Direct:
 
         with ERRORS:
             pool_of(self._url).lend(work, may_repeat=False)
-        return found
+        return details
 
 
 def direct(store: StoreId | None = None) -> Direct:
@@ -143,24 +159,6 @@ def _take_locked(pool: Pool, name: str) -> Raw:
         time.sleep(_RETRY_SECONDS)
 
 
-# How long this process believes what it has read. A store that was moved meanwhile is fenced where it was.
-_KNOWN_SECONDS = 1.0
-_SCHEMA = "heads"
-_CREATE = (
-    f"SELECT pg_advisory_xact_lock(hashtext('{_SCHEMA}')); "
-    f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}; CREATE TABLE IF NOT EXISTS {_SCHEMA}.places "
-    '(store text COLLATE "C" PRIMARY KEY, server text NOT NULL)'
-)
-_PUT = f"INSERT INTO {_SCHEMA}.places VALUES (%s, %s) ON CONFLICT (store) DO UPDATE SET server = excluded.server"
-_REMOVE = f"DELETE FROM {_SCHEMA}.places WHERE store = %s"
-_READ = f"SELECT store, server FROM {_SCHEMA}.places"
-
-_known: dict[str, tuple[float, dict[str, str]]] = {}
-_views: dict[str, str] = {}
-# Set in a process that works on one server, whatever was recorded
-_only_here = threading.Event()
-
-
 def stay_on_this_server() -> None:
     _only_here.set()
 
@@ -196,14 +194,14 @@ def assigned() -> dict[str, str]:
     if _only_here.is_set() or not env.servers():
         return {}
     main = env.database_url()
-    read_at, found = _known.get(main, (0.0, {}))
-    if not read_at or time.monotonic() - read_at > _KNOWN_SECONDS:
-        found = _read(main)
-        _known[main] = time.monotonic(), found
-    return found
+    read_at, servers = _assigned.get(main, (0.0, {}))
+    if not read_at or time.monotonic() - read_at > _CACHE_SECONDS:
+        servers = _read_assigned(main)
+        _assigned[main] = time.monotonic(), servers
+    return servers
 
 
-def _read(main: str) -> dict[str, str]:
+def _read_assigned(main: str) -> dict[str, str]:
     try:
         return dict(run(main, _READ))
     except ProgrammingError as error:
@@ -219,13 +217,15 @@ def assign(store: StoreId, server: str) -> None:
         run(main, _PUT, [store.text, server])
     else:
         run(main, _REMOVE, [store.text])
-    _known.clear()
+    _assigned.clear()
 
 
 def all_urls() -> list[str]:
     """Return the addresses of the hub's servers, the one with its own tables first."""
     main = env.database_url()
-    return list(dict.fromkeys([main, *([] if _only_here.is_set() else env.servers().values())]))
+    if _only_here.is_set():
+        return [main]
+    return list(dict.fromkeys([main, *env.servers().values()]))
 
 
 def note_view(name: str, url: str) -> None:

@@ -16,13 +16,15 @@ from memoryhub.core import clock
 from memoryhub.core.backends import differing
 from memoryhub.core.backends.base import HERE, LIVE, Model, Source
 from memoryhub.core.backends.differing import Differing
-from memoryhub.core.backends.postgresql import faults, machines, schemas, stores
-from memoryhub.core.backends.postgresql.schemas import connected, direct, quote, schema_of, url_of
+from memoryhub.core.backends.postgresql import faults, locations, machines, stores
+from memoryhub.core.backends.postgresql.locations import connected, direct, quote, schema_of, url_of
 from memoryhub.core.backends.postgresql.structure import statements_of
 from memoryhub.core.errors import Locked, Unavailable
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.routing import current_alias, require_current_alias
+from memoryhub.core.stores.routing import require_current_alias, use_alias
 from memoryhub.core.stores.store_id import Scope, StoreId, key_of
+
+logger = logging.getLogger(__name__)
 
 ALIAS = "store:view:being-made"
 # Comment of an unfinished schema, before the time at which it was made
@@ -57,18 +59,14 @@ def make_draft(name: str, store: StoreId, *, empty: bool = False) -> None:
 
 
 def role_of(store: StoreId) -> str:
-    found = stores.identity(store)
-    return found.owner if found else ""
+    schema = stores.identity(store)
+    return schema.owner if schema else ""
 
 
 @contextmanager
 def opened(name: str, store: StoreId) -> Iterator[None]:
-    with connected(name, ALIAS, url=url_of(store), role=role_of(store)):
-        token = current_alias.set(ALIAS)
-        try:
-            yield
-        finally:
-            current_alias.reset(token)
+    with connected(name, ALIAS, url=url_of(store), role=role_of(store)), use_alias(ALIAS):
+        yield
 
 
 @contextmanager
@@ -76,11 +74,13 @@ def attached(source: Source, *, write: bool = False) -> Iterator[None]:
     if not isinstance(source, StoreId):
         raise TypeError("only stores are attached in PostgreSQL")
     connection: Any = connections[require_current_alias()]
-    connection.attached, connection.locks_attached = schema_of(source), write
+    connection.attached = schema_of(source)
+    connection.locks_attached = write
     try:
         yield
     finally:
-        connection.attached, connection.locks_attached = "", False
+        connection.attached = ""
+        connection.locks_attached = False
 
 
 def allow_gaps() -> None:
@@ -92,33 +92,33 @@ def allow_gaps() -> None:
         rows.execute(f"ALTER TABLE {quote(table)} DROP CONSTRAINT {quote(name)}")
 
 
-_OF_A_TABLE = "SELECT 1 FROM pg_class WHERE relname = %s AND relnamespace = quote_ident(current_schema())::regnamespace"
+_HAS_TABLE = "SELECT 1 FROM pg_class WHERE relname = %s AND relnamespace = quote_ident(current_schema())::regnamespace"
 
 
 def record_differing(model: Model) -> bool:
-    table = _differing(model)
+    table = _differing_table(model)
     _watch(table)
     return table.find()
 
 
-def recorded(model: Model, *, shown: int) -> tuple[int, tuple[str, ...]]:
-    return _differing(model).recorded(shown=shown)
+def recorded(model: Model, *, limit: int) -> tuple[int, tuple[str, ...]]:
+    return _differing_table(model).recorded(limit=limit)
 
 
 def apply_recorded(model: Model) -> None:
-    table = _differing(model)
+    table = _differing_table(model)
     keys = f"SELECT * FROM {table.records}"
     table.delete_outdated(keys)
     table.insert_missing(keys)
 
 
-def _differing(model: Model) -> Differing:
+def _differing_table(model: Model) -> Differing:
     return Differing(model, database=HERE, equals="IS NOT DISTINCT FROM")
 
 
 def _watch(table: Differing) -> None:
     """Create the table of differing keys, and triggers of the copy that fill it."""
-    if rows.fetch(_OF_A_TABLE, [f"differing_{table.name}"]):
+    if rows.fetch(_HAS_TABLE, [f"differing_{table.name}"]):
         return
     keys = ", ".join(table.key)
     rows.execute(f'CREATE TABLE {table.records} AS SELECT {keys} FROM {HERE}."{table.name}" WHERE false')
@@ -137,23 +137,23 @@ def _watch(table: Differing) -> None:
 
 
 def replace_table(table: str) -> None:
-    if not rows.fetch(_OF_A_TABLE, [table]):
+    if not rows.fetch(_HAS_TABLE, [table]):
         return
     rows.execute(f'DELETE FROM {LIVE}."{table}"')
     rows.execute(f'INSERT INTO {LIVE}."{table}" SELECT * FROM {HERE}."{table}"')
 
 
 def table_digest(model: Model, database: str) -> tuple[int, str]:
-    return differing.table_digest(model, database, _texts)
+    return differing.table_digest(model, database, _lengths_and_texts)
 
 
-def _texts(fields: list[Any]) -> str:
-    texts = map(_text, fields)
+def _lengths_and_texts(fields: list[Any]) -> str:
+    texts = map(_sql_text, fields)
     return " || ".join(f"coalesce(octet_length({text}) || ':' || {text}, '-')" for text in texts)
 
 
 # The same text as in SQLite
-def _text(field: models.Field[Any, Any]) -> str:
+def _sql_text(field: models.Field[Any, Any]) -> str:
     if isinstance(field, models.BooleanField):
         return f'"{field.column}"::int::text'
     if isinstance(field, models.BinaryField):
@@ -184,8 +184,6 @@ def carry(table: str, columns: Sequence[str] = ()) -> None:  # noqa: ARG001
     raise Unavailable(_WHY)
 
 
-logger = logging.getLogger(__name__)
-
 _ABANDONED_SECONDS = 6 * 3600
 # Who builds or reads a view has locks for as long as that takes. Below ``deadlock_timeout``: this gives way, not they
 _IN_USE_SECONDS = 0.5
@@ -198,17 +196,17 @@ _USED = (
 )
 
 
-def names(store: StoreId, prefix: str = "") -> list[tuple[str, float]]:
-    found = []
+def view_names(store: StoreId, prefix: str = "") -> list[tuple[str, float]]:
+    views = []
     for _, text in direct(store).rows(_USED, [_PREFIX]):
         name, used = text.removeprefix(_PREFIX).split("@")
         if name.startswith(f"{prefix or key_of(store)}-"):
-            schemas.note_view(name, url_of(store))
-            found.append((name, float(used)))
-    return found
+            locations.note_view(name, url_of(store))
+            views.append((name, float(used)))
+    return views
 
 
-def touch(view: StoreId) -> bool:
+def touch_view(view: StoreId) -> bool:
     try:
         direct(view).rows(f"COMMENT ON SCHEMA {quote(schema_of(view))} IS %s", [_comment(view)])
     except ProgrammingError:
@@ -221,53 +219,51 @@ def _comment(view: StoreId) -> str:
     return f"{_PREFIX}{view.name}@{clock.now().timestamp():.3f}"
 
 
-def make(
+def make_view(
     view: StoreId, store: StoreId, *, like: str | None, fill: Callable[[], object], may_publish: Callable[[], bool]
 ) -> bool:
     draft = draft_name(store, DRAFT_NAME)
-    make_draft(draft, store, empty=like is not None)
+    source = schema_of(StoreId(Scope.VIEW, like)) if like else ""
+    make_draft(draft, store, empty=bool(source))
     try:
-        if like is not None:
-            _copy(StoreId(Scope.VIEW, like), draft, store)
+        if source:
+            _copy_schema(source, draft, store)
         with opened(draft, store):
             fill()
         # With the store's write lock, so that no erasure is committed in between, and over its connection alone
         with transaction.atomic(using=require_current_alias()):
             return may_publish() and _publish(draft, view, store)
     except ProgrammingError:  # an erasure removed the draft, or another process the view to start from
-        if _is_there(draft, store) and (like is None or _is_there(schema_of(StoreId(Scope.VIEW, like)), store)):
+        if _is_there(draft, store) and (not source or _is_there(source, store)):
             raise
         return False
     finally:
-        with suppress(DatabaseError):  # ``remove_abandoned`` does it later
+        with suppress(DatabaseError):  # ``remove_abandoned_views`` does it later
             direct(store).rows(f"DROP SCHEMA IF EXISTS {quote(draft)} CASCADE")
         stores.forget_schema(view)
 
 
-def _copy(source: StoreId, draft: str, store: StoreId) -> None:
-    schema = schema_of(source)
-    statements = [text for text in _statements_of(schema, store) if not text.startswith(("INSERT", "SELECT"))]
-    tables = [text for text in statements if text.startswith("CREATE TABLE")]
-    names = direct(store).rows(_TABLES, [quote(schema)])
-    filling = [f"INSERT INTO {quote(name)} SELECT * FROM {quote(schema)}.{quote(name)}" for (name,) in names]
-    rest = [text for text in statements if not text.startswith("CREATE TABLE")]
+# Tables first, then their rows, then all that would slow the filling down
+def _copy_schema(source: str, draft: str, store: StoreId) -> None:
+    role = role_of(store)
+    with connected(source, "store:view:source", url=url_of(store), role=role) as connection:
+        definitions = statements_of(connection, source)
+    names = direct(store).rows(_TABLES, [quote(source)])
+    statements = [text for text in definitions if text.startswith("CREATE TABLE")]
+    statements += [f"INSERT INTO {quote(name)} SELECT * FROM {quote(source)}.{quote(name)}" for (name,) in names]
+    statements += [text for text in definitions if not text.startswith(("CREATE TABLE", "INSERT", "SELECT"))]
     with (
-        connected(draft, url=url_of(store), role=role_of(store)) as connection,
+        connected(draft, url=url_of(store), role=role) as connection,
         transaction.atomic(using=connection.alias),
         connection.cursor() as cursor,
     ):
-        cursor.execute(";\n".join([*tables, *filling, *rest]))
-
-
-def _statements_of(schema: str, store: StoreId) -> list[str]:
-    with connected(schema, "store:view:source", url=url_of(store), role=role_of(store)) as connection:
-        return statements_of(connection, schema)
+        cursor.execute(";\n".join(statements))
 
 
 def _publish(draft: str, view: StoreId, store: StoreId) -> bool:
     if not rows.fetch(_FIND, [draft]):
         return False
-    schemas.note_view(view.name, url_of(store))
+    locations.note_view(view.name, url_of(store))
     name = schema_of(view)
     if not rows.fetch(_FIND, [name]):
         connection: Any = connections[require_current_alias()]
@@ -280,12 +276,13 @@ def _is_there(schema: str, store: StoreId) -> bool:
     return bool(direct(store).rows(_FIND, [schema]))
 
 
-def remove(found: Iterable[str]) -> None:
-    for view in (StoreId(Scope.VIEW, name) for name in found):
+def remove_views(names: Iterable[str]) -> None:
+    for name in names:
+        view = StoreId(Scope.VIEW, name)
         _remove_unused(schema_of(view), view)
 
 
-def remove_abandoned(store: StoreId) -> None:
+def remove_abandoned_views(store: StoreId) -> None:
     for name, text in direct(store).rows(_USED, [DRAFT]):
         if abs(clock.now().timestamp() - float(text.removeprefix(DRAFT))) > _ABANDONED_SECONDS:
             _remove_unused(name, store)
@@ -293,18 +290,18 @@ def remove_abandoned(store: StoreId) -> None:
 
 # It would wait for readers and builders of views, with the store's write lock, over a connection that a pooler may not
 # have. No view is published during a transaction that has the lock; if this process dies at its commit, a later read of
-# the past or the job that wipes calls ``forget``.
-def forget_early(store: StoreId) -> None:
+# the past or the job that wipes calls ``forget_views``.
+def forget_views_early(store: StoreId) -> None:
     pass
 
 
-def forget(store: StoreId) -> None:
+def forget_views(store: StoreId) -> None:
     for schema, text in direct(store).rows(_USED, [_PREFIX]):
         if text.removeprefix(_PREFIX).startswith(f"{key_of(store)}-"):
             _remove_view(schema, store)
     for schema, _ in direct(store).rows(_USED, [DRAFT]):
         if schema.startswith(f"{DRAFT_NAME}_{key_of(store)}_") and not _remove_unused(schema, store):
-            # Its builder does not publish it, and removes it. If that is killed, ``remove_abandoned`` does
+            # Its builder does not publish it, and removes it. If that is killed, ``remove_abandoned_views`` does
             with suppress(DatabaseError):  # it has just been removed
                 direct(store).rows(f"COMMENT ON SCHEMA {quote(schema)} IS '{DRAFT}0'")
     remove_dead_copies(store)
@@ -312,8 +309,12 @@ def forget(store: StoreId) -> None:
 
 def remove_dead_copies(store: StoreId) -> list[str]:
     """Remove what processes that were killed have left of copies of a store; return those that are still in use."""
-    copies = [name for name, _ in direct(store).rows(_USED, [DRAFT]) if name.startswith(f"{SCRATCH}_{key_of(store)}_")]
-    return [name for name in copies if machines.any_held(name) or not _remove_unused(name, store)]
+    in_use = []
+    for name, _ in direct(store).rows(_USED, [DRAFT]):
+        is_copy = name.startswith(f"{SCRATCH}_{key_of(store)}_")
+        if is_copy and (machines.any_held(name) or not _remove_unused(name, store)):
+            in_use.append(name)
+    return in_use
 
 
 def _remove_view(schema: str, store: StoreId) -> None:

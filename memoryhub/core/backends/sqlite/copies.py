@@ -21,11 +21,17 @@ from memoryhub.core.backends import differing
 from memoryhub.core.backends.base import LIVE, Model
 from memoryhub.core.backends.differing import Differing
 from memoryhub.core.backends.sqlite.faults import is_damage
-from memoryhub.core.backends.sqlite.files import NAME, connect_immutable, connected, file_lock, path_of
+from memoryhub.core.backends.sqlite.files import NAME, file_lock, open_draft, open_immutable, path_of
 from memoryhub.core.backends.sqlite.structure import copy_template, template_path
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.stores.store_id import StoreId, key_of
+
+_ALIAS = "store:view:being-made"
+# Pages of rows that are copied with one statement
+_ROWS_AT_ONCE = 2000
+_BEFORE_ALL = -(2**63)
+_VIEWS_LOCK_SECONDS = 60.0
+_ABANDONED_SECONDS = 6 * 3600.0
 
 
 # The file has no name any more, so it disappears with this process
@@ -34,7 +40,7 @@ def temporary_copy(store: StoreId) -> Iterator[None]:
     folder = draft_folder(store)
     try:
         copy_template(folder / NAME)
-        with open_copy(folder / NAME):
+        with open_draft(folder / NAME, _ALIAS):
             shutil.rmtree(folder)
             yield
     finally:
@@ -44,34 +50,22 @@ def temporary_copy(store: StoreId) -> Iterator[None]:
 @contextmanager
 def attached(source: StoreId | Path, *, write: bool = False) -> Iterator[None]:
     path = path_of(source) if isinstance(source, StoreId) else source
-    rows.execute(f"ATTACH DATABASE %s AS {LIVE}", [f"file:{quote(str(path))}?mode={'rw' if write else 'ro'}"])
+    mode = "rw" if write else "ro"
+    rows.execute(f"ATTACH DATABASE %s AS {LIVE}", [f"file:{quote(str(path))}?mode={mode}"])
     try:
         rows.execute(f"PRAGMA {LIVE}.synchronous=FULL")
-        _prepare_again()
+        # DETACH makes SQLite prepare every statement again, ATTACH does not. A BEGIN IMMEDIATE prepared before would
+        # lock the copy only, and others could write to the store meanwhile.
+        rows.execute("ATTACH DATABASE ':memory:' AS spare")
+        rows.execute("DETACH DATABASE spare")
         yield
     finally:
         rows.execute(f"DETACH DATABASE {LIVE}")
 
 
-def _prepare_again() -> None:
-    # DETACH makes SQLite prepare every statement again, ATTACH does not. A BEGIN IMMEDIATE prepared before would lock
-    # the copy only, and others could write to the store meanwhile.
-    rows.execute("ATTACH DATABASE ':memory:' AS spare")
-    rows.execute("DETACH DATABASE spare")
-
-
 def allow_gaps() -> None:
     rows.execute("PRAGMA foreign_keys=OFF")
     rows.execute("DROP TRIGGER raw_events_no_gap")
-
-
-_ALIAS = "store:view:being-made"
-# An unfinished copy is thrown away, so it needs no protection against a crash.
-_PRAGMAS = (
-    "PRAGMA journal_mode=OFF",
-    "PRAGMA synchronous=OFF",
-    "PRAGMA cache_size=-32000",
-)
 
 
 def drafts_folder() -> Path:
@@ -87,35 +81,24 @@ def draft_folder(store: StoreId) -> Path:
     return folder
 
 
-@contextmanager
-def open_copy(path: Path) -> Iterator[None]:
-    with connected(path, _ALIAS):
-        token = current_alias.set(_ALIAS)
-        try:
-            for pragma in _PRAGMAS:
-                rows.execute(pragma)
-            yield
-        finally:
-            current_alias.reset(token)
-
-
-_ROWS_AT_ONCE = 2000
-_BEFORE_ALL = -(2**63)
-
-
 def record_differing(model: Model) -> bool:
-    table = _differing(model)
-    for sql in _watch(table):
-        rows.execute(sql)
+    table = _differing_table(model)
+    rows.execute(f"CREATE TEMP TABLE IF NOT EXISTS differing_{table.name} ({', '.join(table.key)})")
+    for event, versions in (("INSERT", ("NEW",)), ("UPDATE", ("OLD", "NEW")), ("DELETE", ("OLD",))):
+        notes = " ".join(f"INSERT INTO differing_{table.name} VALUES ({table.keys(row)});" for row in versions)
+        rows.execute(
+            f"CREATE TEMP TRIGGER IF NOT EXISTS note_{event}_{table.name} AFTER {event} "
+            f'ON main."{table.name}" BEGIN {notes} END'
+        )
     return table.find()
 
 
-def recorded(model: Model, *, shown: int) -> tuple[int, tuple[str, ...]]:
-    return _differing(model).recorded(shown=shown)
+def recorded(model: Model, *, limit: int) -> tuple[int, tuple[str, ...]]:
+    return _differing_table(model).recorded(limit=limit)
 
 
 def apply_recorded(model: Model) -> None:
-    table = _differing(model)
+    table = _differing_table(model)
     page = f"SELECT {', '.join(table.key)} FROM {table.records} WHERE rowid > %s AND rowid <= %s"
     for bounds in _pages(table.records):
         table.delete_outdated(page, bounds)
@@ -123,18 +106,8 @@ def apply_recorded(model: Model) -> None:
         table.insert_missing(page, bounds)
 
 
-def _differing(model: Model) -> Differing:
+def _differing_table(model: Model) -> Differing:
     return Differing(model, database="temp", equals="IS")
-
-
-def _watch(table: Differing) -> Iterator[str]:
-    yield f"CREATE TEMP TABLE IF NOT EXISTS differing_{table.name} ({', '.join(table.key)})"
-    for event, changed in (("INSERT", ("NEW",)), ("UPDATE", ("OLD", "NEW")), ("DELETE", ("OLD",))):
-        note = [f"INSERT INTO differing_{table.name} VALUES ({table.keys(row)});" for row in changed]
-        yield (
-            f"CREATE TEMP TRIGGER IF NOT EXISTS note_{event}_{table.name} AFTER {event} "
-            f'ON main."{table.name}" BEGIN {" ".join(note)} END'
-        )
 
 
 def replace_table(table: str) -> None:
@@ -153,18 +126,18 @@ def replace_table(table: str) -> None:
 def _pages(table: str) -> Iterator[tuple[int, int]]:
     """Yield bounds of row ids for pages of rows: SQLite keeps the undo data of one statement in memory."""
     page = f"SELECT rowid AS id FROM {table} WHERE rowid > %s ORDER BY rowid LIMIT {_ROWS_AT_ONCE}"
-    done = _BEFORE_ALL
-    while (last := rows.fetch(f"SELECT max(id) FROM ({page})", [done])[0][0]) is not None:
-        yield done, last
-        done = last
+    first = _BEFORE_ALL
+    while (last := rows.fetch(f"SELECT max(id) FROM ({page})", [first])[0][0]) is not None:
+        yield first, last
+        first = last
 
 
 def table_digest(model: Model, database: str) -> tuple[int, str]:
-    return differing.table_digest(model, database, _texts)
+    return differing.table_digest(model, database, _lengths_and_texts)
 
 
 # As bytes, because a damaged file may have texts that are not in UTF-8
-def _texts(fields: list[Any]) -> str:
+def _lengths_and_texts(fields: list[Any]) -> str:
     columns = [f'"{field.column}"' for field in fields]
     values = [f"coalesce(length(CAST({column} AS BLOB)) || ':' || {column}, '-')" for column in columns]
     return f"CAST({' || '.join(values)} AS BLOB)"
@@ -175,10 +148,14 @@ def _texts(fields: list[Any]) -> str:
 # that declares this table alone. The chain and the anchor prove whether the result is the complete log. Page layout:
 # "Database File Format", https://sqlite.org/fileformat2.html.
 
-
 _HEADER_BYTES = 100
 _PAGE_BYTES = 4096
-_TABLE_INTERIOR, _TABLE_LEAF = 5, 13
+_TABLE_INTERIOR = 5
+_TABLE_LEAF = 13
+_EVENT_COLUMNS = (
+    "SELECT group_concat(definition, ', ') FROM (SELECT '\"' || name || '\" ' || type "
+    "|| CASE WHEN pk THEN ' PRIMARY KEY' ELSE '' END AS definition FROM pragma_table_info('raw_events') ORDER BY cid)"
+)
 _FIRST = "SELECT position, length(payload_digest), length(chain_digest) FROM raw_events ORDER BY position LIMIT 1"
 # The first event of a chain: position 1, and two SHA-256 digests in hexadecimal.
 _BEGINNING = (1, 64, 64)
@@ -186,10 +163,11 @@ _BEGINNING = (1, 64, 64)
 
 def salvage(source: Path, folder: Path) -> Path | None:
     """Copy a damaged store into ``folder`` so that its table of events can be read; None if it is not found."""
-    raw, merged = folder / "raw.db", folder / "salvaged.db"
-    for end in ("", "-wal"):
+    raw = folder / "raw.db"
+    merged = folder / "salvaged.db"
+    for suffix in ("", "-wal"):
         with suppress(FileNotFoundError):
-            shutil.copyfile(f"{source}{end}", f"{raw}{end}")
+            shutil.copyfile(f"{source}{suffix}", f"{raw}{suffix}")
     _mend_header(raw)
     with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(raw)) as original:
         with closing(sqlite3.connect(merged)) as copy:
@@ -217,7 +195,10 @@ def _with_root(path: Path) -> Path | None:
 
 def _roots(content: bytes) -> Iterator[int]:
     kinds = {page: content[(page - 1) * _PAGE_BYTES] for page in range(2, len(content) // _PAGE_BYTES + 1)}
-    children = {child for page, kind in kinds.items() if kind == _TABLE_INTERIOR for child in _children(content, page)}
+    children: set[int] = set()
+    for page, kind in kinds.items():
+        if kind == _TABLE_INTERIOR:
+            children.update(_children(content, page))
     # Tables of several pages first: the log usually is one.
     for kind_of_root in (_TABLE_INTERIOR, _TABLE_LEAF):
         yield from (page for page, kind in kinds.items() if kind == kind_of_root and page not in children)
@@ -234,11 +215,13 @@ def _children(content: bytes, page: int) -> Iterator[int]:
 
 
 def _write_first_page(path: Path, root: int) -> None:
+    with closing(open_immutable(template_path())) as template:
+        columns = template.execute(_EVENT_COLUMNS).fetchone()[0]
     first = path.with_name("first.db")
     first.unlink(missing_ok=True)
     with closing(sqlite3.connect(first, isolation_level=None)) as connection:
         connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
-        connection.execute(f"CREATE TABLE raw_events ({', '.join(_event_columns())})")
+        connection.execute(f"CREATE TABLE raw_events ({columns})")
         connection.execute("PRAGMA writable_schema=ON")
         connection.execute("UPDATE sqlite_master SET rootpage = ?", [root])
     page = bytearray(first.read_bytes()[:_PAGE_BYTES])
@@ -247,16 +230,8 @@ def _write_first_page(path: Path, root: int) -> None:
         file.write(page)
 
 
-def _event_columns() -> list[str]:
-    with closing(connect_immutable(template_path())) as template:
-        found = template.execute("SELECT name, type, pk FROM pragma_table_info('raw_events') ORDER BY cid").fetchall()
-    return [f'"{name}" {kind}{" PRIMARY KEY" if key else ""}' for name, kind, key in found]
-
-
 # SQLite reads the table of events through that table's own pages if it is asked to skip malformed schema entries. So
 # damage to a read model, an index, the full-text index or a free page leaves the log readable.
-
-
 @contextmanager
 def passing_over_damage() -> Iterator[None]:
     rows.execute("PRAGMA writable_schema=ON")
@@ -278,40 +253,35 @@ def salvaged(store: StoreId) -> Iterator[Path | None]:
 @contextmanager
 def fresh(place: Path) -> Iterator[None]:
     copy_template(place)
-    with open_copy(place):
+    with open_draft(place, _ALIAS):
         yield
 
 
 def carry(table: str, columns: Sequence[str] = ()) -> None:
     # Lost rows can be computed again. Not inside a transaction: COMMIT fails after a read that met a damaged page.
-    names = columns or _columns(table)
-    listed, marks = ", ".join(f'"{name}"' for name in names), ", ".join(["%s"] * len(names))
-    put = f'INSERT OR IGNORE INTO main."{table}" ({listed}) VALUES ({marks})'
+    if not columns:
+        columns = [
+            name for (name,) in rows.fetch("SELECT name FROM pragma_table_info(%s, 'main') ORDER BY cid", [table])
+        ]
+    quoted = ", ".join(f'"{name}"' for name in columns)
+    marks = ", ".join(["%s"] * len(columns))
     try:
-        for row in rows.iterate(f'SELECT {listed} FROM {LIVE}."{table}" NOT INDEXED'):
-            rows.execute(put, row)
+        for row in rows.iterate(f'SELECT {quoted} FROM {LIVE}."{table}" NOT INDEXED'):
+            rows.execute(f'INSERT OR IGNORE INTO main."{table}" ({quoted}) VALUES ({marks})', row)
     except DatabaseError as error:
         if not is_damage(error):
             raise
 
 
-def _columns(table: str) -> list[str]:
-    return [name for (name,) in rows.fetch("SELECT name FROM pragma_table_info(%s, 'main') ORDER BY cid", [table])]
-
-
-_LOCK_SECONDS = 60.0
-_ABANDONED_SECONDS = 6 * 3600.0
-
-
-def names(store: StoreId, prefix: str = "") -> list[tuple[str, float]]:
-    found = []
+def view_names(store: StoreId, prefix: str = "") -> list[tuple[str, float]]:
+    views = []
     for path in drafts_folder().glob(f"{prefix or key_of(store)}-*"):
         with suppress(FileNotFoundError):  # another process has just removed it
-            found.append((path.name, path.stat().st_mtime))
-    return found
+            views.append((path.name, path.stat().st_mtime))
+    return views
 
 
-def touch(view: StoreId) -> bool:
+def touch_view(view: StoreId) -> bool:
     try:
         os.utime(path_of(view).parent, ns=(clock.now_ns(),) * 2)
     except FileNotFoundError:
@@ -319,7 +289,7 @@ def touch(view: StoreId) -> bool:
     return True
 
 
-def make(
+def make_view(
     view: StoreId, store: StoreId, *, like: str | None, fill: Callable[[], object], may_publish: Callable[[], bool]
 ) -> bool:
     folder = draft_folder(store)
@@ -329,9 +299,9 @@ def make(
             copy_template(draft)
         else:
             shutil.copyfile(drafts_folder() / like / NAME, draft)
-        with open_copy(draft):
+        with open_draft(draft, _ALIAS):
             fill()
-        with _locked():
+        with _views_lock():
             if not may_publish():
                 return False
             if not path_of(view).exists():
@@ -343,30 +313,30 @@ def make(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove(found: Iterable[str]) -> None:
-    for name in found:
+def remove_views(names: Iterable[str]) -> None:
+    for name in names:
         shutil.rmtree(drafts_folder() / name, ignore_errors=True)
 
 
-def remove_abandoned(_store: StoreId) -> None:
+def remove_abandoned_views(_store: StoreId) -> None:
     for path in drafts_folder().glob(".draft-*"):
         if abs(clock.now().timestamp() - path.stat().st_mtime) > _ABANDONED_SECONDS:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def forget(store: StoreId) -> None:
-    with _locked():
-        folder, key = drafts_folder(), key_of(store)
-        for path in [*folder.glob(f"{key}-*"), *folder.glob(f".draft-{key}-*")]:
-            shutil.rmtree(path, ignore_errors=True)
+def forget_views(store: StoreId) -> None:
+    with _views_lock():
+        for pattern in (f"{key_of(store)}-*", f".draft-{key_of(store)}-*"):
+            for path in drafts_folder().glob(pattern):
+                shutil.rmtree(path, ignore_errors=True)
 
 
-forget_early = forget
+forget_views_early = forget_views
 
 
 def forbid_writes() -> None:
     rows.execute("PRAGMA query_only=ON")
 
 
-def _locked() -> AbstractContextManager[None]:
-    return file_lock(drafts_folder() / "lock", timeout=_LOCK_SECONDS)
+def _views_lock() -> AbstractContextManager[None]:
+    return file_lock(drafts_folder() / "lock", timeout=_VIEWS_LOCK_SECONDS)
