@@ -36,7 +36,7 @@ class LineageStep:
 
     id: int
     depth: int
-    # Of the edge by which it was first reached.
+    # The edge by which it was first reached
     relation: str
     # The decision from which it was reached.
     via: int
@@ -81,18 +81,22 @@ class Succession:
 
     def heads(self, decision_id: int) -> frozenset[int]:
         """Return the decisions that apply instead of this one: itself if none does."""
-        itself = frozenset(() if self._is_quarantined(decision_id) else (decision_id,))
-        return self._successors(decision_id) or itself
+        successors = self._successors(decision_id)
+        if successors or decision_id in self._quarantined:
+            return successors
+        return frozenset([decision_id])
 
     def status(self, decision_id: int) -> str:
         """Return the status that follows from the decision's own events and from its successors."""
         recorded_status = self._own_status(decision_id)
         is_open = recorded_status in (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED)
-        return DecisionStatus.SUPERSEDED if is_open and self._successors(decision_id) else recorded_status
+        if is_open and self._successors(decision_id):
+            return DecisionStatus.SUPERSEDED
+        return recorded_status
 
     def takes_effect(self, decision_id: int) -> bool:
         """Return whether the decision takes effect by itself, whatever supersedes it."""
-        if self._is_quarantined(decision_id):
+        if decision_id in self._quarantined:
             return False
         if self.statuses[decision_id] == DecisionStatus.DEPRECATED:
             return self._earlier_status(decision_id) == DecisionStatus.ACCEPTED
@@ -117,14 +121,13 @@ class Succession:
                 continue
             stack.pop()
             above = _union(memory[heir] for heir in self._heirs[here])
-            memory[here] = above or frozenset([here] if counts(here) else ())
+            if not above and counts(here):
+                above = frozenset([here])
+            memory[here] = above
         return _union(memory[heir] for heir in self._heirs[decision_id])
 
     def _is_proposal(self, decision_id: int) -> bool:
-        return self._own_status(decision_id) == DecisionStatus.PROPOSED and not self._is_quarantined(decision_id)
-
-    def _is_quarantined(self, decision_id: int) -> bool:
-        return decision_id in self._quarantined
+        return self._own_status(decision_id) == DecisionStatus.PROPOSED and decision_id not in self._quarantined
 
     def _own_status(self, decision_id: int) -> str:
         status = self.statuses[decision_id]
