@@ -11,14 +11,13 @@ from pydantic import BaseModel, Field
 
 from memories.events import CONTEXT_PACKED
 from memoryhub.core import clock
-from memoryhub.core.csv_lines import csv_lines
 from memoryhub.core.events.event_types import event_type
 from memoryhub.core.origin import reader_of
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.permissions import Act
 from memoryhub.core.schemas import Command, Listing, Moment, Paging
 from memoryhub.core.stores import rows
-from memoryhub.core.text import counted
+from memoryhub.core.text import counted, csv_lines
 
 COLUMNS = ("position", "at", "person", "client", "door", "session_id", "query", "tokens", "entries", "digest")
 _FIELDS = (

@@ -16,13 +16,13 @@ from decisions.models import CommitLink, Decision
 from governance.staleness.governed_files import governing
 from memories.models import ContextPack, Memory, ReviewState
 from memoryhub.config.identity import bound_folders
+from memoryhub.core import log
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.events.event_types import Speech, names_of_speech
 from memoryhub.core.events.projection import void_positions
 from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.log.quarantine import outside_quarantine
-from memoryhub.core.models import RawEvent
 from memoryhub.core.schemas import Command, Line, self_evident, unlisted
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores.dialect import has_part
@@ -235,7 +235,7 @@ class _Trail:
         ids = set(self._commits.values())
         for decisions in self._decisions.values():
             ids.update(decision.id for decision in decisions)
-        headers = RawEvent.objects.filter(position__in=ids).exclude(session_id="")
+        headers = log.events().at(ids).exclude(session_id="")
         self._written_in: dict[int, tuple[str, str]] = {}
         for position, session, turn in headers.values_list("position", "session_id", "turn_id"):
             self._written_in[position] = (session, turn)
@@ -332,16 +332,15 @@ def _sessions(names: Iterable[str]) -> dict[str, BlamedSession]:
 def _prompts(turns: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BlamedPrompt]:
     pairs = {pair for pair in turns if pair[1]}
     events = outside_quarantine(
-        RawEvent.objects.filter(
-            session_id__in={session for session, _ in pairs},
-            turn_id__in={turn for _, turn in pairs},
-            event_type__in=names_of_speech(Speech.PROMPT),
-            payload_json__isnull=False,
-        )
+        log.events()
+        .of_session(*{session for session, _ in pairs})
+        .filter(turn_id__in={turn for _, turn in pairs})
+        .of_type(*names_of_speech(Speech.PROMPT))
+        .readable()
     )
     void = void_positions()
     prompts: dict[tuple[str, str], BlamedPrompt] = {}
-    for event in events.order_by("position"):
+    for event in events:
         pair = (event.session_id, event.turn_id)
         if pair in pairs and event.position not in void:
             text = first_line(json.loads(event.payload_json or "{}").get("content", ""), _PROMPT)

@@ -26,7 +26,7 @@ from memoryhub.client.hook import team
 from memoryhub.client.hook.post import ClientEvent
 from memoryhub.client.setup.team import connect, parse_address
 from memoryhub.config.hook_table import HookEffect
-from memoryhub.core import clock, file_stamps, log, spool
+from memoryhub.core import clock, disk, log, spool
 from memoryhub.core.backends.selected import views
 from memoryhub.core.errors import Gone, PreconditionFailed
 from memoryhub.core.jobs import find_job
@@ -498,5 +498,5 @@ class FileTests(ClockTestCase):
         for name, moment in JUMPS.items():
             with self.subTest(name), clock.frozen(NOW):
                 changed = int(moment.timestamp() * 1e9)
-                self.assertTrue(file_stamps.is_settled(changed, seconds=1.0))
-                self.assertFalse(file_stamps.is_settled(int(NOW.timestamp() * 1e9), seconds=1.0))
+                self.assertTrue(disk.is_settled(changed, seconds=1.0))
+                self.assertFalse(disk.is_settled(int(NOW.timestamp() * 1e9), seconds=1.0))

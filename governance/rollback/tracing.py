@@ -15,7 +15,7 @@ from memories.events import RELATION_CREATED
 from memoryhub.core import log
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.events.event_types import event_type, names_where, rollback_groups, types_in_group
-from memoryhub.core.events.rollback import Rollback, Treatment
+from memoryhub.core.events.rollback import RollbackRule, Treatment
 from memoryhub.core.log.quarantine import quarantine_marks
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS, either, entries, int_elements, int_entries, position_of
@@ -130,12 +130,12 @@ SELECT e.position, s.value FROM {int_entries()} s
 
 # Groups that no event type declares: one is worked out from revisions, the other has the events of no group.
 _WORKED_OUT = (
-    Rollback(Treatment.SET_ASIDE, "conflicts", "Conflicts opened", 60, follows_stream=True),
-    Rollback(Treatment.STAYS, "other", "Other events", 1000, can_leave=False),
+    RollbackRule(Treatment.SET_ASIDE, "conflicts", "Conflicts opened", 60, follows_stream=True),
+    RollbackRule(Treatment.STAYS, "other", "Other events", 1000, can_leave=False),
 )
 
 
-def groups() -> dict[str, Rollback]:
+def groups() -> dict[str, RollbackRule]:
     rules = rollback_groups() | {rule.group: rule for rule in _WORKED_OUT}
     return dict(sorted(rules.items(), key=lambda pair: pair[1].order))
 
@@ -384,7 +384,7 @@ class _TraceView:
                 things = [self._derived(thing) for thing in _first(group)]
                 yield Group(name=name, title=_TITLES[name], count=len(group), shown=things)
 
-    def _touched(self, rule: Rollback, thing: Touched) -> Thing:
+    def _touched(self, rule: RollbackRule, thing: Touched) -> Thing:
         kind = rule.thing or self._type(thing.id, thing.first)
         return Thing(
             id=thing.id,

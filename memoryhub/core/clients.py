@@ -12,7 +12,7 @@ from pathlib import Path
 
 from memoryhub import env
 from memoryhub.core import clock
-from memoryhub.core.file_locks import lock, try_lock
+from memoryhub.core.file_locks import is_at, lock, try_lock
 
 FOLDER = "run/clients"
 _LOCK_SECONDS = 1.0
@@ -53,16 +53,9 @@ class ClientEntry:
 def _open_locked(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        if not lock(descriptor, seconds=_LOCK_SECONDS) or _is_at(path, descriptor):
+        if not lock(descriptor, seconds=_LOCK_SECONDS) or is_at(path, descriptor):
             return descriptor
         os.close(descriptor)
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
 
 
 def connected_clients() -> list[ConnectedClient]:

@@ -1,13 +1,13 @@
-"""Files and folders that survive a power cut."""
+"""Files and folders that survive a power cut, and stamps that show whether a file has changed."""
 
 from __future__ import annotations
 
 import os
 from _thread import get_ident  # threading takes long to import
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from memoryhub import env
 
@@ -58,3 +58,35 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class FileStamp(NamedTuple):
+    """What differs when a file has changed, but for two writes within the resolution of its time."""
+
+    name: str
+    inode: int
+    # In nanoseconds since 1970
+    changed: int
+    size: int
+
+
+def file_stamps(files: Iterable[Path]) -> list[FileStamp]:
+    """Return the stamps of those of the files that exist."""
+    stamps = []
+    for path in files:
+        with suppress(OSError):
+            stat = path.stat()
+            stamps.append(FileStamp(path.name, stat.st_ino, stat.st_mtime_ns, stat.st_size))
+    return stamps
+
+
+def is_settled(changed: int, *, seconds: float) -> bool:
+    """Return whether a file that changed then would show another change by its time, which has a resolution.
+
+    Args:
+        changed: in nanoseconds since 1970; a file from the future is settled.
+        seconds: the resolution.
+    """
+    from memoryhub.core import clock  # here, because hooks replace files without a clock
+
+    return abs(clock.now_ns() - changed) > seconds * 1e9

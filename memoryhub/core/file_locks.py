@@ -31,6 +31,14 @@ def is_locked(path: str) -> bool:
         os.close(descriptor)
 
 
+def is_at(path: str | os.PathLike[str], descriptor: int) -> bool:
+    """Return whether an open file is still the one at its path."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))  # noqa: PTH116
+    except FileNotFoundError:
+        return False
+
+
 def wait_for_lock(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_EX)
 

@@ -23,7 +23,7 @@ from typing import Any
 from memoryhub import env
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Locked
-from memoryhub.core.file_locks import lock, wait_for_lock
+from memoryhub.core.file_locks import is_at, lock, wait_for_lock
 
 FOLDER = "spool"
 REJECTED = "rejected"
@@ -97,18 +97,11 @@ def _append_line(path: Path, line: bytes) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             wait_for_lock(descriptor)
-            if _is_still(path, descriptor):
+            if is_at(path, descriptor):
                 _write_line(descriptor, line)
                 return
         finally:
             os.close(descriptor)
-
-
-def _is_still(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
 
 
 def _write_line(descriptor: int, line: bytes) -> None:

@@ -1,13 +1,14 @@
 """Format answers as text: counts with nouns, and stored text that cannot imitate a line of the answer."""
 
-# Readers take a line that begins with ``#412`` for a hit, so stored text never begins a line: in a list it is
-# ``flat``, elsewhere ``indented`` or ``hanging`` below a line of the answer (decision 33). Standard library only.
-
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+
+# Readers take a line that begins with ``#412`` for a hit, so stored text never begins a line: in a list it is
+# ``flat``, elsewhere ``indented`` or ``hanging`` below a line of the answer (decision 33). Standard library only, and
+# quick to import: hooks use it.
 
 # Matches a text without a line break, in pydantic, JSON Schema and ``re`` alike. The characters are those at which
 # ``str.splitlines`` splits, because some readers of an answer split there too.
@@ -111,3 +112,39 @@ def printable(text: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
+
+
+# Spreadsheets run a cell that begins with one of these
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+class _Line:
+    def write(self, text: str) -> str:
+        return text
+
+
+def csv_lines(names: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yield the head and the rows as CSV that a spreadsheet can open; ``names`` are those of the columns."""
+    import csv
+
+    writer = csv.writer(_Line())
+    yield writer.writerow(names)
+    for row in rows:
+        yield writer.writerow([_cell(value) for value in row])
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return csv_text(value)
+
+
+def csv_text(value: object) -> str:
+    """Return a value as the text of a cell: JSON, but for texts and null."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    from django.core.serializers.json import DjangoJSONEncoder
+
+    return json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False).strip('"')

@@ -10,8 +10,8 @@ from typing import Any
 from django.db import connections
 
 from memoryhub.core.backends.selected import stores
+from memoryhub.core.disk import FileStamp, file_stamps, is_settled
 from memoryhub.core.errors import Forbidden
-from memoryhub.core.file_stamps import FileStamp, file_stamps, is_settled
 from memoryhub.core.permissions import (
     EVERYTHING,
     HUB,

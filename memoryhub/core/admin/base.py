@@ -23,12 +23,12 @@ from django.urls import URLPattern, path, reverse
 
 from memoryhub.core.admin.cells import event_title
 from memoryhub.core.admin.facets import COUNTED_AT_MOST, DefaultFilter, FacetedChangeList
-from memoryhub.core.csv_lines import csv_lines, plain
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import quarantine_marks
 from memoryhub.core.models import Quarantine, RawEvent
 from memoryhub.core.permissions import Act, may, require
 from memoryhub.core.stores.store import current_store
+from memoryhub.core.text import csv_lines, csv_text
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -247,7 +247,7 @@ def _json_lines(names: Sequence[str], rows: Rows) -> Iterator[str]:
 # The number and the first text are the heading; texts of several lines follow the other fields
 def _markdown_sections(names: Sequence[str], rows: Rows) -> Iterator[str]:
     for row in rows:
-        number, title, *texts = map(plain, row)
+        number, title, *texts = map(csv_text, row)
         details = list(zip(names[2:], texts, strict=True))
         fields = "\n".join(f"- {name}: {text}" for name, text in details if text and "\n" not in text)
         sections = [f"### {name}\n\n{text}" for name, text in details if "\n" in text]

@@ -14,7 +14,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
 
-from memoryhub.core.events.rollback import GOVERNS, Rollback, effects
+from memoryhub.core.events.rollback import GOVERNS, RollbackRule, effects
 from memoryhub.core.permissions import Act
 from memoryhub.core.schemas import Payload
 
@@ -68,7 +68,7 @@ class EventType(Generic[P]):
     label: str
     group: EventGroup
     retention: Retention
-    rollback: Rollback
+    rollback: RollbackRule
     # Whether it changes the memory or decision of its stream, and so protects it from the roll-back of earlier
     # events.
     changes_stream: bool
@@ -176,7 +176,7 @@ def types_that_change_streams() -> list[str]:
     return sorted(names_where(lambda event_type: event_type.changes_stream))
 
 
-def rollback_groups() -> dict[str, Rollback]:
+def rollback_groups() -> dict[str, RollbackRule]:
     rollbacks = {event_type.rollback.group: event_type.rollback for event_type in _types.values()}
     rollbacks.pop("", None)
     return dict(sorted(rollbacks.items(), key=lambda pair: pair[1].order))

@@ -27,7 +27,7 @@ class Treatment(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rollback:
+class RollbackRule:
     """How roll-back treats the events of one group, and how previews show them. Types may share one."""
 
     treatment: Treatment
@@ -62,16 +62,16 @@ class Rollback:
 
 
 # Declares that roll-back quarantines the entity that the event created.
-sets_aside = partial(Rollback, Treatment.SET_ASIDE, is_hidden=True)
+sets_aside = partial(RollbackRule, Treatment.SET_ASIDE, is_hidden=True)
 # Declares that undo reverses the change.
-reverses = partial(Rollback, Treatment.REVERSED)
+reverses = partial(RollbackRule, Treatment.REVERSED)
 
 
-def stays(why: str) -> Rollback:
-    return Rollback(Treatment.STAYS, why=why)
+def stays(why: str) -> RollbackRule:
+    return RollbackRule(Treatment.STAYS, why=why)
 
 
-GOVERNS = Rollback(Treatment.GOVERNS)
+GOVERNS = RollbackRule(Treatment.GOVERNS)
 NOTHING_DEPENDS = stays("nothing depends on this event")
 
 

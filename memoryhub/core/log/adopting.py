@@ -186,12 +186,14 @@ def _free_key(key: str | None, head: Head) -> str | None:
 
 
 def _copied(draft: Draft[P] | EventType[P], header: CopiedHeader, position: int) -> Event[P]:
+    if not _GENERATED_STREAM.fullmatch(header.stream_id):
+        _checked_field("stream_id", header.stream_id)
     return Event(
         position=position,
         event_id=header.event_id,
         type=draft.type.name if isinstance(draft, Draft) else draft.name,
         version=header.version,
-        stream_id=_checked_stream(header.stream_id),
+        stream_id=header.stream_id,
         stream_seq=header.stream_seq or next_in(header.stream_id),
         session_id=_checked_field("session_id", header.session_id),
         turn_id=_checked_field("turn_id", header.turn_id),
@@ -204,12 +206,6 @@ def _copied(draft: Draft[P] | EventType[P], header: CopiedHeader, position: int)
 
 # A digest can look like a secret.
 _GENERATED_STREAM = re.compile(r"[a-z]+(?::[0-9a-f]{1,64})?")
-
-
-def _checked_stream(name: str) -> str:
-    if _GENERATED_STREAM.fullmatch(name):
-        return name
-    return _checked_field("stream_id", name)
 
 
 @lru_cache(maxsize=4096)

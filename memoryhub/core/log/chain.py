@@ -264,7 +264,9 @@ def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:
     require_stayed(store)
     problem = stores.recreate(store)
     with use_store(store):
-        problem = problem or anchor_problem() or _missing_anchor()
+        problem = problem or anchor_problem()
+        if not problem and head()[0] and read_anchor(store) is None:
+            problem = "the store's anchor is missing"
         if not problem:
             raise Invalid("nothing is lost: the log contains every acknowledged event")
         verification = verify(anchored=False)
@@ -275,12 +277,6 @@ def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:
         # After a crash before this line, writes are still refused, and the loss can be accepted again.
         replace_anchor(store, *head())
     return event
-
-
-def _missing_anchor() -> str:
-    if read_anchor(current_store()) is None and head()[0]:
-        return "the store's anchor is missing"
-    return ""
 
 
 def _loss_payload(problem: str, reason: str) -> LossAccepted:

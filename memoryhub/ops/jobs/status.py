@@ -18,9 +18,9 @@ from memoryhub import env
 from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import machines
 from memoryhub.core.background import running_tasks
+from memoryhub.core.disk import file_stamps
 from memoryhub.core.errors import Conflict, HubError, Invalid, Unavailable
 from memoryhub.core.events.event_types import EventType
-from memoryhub.core.file_stamps import file_stamps
 from memoryhub.core.jobs import Every, Job, defined_jobs
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.stores.store import StoreId, current_store, use_store

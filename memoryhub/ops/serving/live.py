@@ -15,8 +15,8 @@ from typing import Any
 from memories.uses.notes import notes_files, notes_size
 from memoryhub.core import log
 from memoryhub.core.backends.selected import machines, stores
+from memoryhub.core.disk import file_stamps, is_settled
 from memoryhub.core.errors import HubError
-from memoryhub.core.file_stamps import file_stamps, is_settled
 from memoryhub.core.stores.store import StoreId, current_store, use_store
 
 logger = logging.getLogger(__name__)

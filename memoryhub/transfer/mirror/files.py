@@ -17,8 +17,8 @@ from uuid import UUID, uuid5
 
 from decisions.exporting import yaml_value
 from memories.importing.files import front_matter_lines, split_front_matter
+from memoryhub.core.disk import is_settled
 from memoryhub.core.errors import Invalid
-from memoryhub.core.file_stamps import is_settled
 from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.text import flat
 
