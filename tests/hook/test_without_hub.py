@@ -196,7 +196,7 @@ class StatusTests(WithoutHubTestCase):
 @tag("process")
 class LogTests(WithoutHubTestCase):
     def run_logging(self, then: str) -> None:
-        code = f"from memoryhub.ops.serving import on_demand as o; o.MAX_LOG_BYTES = 10_000; o.log_to_file(); {then}"
+        code = f"from memoryhub.ops.serving import process as o; o.MAX_LOG_BYTES = 10_000; o.log_to_file(); {then}"
         environment = {**environment_of(self.home), "DJANGO_SETTINGS_MODULE": "memoryhub.settings_store"}
         subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, timeout=DEADLINE_SECONDS, check=True)
 

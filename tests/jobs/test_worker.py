@@ -97,9 +97,9 @@ print(Schedule.objects.filter(next_run__lt=clock.now()).count())
 from memoryhub.core.jobs import find_job
 from memoryhub.core.stores.store import project_store
 from memoryhub.ops import jobs
-from memoryhub.ops.jobs.running import Target
+from memoryhub.ops.jobs.running import JobTarget
 from memoryhub.ops.jobs.schedules import queue_now
-queue_now(job=find_job("rebuild"), targets=[Target(project_store("alpha"))], asked_by="ada")
+queue_now(job=find_job("rebuild"), targets=[JobTarget(project_store("alpha"))], asked_by="ada")
 """
 
 

@@ -64,9 +64,9 @@ from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core.errors import HubError
 from memoryhub.core.stores.store import project_store, use_store
-from memoryhub.transfer.moving import ending, moving, peer, switching
+from memoryhub.transfer.moving import service, switching
 from tests import forks
-peer.subprocess = forks.SUBPROCESS
+switching.subprocess = forks.SUBPROCESS
 """
 ONE_WRITE = f"""{PROGRAM}
 try:
@@ -183,15 +183,15 @@ except HubError as error:
 KILLED = f"""{PROGRAM}
 command, steps, *urls = sys.argv[1:]
 seen = []
-class Killed(peer.Peer):
+class Killed(switching.Peer):
     def ask(self, name, **arguments):
         seen.append(name)
         if "+".join(seen).endswith(steps):
             os.kill(os.getpid(), signal.SIGKILL)
         super().ask(name, **arguments)
 switching.Peer = Killed
-acts = {{"move": moving.move, "undo": ending.undo}}
-acts[command](project_store("alpha"), *[peer.Place("", url) for url in urls])
+acts = {{"move": service.move, "undo": service.undo}}
+acts[command](project_store("alpha"), *[switching.DatabasePlace("", url) for url in urls])
 """
 
 

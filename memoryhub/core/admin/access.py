@@ -46,7 +46,8 @@ def needs_to_change(act: Act, view: Callable[..., Any]) -> Callable[..., Any]:
 def next_page(request: HttpRequest) -> str:
     """Return the page of this hub that a form leads to with ``next``, or "" if it names none."""
     page: str = request.POST.get("next", "")
-    return page if page.startswith("/") and url_has_allowed_host_and_scheme(page, allowed_hosts=None) else ""
+    is_of_this_hub = page.startswith("/") and url_has_allowed_host_and_scheme(page, allowed_hosts=None)
+    return page if is_of_this_hub else ""
 
 
 class Rights:

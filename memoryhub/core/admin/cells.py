@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
@@ -46,7 +47,9 @@ def code(text: str) -> SafeString:
 def split_actor(name: str) -> tuple[str, str]:
     """Split the actor of a person's token, such as ``ann/laptop``; the client of all others is empty."""
     person, _, client = name.partition("/")
-    return (person, client) if person and client and not name.startswith(AGENT_PREFIX) else (name, "")
+    if not person or name.startswith(AGENT_PREFIX):
+        return name, ""
+    return (person, client) if client else (name, "")
 
 
 def actor(name: str) -> SafeString | str:
@@ -72,7 +75,9 @@ def moment(value: datetime | str | None) -> SafeString:
     """Return a time's age and the time in the viewer's zone; the tooltip has it in UTC."""
     if not value:
         return NONE
-    exact = (clock.from_text(value) if isinstance(value, str) else value).astimezone(UTC)
+    if isinstance(value, str):
+        value = clock.from_text(value)
+    exact = value.astimezone(UTC)
     return format_html(
         '<time datetime="{}" title="{} UTC">{} <span class="date">{}{}</span></time>',
         exact.isoformat(),
@@ -105,8 +110,6 @@ def lasted(start: datetime, end: datetime | None) -> str:
 
 
 def tag_links(tags: list[str], url: str) -> SafeString:
-    from urllib.parse import urlencode
-
     if not tags:
         return NONE
     links = ((f"{url}?{urlencode({'tag': tag})}", tag) for tag in tags)

@@ -59,8 +59,8 @@ class Differing:
         """Return how many keys are recorded, and the first of them."""
         count = rows.fetch(f"SELECT count(*) FROM {self.records}")[0][0]
         key = " || '/' || ".join(self.key)
-        first_keys = rows.fetch(f"SELECT {key} FROM {self.records} ORDER BY 1 LIMIT {limit}")
-        return count, tuple(str(value) for (value,) in first_keys)
+        first_keys = rows.column(f"SELECT {key} FROM {self.records} ORDER BY 1 LIMIT {limit}")
+        return count, tuple(map(str, first_keys))
 
     # All outdated rows are deleted before any insert: a new row may reuse a unique value of an old one.
     def delete_outdated(self, keys: str, parameters: tuple[int, ...] = ()) -> None:

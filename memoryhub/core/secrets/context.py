@@ -138,7 +138,7 @@ def remember(values: Mapping[str, str]) -> None:
 def _names_among(values: Sequence[str]) -> set[str]:
     origin = current_origin()
     sql = f"SELECT DISTINCT session_id FROM raw_events WHERE session_id IN {TEXTS}"
-    return {origin.session_id, origin.actor, *(session_id for (session_id,) in rows.fetch(sql, [json_list(values)]))}
+    return {origin.session_id, origin.actor, *rows.column(sql, [json_list(values)])}
 
 
 def store_pending() -> None:

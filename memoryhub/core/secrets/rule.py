@@ -77,13 +77,12 @@ def escaped(word: bytes) -> bytes:
 
 def spelled(*words: str) -> bytes:
     """Return a pattern for the words, also as JSON escapes them, once or twice."""
-    return b"|".join(pattern for word in words for pattern in _spellings(word))
-
-
-def _spellings(word: str) -> Iterator[bytes]:
-    yield escaped(word.encode())
-    if not word.isascii():
-        yield json.dumps(word)[1:-1].encode().replace(b"\\", rb"\\{1,2}")
+    patterns = []
+    for word in words:
+        patterns.append(escaped(word.encode()))
+        if not word.isascii():
+            patterns.append(json.dumps(word)[1:-1].encode().replace(b"\\", rb"\\{1,2}"))
+    return b"|".join(patterns)
 
 
 # How a rule is matched around its keyword.
@@ -102,8 +101,8 @@ class RuleForm(StrEnum):
 class Rule:
     """One kind of secret. Patterns are RE2 patterns on bytes, compiled when first used.
 
-    The secret is the last group that matched, or the whole match without groups. ``checks`` are names of functions in
-    ``checks.py``, which can reject the match or move its ends.
+    The secret is the last group that matched, or the whole match without groups. ``checks`` are names of functions of
+    the engine, which can reject the match or move its ends.
     """
 
     id: str
@@ -114,7 +113,7 @@ class Rule:
     # Whether the keywords, given in lower case, match in any case.
     any_case: bool = False
     pattern: bytes = b""
-    # For ``Form.VALUE``: a pattern for the name from the keyword on; empty if the keyword is enough.
+    # For ``RuleForm.VALUE``: a pattern for the name from the keyword on; empty if the keyword is enough.
     name: bytes = b""
     # The minimum entropy of the secret, in bits per character.
     entropy: float = 0.0
@@ -137,35 +136,27 @@ class Rule:
 
 
 def _keywords(words: Iterable[str]) -> tuple[bytes, ...]:
-    return tuple(dict.fromkeys(spelling.encode() for word in words for spelling in _spelled_keyword(word)))
-
-
-def _spelled_keyword(word: str) -> Iterator[str]:
-    # Other alphabets: bytes have no case beyond ASCII, and JSON may escape the letters.
-    if word.isascii():
-        yield word
-        return
-    for case in (word, word.capitalize(), word.upper(), word.replace("api", "API")):
-        yield case
-        yield json.dumps(case)[1:-1]
+    spellings: list[str] = []
+    for word in words:
+        if word.isascii():
+            spellings.append(word)
+            continue
+        # Other alphabets: bytes have no case beyond ASCII, and JSON may escape the letters.
+        for case in (word, word.capitalize(), word.upper(), word.replace("api", "API")):
+            spellings += (case, json.dumps(case)[1:-1])
+    return tuple(dict.fromkeys(map(str.encode, spellings)))
 
 
 def rule_of(data: dict[str, Any]) -> Rule:
     return Rule(
-        id=data["id"],
-        type=data.get("type", data["id"]),
-        form=RuleForm(data.get("form", "at")),
-        keywords=_keywords(data["keywords"]),
-        any_case=data.get("any_case", False),
-        pattern=data.get("pattern", "").encode(),
-        name=data.get("name", "").encode(),
-        entropy=data.get("entropy", 0.0),
+        data["id"],
+        data.get("type", data["id"]),
+        RuleForm(data.get("form", "at")),
+        _keywords(data["keywords"]),
         checks=tuple(data.get("checks", ())),
         allow=tuple(pattern.encode() for pattern in data.get("allow", ())),
-        back=data.get("back", 0),
-        reach=data.get("reach", 512),
-        inside=data.get("inside", False),
-        not_after=data.get("not_after", "").encode(),
+        **{name: data[name].encode() for name in ("pattern", "name", "not_after") if name in data},
+        **{name: data[name] for name in ("any_case", "entropy", "back", "reach", "inside") if name in data},
     )
 
 

@@ -72,7 +72,8 @@ class Shape:
         return self.values or TEXT
 
     def key(self, key: str) -> Leaf:
-        return Leaf.FIXED if self.fields is not None and key in self.fields else self.keys
+        is_declared = self.fields is not None and key in self.fields
+        return Leaf.FIXED if is_declared else self.keys
 
 
 TEXT = Shape()
@@ -98,7 +99,8 @@ def _shape(annotation: Any, metadata: Sequence[Any] = ()) -> Shape:
         return GENERATED
     if any(isinstance(mark, NameMark) for mark in metadata):
         return NAME
-    origin, arguments = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    arguments = get_args(annotation)
     if origin is Annotated:
         return _shape(arguments[0], arguments[1:])
     if origin in (Union, types.UnionType):
@@ -266,7 +268,9 @@ class _PayloadWalk:
         return clean
 
     def _key(self, key: Any, shape: Shape) -> Any:
-        return self._string(key, "") if isinstance(key, str) and shape.key(key) is Leaf.TEXT else key
+        if isinstance(key, str) and shape.key(key) is Leaf.TEXT:
+            return self._string(key, "")
+        return key
 
 
 def _unused(key: Any, keys: dict[Any, Any]) -> Any:

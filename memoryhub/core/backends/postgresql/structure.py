@@ -220,7 +220,7 @@ def _inserts(connection: BaseDatabaseWrapper, table: str) -> list[str]:
 
 def damage() -> str:
     try:
-        for (table,) in rows.fetch(_TABLE_NAMES, [quote(current_schema())]):
+        for table in rows.column(_TABLE_NAMES, [quote(current_schema())]):
             rows.fetch(f"SELECT count(*) FROM (SELECT t::text FROM {quote(table)} t) AS read")
     except DatabaseError as error:
         return f"the schema is damaged: {error}"[:500]
@@ -232,8 +232,7 @@ def header_problem(_store: StoreId) -> str:
 
 
 def missing_log_triggers() -> list[str]:
-    present = {name for (name,) in rows.fetch(_TRIGGER_NAMES, [quote(current_schema())])}
-    return sorted(set(LOG_TRIGGERS) - present)
+    return sorted(set(LOG_TRIGGERS).difference(rows.column(_TRIGGER_NAMES, [quote(current_schema())])))
 
 
 def schema_problem() -> str:

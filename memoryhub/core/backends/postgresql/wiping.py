@@ -67,7 +67,7 @@ def rewrite() -> bool:
     try:
         _await_older(direct(store))
         with _cancelled_if_it_waits(direct(store), mark):
-            unwiped = [table for (table,) in rows.fetch(_TABLES) if not _rewrite(store, table, mark)]
+            unwiped = [table for table in rows.column(_TABLES) if not _rewrite(store, table, mark)]
         copies = remove_dead_copies(store)
         # A data file of the server is written, and that of a table before the rewrite removed, at a checkpoint. Only a
         # few roles may ask for one; the server makes one every few minutes.
@@ -131,12 +131,12 @@ def still_in(texts: Collection[str], *, wiped: bool) -> list[str]:
     for text in texts:
         spellings |= {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
     spellings = {spelling for spelling in spellings if len(spelling) >= _SHORTEST}
-    places = [f"the table {table}" for (table,) in rows.fetch(_TABLES) if _has_any(table, spellings)]
+    places = [f"the table {table}" for table in rows.column(_TABLES) if _has_any(table, spellings)]
     if not wiped:
         places.append("deleted rows of the server's data files")
     tables: set[str] = set()
     for spelling in spellings:
-        tables.update(table for (table,) in rows.fetch(_STATISTICS, [spelling]))
+        tables.update(rows.column(_STATISTICS, [spelling]))
     return [*places, *(f"the server's statistics of the table {table}" for table in sorted(tables))]
 
 

@@ -260,9 +260,7 @@ def fresh(place: Path) -> Iterator[None]:
 def carry(table: str, columns: Sequence[str] = ()) -> None:
     # Lost rows can be computed again. Not inside a transaction: COMMIT fails after a read that met a damaged page.
     if not columns:
-        columns = [
-            name for (name,) in rows.fetch("SELECT name FROM pragma_table_info(%s, 'main') ORDER BY cid", [table])
-        ]
+        columns = rows.column("SELECT name FROM pragma_table_info(%s, 'main') ORDER BY cid", [table])
     quoted = ", ".join(f'"{name}"' for name in columns)
     marks = ", ".join(["%s"] * len(columns))
     try:

@@ -127,7 +127,7 @@ def _build_template(path: Path) -> None:
 
 def damage() -> str:
     try:
-        for (table,) in rows.fetch("SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"):
+        for table in rows.column("SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"):
             rows.fetch(f'SELECT rowid FROM "{table}" LIMIT 1')  # otherwise FTS5 checks against its cached structure
         findings = _sentences(rows.fetch(f"PRAGMA integrity_check({_FINDINGS})"))
     except DatabaseError as error:
@@ -142,8 +142,7 @@ def header_problem(store: StoreId) -> str:
 
 
 def missing_log_triggers() -> list[str]:
-    present = {name for (name,) in rows.fetch("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
-    return sorted(set(LOG_TRIGGERS) - present)
+    return sorted(set(LOG_TRIGGERS).difference(rows.column("SELECT name FROM sqlite_master WHERE type = 'trigger'")))
 
 
 def schema_problem() -> str:
