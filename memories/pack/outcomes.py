@@ -26,9 +26,9 @@ from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.events.event_types import Retention, Speech, names_where
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.log.read import entity_of_stream
-from sessions_app.event_summaries import about
 from sessions_app.events.sessions import TURN_BEGAN
 from sessions_app.models import Session, SessionStatus
+from sessions_app.timeline import event_title
 
 # Events of each session that are read for citations
 _MOST_WRITTEN = 2_000
@@ -306,7 +306,7 @@ def _describe_line(
 def _titles_of_events(positions: Iterable[int]) -> dict[int, tuple[str, str]]:
     titles: dict[int, tuple[str, str]] = {}
     for event in log.events().at(positions).readable():
-        title = about(event.event_type, json.loads(event.payload_json or "{}"), "")
+        title = event_title(event.event_type, json.loads(event.payload_json or "{}"), "")
         titles[event.position] = (title, event.stream_id)
     return titles
 

@@ -30,7 +30,7 @@ from memoryhub.core.paging import answering, answers_json, estimate_tokens
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
 from memoryhub.core.text import compact_json, counted
-from sessions_app.held_out import is_held_out
+from sessions_app.services.sessions import is_held_out
 
 # Stands for numbers while the size of an answer is counted
 _MOST_TOKENS = 99_999_999
