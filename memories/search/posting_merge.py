@@ -352,7 +352,7 @@ class _Index:
         if listed != expected:
             counts: Counter[int] = Counter()
             for _, *row in self._pages(None):
-                counts.update(postings_in(Packed(*row)))  # type: ignore[arg-type]
+                counts.update(list(postings_in(Packed(*row))))  # type: ignore[arg-type]
             lost |= {document for document, words in self._fetch(_WORDS_OF_EACH) if counts[document] != words}
         return set(sorted(lost)[:_MOST])
 
