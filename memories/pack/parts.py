@@ -270,8 +270,10 @@ def _open_iteration() -> Iterator[PackItem]:
 # Those that match the query best, the two newest, the other matches, then the rest by time
 def _commits(request: GatherRequest) -> list[PackItem]:
     newest = _fetch_commits("ORDER BY committed_at DESC, id DESC LIMIT %s", _SHORTER * request.most)
-    scores = request.matching(request.chain[0], SearchSourceName.COMMIT) if newest else {}
-    matches = _fetch_commits(f"AND id IN {IDS}", json.dumps(list(scores))) if scores else []
+    if not newest:
+        return []
+    scores = request.matching(request.chain[0], SearchSourceName.COMMIT)
+    matches = _fetch_commits(f"AND id IN {IDS}", json.dumps(list(scores)))
     # A recent one of equal matches tells more of the code as it is now
     for place, commit in enumerate(sorted(matches, key=lambda commit: str(commit.committed_at)), 1):
         scores[commit.id] *= 1 + _RECENT * place / len(matches)

@@ -136,17 +136,21 @@ def _with_score(question: Question, hit: QueryHit, item: dict[str, Any]) -> dict
 def query_line(item: dict[str, Any]) -> str:
     if "score" not in item:
         return memory_line(item)
-    session = f" session={item['session_id']}" if item["session_id"] else ""
-    text = "" if item["content"] in ("", item["title"]) else f": {item['content']}"
-    versions = [version_line(version) for version in item.get("versions", [])]
-    return "\n".join([flat(f"{memory_line(item)}{session} {score_text(item)}{text}"), *versions])
+    line = memory_line(item)
+    if item["session_id"]:
+        line += f" session={item['session_id']}"
+    line += f" {score_text(item)}"
+    if item["content"] not in ("", item["title"]):
+        line += f": {item['content']}"
+    return "\n".join([flat(line), *map(version_line, item.get("versions", []))])
 
 
 def score_text(item: dict[str, Any]) -> str:
     """Return ``score 7.1 (tags 3.0, scope 1.3, recency .4)``; parts that contribute nothing are left out."""
     points = {name: part["points"] for name, part in item["parts"].items() if part["points"] >= 0.05}
     parts = ", ".join(f"{name} {f'{value:.1f}'.removeprefix('0')}" for name, value in points.items())
-    return f"score {item['score']:.1f} ({parts})" if parts else f"score {item['score']:.1f}"
+    score = f"score {item['score']:.1f}"
+    return f"{score} ({parts})" if parts else score
 
 
 # Age at which the recency of a memory is one half

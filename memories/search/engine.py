@@ -65,8 +65,8 @@ class Ranked:
         """
         near = self.near
         if near is None:
-            best = self.hits[0][1] if self.hits else 0.0
-            near = {hit: score / best for hit, score in self.hits} if best > 0 else {}
+            best = max((score for _, score in self.hits), default=0.0)
+            near = {hit: score / best for hit, score in self.hits if best > 0}
         return {hit: round(min(max(near.get(hit, 0.0), 0.0), 1.0), 4) for hit, _ in self.hits}
 
 
@@ -105,10 +105,12 @@ def rank(
         answer = _with_meaning(query, level, pipeline)
     else:
         answer = Blended(_by_words(query, level, pipeline))
-    is_hybrid = answer.near is not None
-    hits, factors = refine(answer.hits, query.terms, pipeline.beside_others() if is_hybrid else pipeline)
+    if answer.near is None:
+        mode, surroundings = "fts5", pipeline
+    else:
+        mode, surroundings = "hybrid", pipeline.beside_others()
+    hits, factors = refine(answer.hits, query.terms, surroundings)
     hits = weigh(_with_successors(hits, query, level), query, factors, pipeline)
-    mode = "hybrid" if is_hybrid else "fts5"
     return Ranked(hits, mode, query.terms, factors, answer.why, answer.problems, answer.near)
 
 
@@ -157,8 +159,9 @@ def _with_meaning(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -
     for hit, cosine in nearest:
         if cosine >= MEANING_WEIGHTS.alone and hit in included:
             near[hit] = cosine
-            how = (TEXT, f"{MEANING} {cosine:.2f}") if hit in with_words else (f"{MEANING} {cosine:.2f}",)
-            why[hit] = "; ".join(how)
+            why[hit] = f"{MEANING} {cosine:.2f}"
+            if hit in with_words:
+                why[hit] = f"{TEXT}; {why[hit]}"
     return Blended(hits, near, why=why)
 
 

@@ -90,8 +90,8 @@ def score(
         f"WHERE search_fts MATCH %s{where} ORDER BY score LIMIT {most}",
         [*weights, expression, *parameters],
     )
-    divisor = -2 if twice else -1
-    return [(document, score / divisor) for document, score in matches]
+    times = 1 + twice
+    return [(document, -score / times) for document, score in matches]
 
 
 # Requires a rare word but scores all words. FTS5 cannot score a word without requiring it, and bm25 counts every

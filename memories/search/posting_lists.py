@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import compress
+from itertools import chain, compress
 from math import log
 from typing import Any
 
@@ -142,7 +142,7 @@ class PostingLists:
         if len(words) > 1:
             return set(self._counts(form))
         documents: set[int] = set()
-        for word in words[0] if words else ():
+        for word in chain(*words):
             documents |= self._ids_with(word)
         return documents
 
@@ -154,7 +154,7 @@ class PostingLists:
         """Map the documents with a form to their lengths."""
         words = self._words_of(form)
         lengths: dict[int, int] = {}
-        for word in words[0] if words else ():
+        for word in chain(*words):
             lengths |= self._word_lengths(word)
         if len(words) > 1:
             return {document: lengths[document] for document in self._counts(form)}
@@ -200,7 +200,7 @@ class PostingLists:
         if len(words) > 1:
             return self._phrase_counts(words, within)
         total: dict[int, Counts] = {}
-        for word in words[0] if words else ():
+        for word in chain(*words):
             counts = self._word_counts(word, within)
             if not total:
                 total = counts

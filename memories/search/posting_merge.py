@@ -352,7 +352,7 @@ class _Index:
         if listed != expected:
             counts: Counter[int] = Counter()
             for _, *row in self._pages(None):
-                counts.update(postings_in(Packed(*row)))  # type: ignore[arg-type]
+                counts.update(list(postings_in(Packed(*row))))  # type: ignore[arg-type]
             lost |= {document for document, words in self._fetch(_WORDS_OF_EACH) if counts[document] != words}
         return set(sorted(lost)[:_MOST])
 
@@ -378,9 +378,10 @@ class _Index:
             yield str(row_word), {key: posting for key, posting in postings.items() if key not in self.waiting}
 
     def _pages(self, words: Collection[str] | None) -> Iterator[tuple[object, ...]]:
-        named = "" if words is None else " AND word = ANY(%s::text[])"
+        named, parameters = "", []
+        if words is not None:
+            named, parameters = " AND word = ANY(%s::text[])", [sorted(words)]
         sql = _PAGE.replace("{named}", named)
-        parameters = [] if words is None else [sorted(words)]
         last: tuple[object, object] = ("", 0)
         while page := self._fetch(sql, [*last, *parameters, _AT_ONCE]):
             yield from page

@@ -173,8 +173,8 @@ def score(
     scores = _scores(lists, needed, order, (title, 1.0, near, date))
     best = sorted(scores, key=scores.__getitem__, reverse=True)
     hits = _meeting(best, conditions, parameters, most) if conditions else best[:most]
-    divisor = 2 if twice else 1
-    return [(document, scores[document] / divisor) for document in hits]
+    times = 1 + twice
+    return [(document, scores[document] / times) for document in hits]
 
 
 def _indexed_forms(words: Iterable[str]) -> list[tuple[str, bool]]:

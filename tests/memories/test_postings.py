@@ -103,6 +103,9 @@ class Rows:
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._run(sql, parameters).fetchall()  # type: ignore[no-any-return]
 
+    def column(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        return [value for (value,) in self.fetch(sql, parameters)]
+
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self._run(sql, parameters)
 
