@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from memories import scopes
 from memories.models import Memory, MemoryQuerySet
-from memories.pack import compose_pack
+from memories.pack import preview_pack
 from memories.schemas import MemorySearch
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest
 from memories.search.engine import texts_of
@@ -195,7 +195,7 @@ def _texts_by_hit(hits: Sequence[dict[str, Any]]) -> dict[tuple[str, int], str]:
 
 
 def _pack_faults(test: MemoryTest, query: str) -> Iterator[str]:
-    text = compose_pack(command=ContextPackRequest(query=query, max_tokens=test.max_tokens))
+    text = preview_pack(command=ContextPackRequest(query=query, max_tokens=test.max_tokens)).text
     tokens = estimate_tokens(text)
     if tokens > test.max_tokens:
         yield f"the pack has {tokens} tokens, more than {test.max_tokens}"

@@ -42,14 +42,19 @@ def timeline(*, command: Timeline) -> list[dict[str, Any]]:
 
 def _around(command: Timeline) -> list[log.StoredEvent]:
     centre = _centre(command)
-    before, after = command.before, command.after
-    if command.limit is not None:
-        is_centred = command.id is not None or command.at is not None
-        after = (command.limit - 1) // 2 if is_centred else 0
-        before = command.limit - 1 - after
+    before, after = _window(command)
     earlier = log.events().window(up_to=centre).reverse()[: before + 1]
     later = log.events().window(after=centre)[:after]
     return [*reversed(earlier), *later]
+
+
+def _window(command: Timeline) -> tuple[int, int]:
+    # The numbers of events before and after the centre
+    if command.limit is None:
+        return command.before, command.after
+    is_centred = command.id is not None or command.at is not None
+    after = (command.limit - 1) // 2 if is_centred else 0
+    return command.limit - 1 - after, after
 
 
 def _of_iteration(iteration_id: int, count: int) -> list[log.StoredEvent]:

@@ -21,7 +21,7 @@ class SectionAdmin(HubModelAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"add_label": self.add_label, **(extra_context or {})})
 
-    def page(self, request: HttpRequest, template: str, item: Any, **context: Any) -> TemplateResponse:
+    def page(self, request: HttpRequest, template: str, item: Any, /, **context: Any) -> TemplateResponse:
         return super().page(request, template, item, **{"list_label": self.opts.verbose_name_plural, **context})
 
 

@@ -139,7 +139,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
             **use_shown(memory),
         }
 
-    def page(self, request: HttpRequest, template: str, item: Any, **context: Any) -> TemplateResponse:
+    def page(self, request: HttpRequest, template: str, item: Any, /, **context: Any) -> TemplateResponse:
         if item is not None:
             url = reverse(f"admin:memories_{item.kind}_changelist")
             context = {"list_url": url, "list_label": KINDS[item.kind].plural, **context}
