@@ -20,7 +20,7 @@ from memories.models import EndType
 from memories.search.pipeline import define_notes
 from memories.search.text import define_source_hint
 from memories.search.weights import define_demotion, define_successors
-from memories.superseded import SUPERSEDED_WEIGHT, define_successor, define_superseded
+from memories.superseded import SUPERSEDED_WEIGHT, define_successor
 from memoryhub.core import clock
 from memoryhub.core.events.projection import Event
 from memoryhub.core.log.quarantine import OUTSIDE
@@ -128,8 +128,8 @@ define_successor(
     EndType.DECISION,
     "NOT EXISTS (SELECT 1 FROM decisions_decision AS successor WHERE successor.id = r.source_id "
     "AND successor.status IN ('proposed', 'rejected'))",
+    _SECTION_OF_RECORD,
 )
-define_superseded(_SECTION_OF_RECORD)
 define_notes("memory", section_notes)
 
 

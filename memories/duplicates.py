@@ -166,12 +166,13 @@ def _fetch(states: Sequence[MemoryState]) -> list[Existing]:
         f"WHERE deleted_at IS NULL AND id {OUTSIDE} AND ({' OR '.join(conditions)}) ORDER BY id",
         list(chain.from_iterable(values_of.values())),
     )
-    return [_existing(dict(zip(_COLUMNS, row, strict=True))) for row in matches]
-
-
-def _existing(columns: dict[str, Any]) -> Existing:
-    parsed = {name: json.loads(columns[name]) for name in _JSON}
-    return Existing.of(Memory(**{**columns, **parsed}))
+    existing = []
+    for row in matches:
+        columns = dict(zip(_COLUMNS, row, strict=True))
+        for name in _JSON:
+            columns[name] = json.loads(columns[name])
+        existing.append(Existing.of(Memory(**columns)))
+    return existing
 
 
 _WORD = re.compile(r"\w{2,40}")

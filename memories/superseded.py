@@ -22,9 +22,16 @@ _successors = {
 _predicates: list[str] = []
 
 
-def define_successor(source_type: EndType, predicate: str) -> None:
-    """Register an SQL predicate on ``r``, a relation whose source has that type: it supersedes its target."""
-    _successors[source_type.value] = predicate
+def define_successor(source_type: EndType, successor: str, superseded: str) -> None:
+    """Register a type of entity that supersedes memories.
+
+    Args:
+        source_type: the type.
+        successor: SQL predicate on ``r``, a relation whose source has that type: it supersedes its target.
+        superseded: SQL predicate on ``m``, a memory: an entity of the type replaces it without a relation.
+    """
+    _successors[source_type.value] = successor
+    _predicates.append(superseded)
 
 
 def supersedes() -> str:
@@ -34,11 +41,6 @@ def supersedes() -> str:
         f"r.relation = '{RelationType.SUPERSEDES.value}' AND r.target_type = '{EndType.MEMORY.value}' "
         f"AND r.source_id {OUTSIDE}{conditions}"
     )
-
-
-def define_superseded(predicate: str) -> None:
-    """Register an SQL predicate on ``m``, a memory, that is true if something else replaces it."""
-    _predicates.append(predicate)
 
 
 def is_superseded() -> str:

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from memories import scopes, selectors, services, timeline
+from memories import kind_tools, scopes, selectors, services, timeline
 from memories.embeddings.meaning import model_name
 from memories.embeddings.vectors import vector_of
-from memories.kind_tools import tools as kind_tools
 from memories.models import Memory, MemoryScope
 from memories.pack import pack_context
 from memories.present import (

@@ -39,7 +39,7 @@ def type_column(kind: Kind) -> Column:
     def type_of(memory: Memory) -> SafeString:
         return cells.badge(memory.type, type_label(memory.type))
 
-    return _named(type_of, "type", kind.type_label.lower(), "type")
+    return _as_column(type_of, "type", kind.type_label.lower(), "type")
 
 
 def attribute_column(shape: AttributeShape) -> Column:
@@ -47,11 +47,13 @@ def attribute_column(shape: AttributeShape) -> Column:
         return _cell(shape, memory)
 
     ordering = shape.name if shape.name in INDEXED else f"attributes__{shape.name}"
-    return _named(value_of, shape.name, shape.name.replace("_", " "), ordering)
+    return _as_column(value_of, shape.name, shape.name.replace("_", " "), ordering)
 
 
-def _named(column: Any, name: str, description: str, ordering: str) -> Column:
-    column.__name__, column.short_description, column.admin_order_field = name, description, ordering
+def _as_column(column: Any, name: str, description: str, ordering: str) -> Column:
+    column.__name__ = name
+    column.short_description = description
+    column.admin_order_field = ordering
     return column  # type: ignore[no-any-return]
 
 
@@ -76,25 +78,17 @@ def own_parts(memory: Memory) -> dict[str, Any]:
     """
     kind = KINDS[memory.kind]
     values = kind.attributes.model_validate(memory.attributes).model_dump(mode="json")
-    facts = [shape for shape in kind.shapes.values() if shape.in_panel]
-    section_shapes = sorted((shape for shape in kind.shapes.values() if not shape.in_panel), key=_is_no_text)
-    sections = [
-        {"name": shape.name, "heading": shape.heading, **_section(shape, values[shape.name])}
-        for shape in section_shapes
-    ]
-    return {
-        "title": kind.panel_title,
-        "facts": [(shape.heading, _cell(shape, memory), _out_of(shape)) for shape in facts],
-        "sections": [section for section in sections if section["value"]],
-    }
-
-
-def _is_no_text(shape: AttributeShape) -> bool:
-    return shape.show is not Show.PROSE
-
-
-def _out_of(shape: AttributeShape) -> int:
-    return int(shape.highest) if shape.show is Show.BAR and shape.highest > 1 else 0
+    facts = []
+    sections = []
+    for shape in sorted(kind.shapes.values(), key=lambda shape: shape.show is not Show.PROSE):
+        if shape.in_panel:
+            has_maximum = shape.show is Show.BAR and shape.highest > 1
+            facts.append((shape.heading, _cell(shape, memory), int(shape.highest) if has_maximum else 0))
+            continue
+        section = _section(shape, values[shape.name])
+        if section["value"]:
+            sections.append({"name": shape.name, "heading": shape.heading, **section})
+    return {"title": kind.panel_title, "facts": facts, "sections": sections}
 
 
 def _section(shape: AttributeShape, value: Any) -> dict[str, Any]:
@@ -102,9 +96,11 @@ def _section(shape: AttributeShape, value: Any) -> dict[str, Any]:
         return {"show": shape.show, "value": _indented(value), "arguments": _arguments(value)}
     if shape.show is Show.BLOCKS:
         value = [entry if isinstance(entry, str) else _indented(entry) for entry in value]
-    if shape.show is Show.EXAMPLES and not any(value.values()):
+    elif shape.show is Show.JSON:
+        value = _indented(value)
+    elif shape.show is Show.EXAMPLES and not any(value.values()):
         value = None
-    return {"show": shape.show, "value": _indented(value) if shape.show is Show.JSON else value}
+    return {"show": shape.show, "value": value}
 
 
 def _indented(value: Any) -> str:
@@ -154,11 +150,12 @@ class KindAdmin(MemoryListAdmin):
 
 
 def _admin(kind: Kind) -> type[KindAdmin]:
+    columns = {name: attribute_column(shape) for name, shape in kind.shapes.items()}
     members: dict[str, Any] = {
         "kind": MemoryKind(kind.name),
         "nouns": kind.counted,
         "add_label": kind.add_label,
-        "list_display": ("number", "about", type_column(kind), *(_column(kind, name) for name in kind.columns)),
+        "list_display": ("number", "about", type_column(kind), *(columns.get(name, name) for name in kind.columns)),
         "list_filter": (TypeFilter, *(attribute_filter(kind.shapes[name]) for name in kind.filters), *_COMMON),
         "empty_title": f"No {kind.plural.lower()} yet",
         "empty_text": kind.empty_text,
@@ -166,10 +163,6 @@ def _admin(kind: Kind) -> type[KindAdmin]:
     if kind.order == "priority":
         members["ordering"] = ("-priority", "-updated_at")
     return type(f"{kind.name.capitalize()}Admin", (KindAdmin,), members)
-
-
-def _column(kind: Kind, name: str) -> Any:
-    return attribute_column(kind.shapes[name]) if name in kind.shapes else name
 
 
 for _kind in KINDS.values():

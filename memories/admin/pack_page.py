@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,6 @@ from memories.admin.base import SectionAdmin, sentence
 from memories.admin.comparing import word_diff
 from memories.models import ContextPack
 from memories.pack import preview_pack, replay_pack
-from memories.pack.sections import FilledSection
 from memories.pack.service import ComposedPack
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
 from memoryhub.core.admin import cells
@@ -39,9 +39,9 @@ class BarPart:
     x: float
     width: float
     tokens: int
-    items: int
-    left_out: int
-    more: str
+    items: int = 0
+    left_out: int = 0
+    more: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +56,26 @@ class TokenBar:
         return round(100 * self.used / self.budget)
 
 
-def _size(section: FilledSection) -> int:
-    return estimate_tokens("\n".join(section.lines()))
-
-
 def token_bar(pack: ComposedPack, budget: int) -> TokenBar:
     """Return the bar of a pack; the widths of its parts are shares of its budget."""
     used = estimate_tokens(pack.text)
     scale = WIDTH / max(budget, used)
-    rows: list[dict[str, Any]] = [
-        {"name": filled.section.name, "title": filled.section.title, "tokens": _size(filled)}
-        | {"items": len(filled.items), "left_out": filled.left_out, "more": filled.section.more}
-        for filled in pack.body.sections
-    ]
-    frame = used - sum(row["tokens"] for row in rows)
-    rows.append(
-        {"name": FRAME, "title": "Header and footer", "tokens": max(frame, 0), "items": 0, "left_out": 0, "more": ""}
-    )
-    parts, x = [], 0.0
-    for row in rows:
-        parts.append(BarPart(**row, x=round(x, 1), width=round(row["tokens"] * scale, 1)))
-        x += row["tokens"] * scale
-    unused = max(0, budget - used)
-    free = BarPart("free", "Free", round(x, 1), round(unused * scale, 1), unused, 0, 0, "")
-    return TokenBar(parts, used, budget, free)
+    parts: list[BarPart] = []
+    x = 0.0
+
+    def part(name: str, title: str, tokens: int, **counts: Any) -> BarPart:
+        return BarPart(name, title, round(x, 1), round(tokens * scale, 1), tokens, **counts)
+
+    for filled in pack.body.sections:
+        section = filled.section
+        tokens = estimate_tokens("\n".join(filled.lines()))
+        counts = {"items": len(filled.items), "left_out": filled.left_out, "more": section.more}
+        parts.append(part(section.name, section.title, tokens, **counts))
+        x += tokens * scale
+    frame = max(0, used - sum(section.tokens for section in parts))
+    parts.append(part(FRAME, "Header and footer", frame))
+    x += frame * scale
+    return TokenBar(parts, used, budget, free=part("free", "Free", max(0, budget - used)))
 
 
 _LATEST = 8
@@ -144,17 +140,18 @@ class ContextPackAdmin(SectionAdmin):
         return {"comparable": earlier, "title": f"Pack #{pack.pk}", **_replayed(pack)}
 
     def compare_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        found = self.find(request, object_id)
+        pack = self.find(request, object_id)
         other_id = request.GET.get("with", "")
         other = self.find(request, other_id if other_id.isdecimal() else "0")
-        first, second = sorted((found, other), key=lambda pack: pack.pk)
+        first, second = sorted((pack, other), key=lambda pack: pack.pk)
         context = {
             "title": f"Pack #{first.pk} → #{second.pk}",
             "first": first,
             "second": second,
             "pair": (first, second),
+            **_compared(first, second),
         }
-        return self.page(request, "admin/memories/pack_compare.html", found, **{**context, **_compared(first, second)})
+        return self.page(request, "admin/memories/pack_compare.html", pack, **context)
 
     @admin.display(description="#", ordering="id")
     def number(self, pack: ContextPack) -> SafeString:
@@ -196,17 +193,21 @@ def _replayed(sent: ContextPack) -> dict[str, Any]:
 
 def _compared(first: ContextPack, second: ContextPack) -> dict[str, Any]:
     # Items are compared by the stored marks. Texts are not stored: both packs are composed again.
-    removed = sorted(_named(key) for key in set(first.marks) - set(second.marks))
-    added = sorted(_named(key) for key in set(second.marks) - set(first.marks))
-    changed = sorted(_named(key) for key in first.marks if first.marks[key] != second.marks.get(key, first.marks[key]))
-    counts = {"removed": removed, "added": added, "changed": changed, "same": first.digest == second.digest}
+    in_both = set(first.marks) & set(second.marks)
+    counts = {
+        "removed": _references(set(first.marks) - in_both),
+        "added": _references(set(second.marks) - in_both),
+        "changed": _references(key for key in in_both if first.marks[key] != second.marks[key]),
+        "same": first.digest == second.digest,
+    }
     try:
-        before, after = (replay_pack(command=ContextReplay(id=pack.pk)) for pack in (first, second))
+        before = replay_pack(command=ContextReplay(id=first.pk))
+        after = replay_pack(command=ContextReplay(id=second.pk))
     except HubError as error:
         return {**counts, "problem": sentence(error)}
     diff = word_diff(before.body.text, after.body.text)
     return {**counts, "diff": diff, "proven": before.as_sent and after.as_sent}
 
 
-def _named(key: str) -> str:
-    return key.rpartition(" ")[2]
+def _references(keys: Iterable[str]) -> list[str]:
+    return sorted(key.rpartition(" ")[2] for key in keys)

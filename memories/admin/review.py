@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.views.decorators.http import require_POST
 
 from memories.admin import listing
@@ -64,7 +64,9 @@ class ReviewViews(SectionAdmin):
 
     def queue_view(self, request: HttpRequest) -> HttpResponse:
         pending = queue()
-        return self._go(pending[0]) if pending else self._show(request)
+        if pending:
+            return self._go(pending[0])
+        return self._show(request)
 
     def item_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
         pending = queue()
@@ -78,10 +80,10 @@ class ReviewViews(SectionAdmin):
             return redirect("admin:inbox")
 
     def accept_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
-        return self._give(request, memory_id, Verdict.ACCEPTED)
+        return self._give_verdict(request, memory_id, Verdict.ACCEPTED)
 
     def reject_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
-        return self._give(request, memory_id, Verdict.REJECTED)
+        return self._give_verdict(request, memory_id, Verdict.REJECTED)
 
     def accept_edited_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
         memory = find_memory(memory_id)
@@ -94,7 +96,7 @@ class ReviewViews(SectionAdmin):
         if command:
             try:
                 result = services.accept_edited(command=command)
-                return self._done(request, result, place.next)
+                return self._redirect_after(request, result, place.next)
             except HubError as error:
                 form.show(error)
         return self._show(request, place, form=form, **offered(kind))
@@ -106,7 +108,7 @@ class ReviewViews(SectionAdmin):
         form = MergeForm(memory_id, request.POST if request.method == "POST" else request.GET)
         try:
             if request.method == "POST":
-                return self._done(request, services.merge_into(command=form.command()), place.next)
+                return self._redirect_after(request, services.merge_into(command=form.command()), place.next)
             return self._show(request, place, **merging(memory_id, form.target()))
         except HubError as error:
             messages.error(request, sentence(error))
@@ -122,7 +124,7 @@ class ReviewViews(SectionAdmin):
         except HubError as error:
             messages.error(request, sentence(error))
             return redirect("admin:memories_review_changelist")
-        return self._done(request, result, result.id)
+        return self._redirect_after(request, result, result.id)
 
     def undo_chosen_view(self, request: HttpRequest) -> HttpResponse:
         """Undo the verdicts that were given together in a list."""
@@ -139,26 +141,25 @@ class ReviewViews(SectionAdmin):
             messages.success(request, f"{cells.counted(undone, 'verdict')} undone.")
         return redirect(next_page(request) or "admin:memories_memory_changelist")
 
-    def _give(self, request: HttpRequest, memory_id: int, verdict: Verdict) -> HttpResponse:
+    def _give_verdict(self, request: HttpRequest, memory_id: int, verdict: Verdict) -> HttpResponse:
         place = QueuePlace.of(memory_id, queue())
         following = place.next if place else None
         try:
             command = MemoryVerdictForm(request.POST).command(memory_id, verdict)
-            return self._done(request, services.review_memory(command=command), following)
-        except PreconditionFailed as error:
-            messages.error(request, sentence(error))
-            return self._go(memory_id)
+            return self._redirect_after(request, services.review_memory(command=command), following)
         except HubError as error:
             messages.error(request, sentence(error))
-            return self._go(following)
+            return self._go(memory_id if isinstance(error, PreconditionFailed) else following)
 
-    def _done(self, request: HttpRequest, result: ReviewResult, following: int | None) -> HttpResponse:
+    def _redirect_after(self, request: HttpRequest, result: ReviewResult, following: int | None) -> HttpResponse:
         messages.success(request, verdict_text(result))
         warn_of_redactions(request, result.redacted)
         if request.POST.get("back") == "memory":
             return redirect("admin:memories_memory_change", result.id)
         following_page = next_page(request)
-        return redirect(following_page) if following_page else self._go(following)
+        if following_page:
+            return redirect(following_page)
+        return self._go(following)
 
     def _go(self, memory_id: int | None) -> HttpResponse:
         if memory_id is None:
@@ -166,14 +167,13 @@ class ReviewViews(SectionAdmin):
         return redirect("admin:memories_review_item", memory_id)
 
     def _show(self, request: HttpRequest, place: QueuePlace | None = None, **more: Any) -> HttpResponse:
-        request.inbox_key = f"proposal-{place.id if place else 0}"  # type: ignore[attr-defined]
-        context = {
-            "title": "Inbox",
-            "at": place,
-            **(shown_item(place.id) if place else {}),
-            **more,
-        }
-        return self.page(request, _PAGE, None, **context)
+        context: dict[str, Any] = {"title": "Inbox", "at": place}
+        memory_id = 0
+        if place:
+            memory_id = place.id
+            context |= item_context(memory_id)
+        request.inbox_key = f"proposal-{memory_id}"  # type: ignore[attr-defined]
+        return self.page(request, _PAGE, None, **{**context, **more})
 
 
 def verdict_text(result: ReviewResult) -> str:
@@ -184,10 +184,6 @@ def verdict_text(result: ReviewResult) -> str:
     else:
         shape = _MESSAGES[result.verdict]
     return shape.format(**{**result.model_dump(), "title": f"“{result.title}”"})
-
-
-def item_url(memory_id: int) -> str:
-    return reverse("admin:memories_review_item", args=[memory_id])
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,17 +199,16 @@ class QueuePlace:
         """Return the place of an item in the queue, or None if it is not in it."""
         if memory_id not in pending:
             return None
-        index = pending.index(memory_id)
-        before = pending[index - 1] if index else None
-        after = pending[index + 1] if index + 1 < len(pending) else None
-        return cls(memory_id, index + 1, len(pending), before, after)
+        around = [None, *pending, None]
+        number = around.index(memory_id)
+        return cls(memory_id, number, len(pending), before=around[number - 1], after=around[number + 1])
 
     @property
     def next(self) -> int | None:
         return self.after or self.before
 
 
-def shown_item(memory_id: int) -> dict[str, Any]:
+def item_context(memory_id: int) -> dict[str, Any]:
     memory = find_memory(memory_id)
     versions = history_of(memory)
     current = version_in(versions, memory.version, memory)
@@ -222,7 +217,7 @@ def shown_item(memory_id: int) -> dict[str, Any]:
         "memory": memory,
         "rendered": render(memory.content, KINDS[memory.kind].rendering),
         "mark": listing.kind_and_type(memory),
-        "own": _own(memory),
+        "own": _attribute_lines(memory),
         "version": current,
         "source": cells.badge("source", current["source"]),
         "changed": _changed(memory, history),
@@ -237,9 +232,11 @@ def merging(memory_id: int, into: int) -> dict[str, Any]:
         NotFound: there is no memory ``into``.
         Gone: it is deleted.
     """
-    memory, target = find_memory(memory_id), live_memory(into)
-    same = target.content.strip() == memory.content.strip()
-    draft = target.content if same else merge_texts("", target.content, memory.content)
+    memory = find_memory(memory_id)
+    target = live_memory(into)
+    draft = target.content
+    if target.content.strip() != memory.content.strip():
+        draft = merge_texts("", target.content, memory.content)
     sides = side_by_side(target.content, memory.content)
     return {"target": target, "sides": sides, "draft": draft, "draft_rows": min(max(draft.count("\n") + 3, 6), 24)}
 
@@ -257,32 +254,29 @@ def _changed(memory: Memory, history: dict[int, Version]) -> dict[str, Any] | No
 
 
 def _similar(memory: Memory) -> list[dict[str, Any]]:
-    found = near_memories(memory.id, Existing.of(memory).state)
-    memories = Memory.objects.in_bulk([near.id for near in found])
+    shares = {near.id: near.alike for near in near_memories(memory.id, Existing.of(memory).state)}
+    memories = Memory.objects.in_bulk(list(shares))
     effort = Effort()
     return [
         {
-            "memory": memories[near.id],
-            "percent": round(near.alike * 100),
-            "sides": side_by_side(memories[near.id].content, memory.content, effort),
-            "warnings": listing.warnings(memories[near.id]),
+            "memory": memories[near_id],
+            "percent": round(share * 100),
+            "sides": side_by_side(memories[near_id].content, memory.content, effort),
+            "warnings": listing.warnings(memories[near_id]),
         }
-        for near in found
-        if near.id in memories
+        for near_id, share in shares.items()
+        if near_id in memories
     ]
 
 
-def _own(memory: Memory) -> list[tuple[str, str, bool]]:
+def _attribute_lines(memory: Memory) -> list[tuple[str, str, bool]]:
     """Return the attributes of the item's kind in the order of its form: label, text, whether it is code."""
     values = shown_attributes(memory.kind, memory.attributes)
     fields = attribute_fields(memory.kind)
     shapes = KINDS[memory.kind].shapes
-    return [
-        (
-            fields[name].label,
-            "\n\n".join(value) if isinstance(value, list) else str(value),
-            shapes[outer_name(name)].in_code,
-        )
-        for name, value in values.items()
-        if value not in (None, "", [])
-    ]
+    lines = []
+    for name, value in values.items():
+        if value not in (None, "", []):
+            text = "\n\n".join(value) if isinstance(value, list) else str(value)
+            lines.append((fields[name].label, text, shapes[outer_name(name)].in_code))
+    return lines

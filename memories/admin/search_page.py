@@ -17,11 +17,13 @@ from django_q.models import Task
 from pydantic import ValidationError
 
 from memories.admin.base import SectionAdmin, sentence
-from memories.admin.listing import MAX_QUERY
+from memories.admin.listing import MAX_QUERY, marked_excerpt
+from memories.events import filled
 from memories.models import EmbeddingModel, MemoryKind, MemoryScope, SearchDocument, Vector
 from memories.present import warnings
 from memories.references import reference
 from memories.schemas import MemorySearch, SearchSourceName
+from memories.scopes import own_scope
 from memories.search.index import has_full_text, index_problem
 from memories.tools import search
 from memoryhub.core import log
@@ -92,11 +94,9 @@ class SearchForm(forms.Form):
             return None
         typed = self.cleaned_data
         tags = [tag.strip() for tag in typed.pop("tags").split(",") if tag.strip()]
-        source = typed.pop("source")
+        sources = list(filter(None, [typed.pop("source")]))
         try:
-            return MemorySearch(
-                **{name: value for name, value in typed.items() if value}, tags=tags, sources=[source] if source else []
-            )
+            return MemorySearch(**filled(**typed), tags=tags, sources=sources)
         except ValidationError as error:
             self.add_error(None, f"{explain_faults(error.errors())}.")
             return None
@@ -157,7 +157,6 @@ _PAGES = {
     "commit": "sessions_app_commit_change",
     "session": "sessions_app_session_change",
 }
-_OWN_SCOPES = (MemoryScope.PROJECT, MemoryScope.SESSION)
 _FACTOR = re.compile(r"(?P<name>.+) ×(?P<factor>[\d.]+)")
 _BAR = 72
 
@@ -206,11 +205,13 @@ def _answered(command: MemorySearch | None) -> dict[str, Any]:
 
 def shown_hits(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     best = max((hit["score"] for hit in results), default=0.0) or 1.0
+    # Results of wider scopes have no pages here
+    scopes = (MemoryScope.PROJECT, MemoryScope.SESSION, own_scope())
     return [
         {
             **hit,
             "reference": reference(hit),
-            "url": address_of(hit["source"], hit["id"]) if hit["scope"] in _OWN_SCOPES or _is_own(hit) else "",
+            "url": address_of(hit["source"], hit["id"]) if hit["scope"] in scopes else "",
             "width": round(max(hit["score"], 0) / best * _BAR, 1),
             "reasons": reasons(hit.get("why", "")),
             "warnings": warnings(hit).strip(" ()"),
@@ -218,12 +219,6 @@ def shown_hits(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         for hit in results
     ]
-
-
-def _is_own(hit: dict[str, Any]) -> bool:
-    from memories.scopes import own_scope
-
-    return bool(hit["scope"] == own_scope())
 
 
 def address_of(source: str, document_id: int) -> str:
@@ -246,12 +241,3 @@ def _reason(part: str) -> SafeString:
         return format_html('<span class="reason-words">{}</span>', part)
     raised = float(factor["factor"]) >= 1
     return cells.badge("raised" if raised else "lowered", part)
-
-
-def marked_excerpt(text: str, matches: list[Any]) -> SafeString:
-    """Return a snippet with its matches marked; ``matches`` are pairs of start and end, in order."""
-    parts, at = [], 0
-    for start, end in matches:
-        parts.append(format_html("{}<mark>{}</mark>", text[at:start], text[start:end]))
-        at = end
-    return format_html("{}{}", format_html_join("", "{}", ((part,) for part in parts)), text[at:])

@@ -23,7 +23,7 @@ from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act, may, require
 
 # Tags in use of a page, and unused ones of a category
-_PAGE, _SHOWN = 60, 50
+_PAGE, _AT_MOST = 60, 50
 _ORDERS: dict[str, dict[str, Any]] = {
     "name": {"key": lambda use: use.name},
     "used": {"key": lambda use: use.used_at, "reverse": True},
@@ -53,21 +53,22 @@ class TagAdmin(SectionAdmin):
         return may(request.user, Act.WRITE)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        question, order = request.GET.get("q", "").strip().lower()[:64], request.GET.get("o", "")
+        question = request.GET.get("q", "").strip().lower()[:64]
+        order = request.GET.get("o", "")
         described = {tag.name: tag for tag in view_tags() if question in tag.name}
-        used = sorted(
-            [use for use in tags_in_use() if question in use.name], **_ORDERS.get(order, {"key": lambda _: 0})
-        )
+        used = [use for use in tags_in_use() if question in use.name]
+        if order in _ORDERS:
+            used.sort(**_ORDERS[order])
         most = max((use.memories for use in used), default=0)
         page = Paginator(used, _PAGE).get_page(request.GET.get("p"))
-        unused = [tag for tag in described.values() if tag.name not in {use.name for use in used}]
+        used_names = {use.name for use in used}
+        unused = [tag for tag in described.values() if tag.name not in used_names]
+        categories = _by_category(unused)
         context = {
             "title": "Tags",
             "page": page,
             "rows": [_row(use, described.get(use.name), most) for use in page],
-            "unused": [
-                {"name": name, "tags": tags[:_SHOWN], "total": len(tags)} for name, tags in _by_category(unused)
-            ],
+            "unused": [{"name": name, "tags": tags[:_AT_MOST], "total": len(tags)} for name, tags in categories],
             "unused_total": len(unused),
             "question": question,
             "order": order if order in _ORDERS else "memories",

@@ -56,7 +56,8 @@ class EntryType(StrEnum):
     PROJECT = "project"
 
 
-def _as_text(value: object) -> object:
+def as_text(value: object) -> object:
+    """Return a whole number as text, and anything else as it is."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -65,7 +66,7 @@ def _as_list(value: object) -> object:
 
 
 # An id, with or without "#", or "project"; parsed by memories.references.
-EndReference = Annotated[Identifier, BeforeValidator(_as_text)]
+EndReference = Annotated[Identifier, BeforeValidator(as_text)]
 _TAG_FORMS: list[JsonValue] = [
     {"type": "string", "minLength": 1, "maxLength": 64, "pattern": FILLED_LINE},
     {"type": "integer", "minimum": 1, "maximum": MAX_INTEGER},

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field
 
 from memories.models import MemoryKind, MemoryScope, RelationType, Resolution
 from memories.schemas import ConflictResolve, Tags
+from memories.schemas.links import as_text
 from memoryhub.core.kinds import KINDS, kind_members
 from memoryhub.core.schemas import Command, EntityId, Identifier, Paging, explained_here, self_evident, unlisted
 from memoryhub.core.search import Retrieval
@@ -50,10 +51,6 @@ def _as_tags(value: Any) -> Any:
     return {"require": value} if isinstance(value, list) else value
 
 
-def _as_text(value: Any) -> Any:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
 class QueryScope(Command):
     """Scopes of a query."""
 
@@ -85,7 +82,7 @@ class RelatedTo(Command):
     """A direct relation of the results, in either direction."""
 
     type: Annotated[RelatedType, BeforeValidator(_singular)]
-    id: Annotated[str, BeforeValidator(_as_text)] = Field(
+    id: Annotated[str, BeforeValidator(as_text)] = Field(
         min_length=1, max_length=300, description="412, global#12 or a title"
     )
     relation: RelationType | None = None

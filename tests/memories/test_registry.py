@@ -4,8 +4,7 @@ from typing import Any
 
 from django.test import tag
 
-from memories.kind_tools.schemas import KIND_TOOLS
-from memories.kind_tools.tools import VERBS
+from memories.kind_tools import KIND_TOOLS, VERBS
 from memories.models import Memory
 from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.models import RawEvent
