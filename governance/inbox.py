@@ -35,7 +35,7 @@ class InboxItemType(StrEnum):
 @dataclass(frozen=True, slots=True)
 class InboxItem:
     type: InboxItemType
-    # Of the memory, the conflict, or the item to recheck; 0 for secrets, which are one entry
+    # Id of the memory, the conflict, or the item to recheck; 0 for secrets, which are one entry
     id: int
     # Why it is here, in a few words
     why: str
@@ -44,9 +44,9 @@ class InboxItem:
     since: datetime | None = None
     # Where it was written, "" if outside any session
     session_id: str = ""
-    # Of a proposed memory
+    # The version of a proposed memory
     version: int = 0
-    # Of the memory or decision; read for the entries of a page only, except the title of secrets
+    # From the memory or decision; read for the entries of a page only, except the title of secrets
     kind: str = ""
     title: str = ""
     text: str = ""

@@ -86,7 +86,7 @@ _CARRIED_OUT = _FROM_DECISIONS.format(
 @dataclass(slots=True)
 class Governing:
     id: int
-    # Of the event that wrote, revised or affirmed it last
+    # Position of the event that wrote, revised or affirmed it last
     position: int
     # Time of that event in the store's format, cut to seconds: commit times have no fractions
     looked_at: str
