@@ -11,9 +11,10 @@ from django.db.models import QuerySet
 
 from decisions.models import LINEAGE, DecisionEdge, DecisionStatus, EdgeRelation
 from memories.scopes import NEWEST
+from memoryhub.core import log
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine, quarantined_among
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, json_text
+from memoryhub.core.stores.dialect import IDS
 
 # SQL predicate: neither edge `e` nor its ends are in quarantine.
 VISIBLE = f"e.event {OUTSIDE} AND e.from_id {OUTSIDE} AND e.to_id {OUTSIDE}"
@@ -24,15 +25,9 @@ _UP = (
     f"AND (e.event = e.from_id OR e.event {OUTSIDE})"
 )
 
-# The last status but deprecated and superseded that a decision's own events set, up to a position. A decision
-# recorded without a status was accepted.
-_STATUS = json_text("payload_json", "status")
-_EARLIER_STATUS = (
-    "SELECT status FROM (SELECT stream_seq, CASE event_type WHEN 'decision.recorded' "
-    f"THEN coalesce({_STATUS}, 'accepted') ELSE {_STATUS} END AS status FROM raw_events WHERE stream_id = %s "
-    "AND position <= %s AND event_type IN ('decision.recorded', 'decision.marked')) AS settings "
-    "WHERE status IN ('proposed', 'accepted', 'rejected') ORDER BY stream_seq DESC LIMIT 1"
-)
+_OWN_STATUSES = (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED, DecisionStatus.REJECTED)
+# What a decision is if it was recorded without a status
+_DEFAULT_STATUS = {"decision.recorded": DecisionStatus.ACCEPTED.value, "decision.marked": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +135,17 @@ class Succession:
             return status
         return self._earlier_status(decision_id) or DecisionStatus.ACCEPTED
 
+    # The last status but deprecated and superseded that the decision's own events set
     def _earlier_status(self, decision_id: int) -> str:
         if decision_id not in self._earlier:
-            records = rows.fetch(_EARLIER_STATUS, [f"decision:{decision_id}", self._until])
-            self._earlier[decision_id] = str(records[0][0]) if records else ""
+            self._earlier[decision_id] = ""
+            settings = log.events().of_stream(f"decision:{decision_id}").of_type(*_DEFAULT_STATUS)
+            for event in settings.window(up_to=self._until).reverse():
+                payload = json.loads(event.payload_json or "{}")
+                status = payload.get("status") or _DEFAULT_STATUS[event.event_type]
+                if status in _OWN_STATUSES:
+                    self._earlier[decision_id] = status
+                    break
         return self._earlier[decision_id]
 
 

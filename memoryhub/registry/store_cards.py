@@ -15,7 +15,6 @@ from memories.models import Memory
 from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Conflict, Forbidden, HubError
-from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.permissions import HUB, reaches
@@ -81,8 +80,8 @@ def overview_fields() -> dict[str, Any]:
 
 def occurred_at(position: int) -> datetime | None:
     """Return the time of the event at ``position``, if it exists."""
-    moment = RawEvent.objects.filter(position=position).values_list("occurred_at", flat=True).first()
-    return clock.from_text(moment) if moment else None
+    event = log.events().at([position]).first()
+    return clock.from_text(event.occurred_at) if event else None
 
 
 def name_fields(profile_view: ProfileView) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from memoryhub.core import log
 from memoryhub.core.log.chain import check_links
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.views import as_of
-from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import SEARCH_MODES
 from memoryhub.core.schemas import Listing
 from sessions_app.timeline import TimelineItem, entries_of
@@ -42,7 +41,7 @@ def replay_at(typed: str) -> dict[str, Any]:
     if not last:
         return {"last": 0}
     position = min(max(_number(typed), 1), last)
-    events = _window(position)
+    events = list(log.events().window(after=position - AROUND - 1, up_to=position + AROUND))
     links = _links(events, position)
     current = next((event for event in events if event.position == position), None)
     return {
@@ -63,19 +62,14 @@ def _number(typed: str) -> int:
     return int(typed) if typed.isascii() and typed.isdecimal() and len(typed) <= 18 else 1
 
 
-def _window(position: int) -> list[RawEvent]:
-    window = RawEvent.objects.filter(position__gte=position - AROUND, position__lte=position + AROUND)
-    return list(window.order_by("position"))
-
-
-def _links(events: list[RawEvent], position: int) -> list[ReplayedLink]:
+def _links(events: list[log.StoredEvent], position: int) -> list[ReplayedLink]:
     flaws = check_links(first=events[0].position, last=events[-1].position) if events else {}
     return [
         ReplayedLink(entry, flaws.get(entry.position, ""), entry.position == position) for entry in entries_of(events)
     ]
 
 
-def _payload(event: RawEvent) -> str | None:
+def _payload(event: log.StoredEvent) -> str | None:
     if event.payload_json is None:
         return None
     text = json.dumps(json.loads(event.payload_json), indent=2, ensure_ascii=False)
@@ -106,7 +100,7 @@ def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
     return {
         "position": position,
         "head": head,
-        "event": RawEvent.objects.filter(position=position).defer("payload_json").first(),
+        "event": log.events().at([position]).defer("payload_json").first(),
         "memory_count": sum(counts["memories"].values()),
         "counts": [(counts["rows"][noun], noun) for noun in _COUNTED],
         "digest": counts["head_digest"],

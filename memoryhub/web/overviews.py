@@ -37,7 +37,6 @@ from memoryhub.core.admin.svg import BarChart, bar_chart
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import HubError
 from memoryhub.core.log.quarantine import outside_quarantine
-from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, may
 from memoryhub.core.stores.store import Scope, current_store, list_projects, org_store, project_store, use_store
 from memoryhub.core.text import counted
@@ -182,7 +181,7 @@ def events_per_day(days: int) -> dict[date, int]:
     """Return the number of events per day, oldest first; the last day is today, in UTC."""
     today = clock.now().date()
     first = today - timedelta(days=days - 1)
-    recent = RawEvent.objects.filter(occurred_at__gte=first.isoformat())
+    recent = log.events().window(since=first.isoformat()).order_by()
     per_day = recent.annotate(day=Substr("occurred_at", 1, 10)).values("day").annotate(events=Count("position"))
     counts = {row["day"]: row["events"] for row in per_day.order_by("day")}
     window = [first + timedelta(days=index) for index in range(days)]
@@ -228,7 +227,7 @@ def first_steps(request: HttpRequest, place: StorePlace) -> list[FirstStep]:
 
 
 def _connect_step() -> FirstStep:
-    first = RawEvent.objects.filter(source__in=_BY_CLIENTS).order_by("position").first()
+    first = log.events().filter(source__in=_BY_CLIENTS).first()
     text = f"{first.actor or first.source} made the first call." if first else "Waiting for its first call."
     return FirstStep("client", "Connect a client", text, first is not None)
 
@@ -250,7 +249,7 @@ def _decision_step() -> FirstStep:
 
 
 def _review_step() -> FirstStep:
-    is_done = RawEvent.objects.filter(event_type=MEMORY_REVIEWED.name).exists()
+    is_done = log.events().of_type(MEMORY_REVIEWED).exists()
     text = "You reviewed what an agent proposed." if is_done else "Accept or reject what agents propose."
     return FirstStep("review", "Review a memory", text, is_done, reverse("admin:memories_review_changelist"))
 

@@ -78,8 +78,8 @@ class EventQuerySet(QuerySet[StoredEvent, StoredEvent]):
 
     def payloads(self) -> dict[int, dict[str, Any]]:
         """Return the payloads that were not erased, as JSON data by position."""
-        texts = self.readable().values_list("position", "payload_json")
-        return {position: json.loads(text or "{}") for position, text in texts}
+        texts = self.values_list("position", "payload_json")
+        return {position: json.loads(text) for position, text in texts if text is not None}
 
     def count_by_type(self) -> dict[str, int]:
         """Return the number of events of each type, in the order of their names."""
@@ -104,6 +104,11 @@ def _one_parameter(form: str, values: Iterable[int | str]) -> RawSQL:
 def events() -> EventQuerySet:
     """Return all events of the current store, in the order of the log."""
     return EventQuerySet(RawEvent, using=require_current_alias()).order_by("position")
+
+
+def iterate_columns(*columns: str) -> Iterator[tuple[Any, ...]]:
+    """Yield columns of all events, of one state of the store, of which only some are in memory at a time."""
+    return rows.iterate(f"SELECT {', '.join(columns)} FROM raw_events ORDER BY position")
 
 
 def event_column(column: str, *, at: str = "id") -> Subquery:

@@ -138,12 +138,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
 
 
 def _json_value(value: Any) -> str | None:
-    if value is None:
-        return None
-    return _encode(value) if value or not isinstance(value, list | dict) else _EMPTY[type(value)]
-
-
-_EMPTY: Mapping[type, str] = {list: "[]", dict: "{}"}
+    return None if value is None else _encode(value)
 
 
 def time_value(value: datetime | None) -> Any:

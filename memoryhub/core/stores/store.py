@@ -191,7 +191,7 @@ def _open(store: StoreId, *, create: bool) -> HeldConnection:
         with _translated(store):
             identity = stores.identity(store) or _find_or_create(store, create=create)
             while (held := store_connections.hold(store.alias, identity)) is None:
-                _add(store, identity)
+                _connect(store, identity)
             return held
     except OSError as error:
         _failed.add(store.alias)
@@ -264,7 +264,7 @@ def unknown_store(store: StoreId) -> NotFound:
     return NotFound(f"there is no {store.scope} {store.name!r} in this hub; known: {', '.join(names) or 'none'}")
 
 
-def _add(store: StoreId, identity: Hashable) -> None:
+def _connect(store: StoreId, identity: Hashable) -> None:
     alias = store.alias
     with _opening:
         if store_connections.identity_of(alias) == identity:
