@@ -76,7 +76,10 @@ def count_entries() -> dict[InboxItemType, int]:
 
 def open_entries(types: Collection[InboxItemType] = tuple(InboxItemType)) -> list[InboxItem]:
     """Return all entries, without texts: those of a session together, the oldest session first, the others last."""
-    entries = [entry for name, read in _READERS.items() if name in types for entry in read()]
+    entries: list[InboxItem] = []
+    for name, read in _READERS.items():
+        if name in types:
+            entries += read()
     begins: dict[str, datetime] = {}
     for entry in entries:
         if entry.since:
@@ -109,10 +112,11 @@ def by_session(entries: list[InboxItem]) -> list[InboxGroup]:
     """Return entries in groups, each with the purpose of its session; one query."""
     ids = {entry.session_id for entry in entries if entry.session_id}
     purposes = dict(Session.objects.filter(session_id__in=ids).values_list("session_id", "purpose"))
-    return [
-        InboxGroup(session_id, one_line(purposes.get(session_id, ""), _TEXT), list(group))
-        for session_id, group in groupby(entries, key=lambda entry: entry.session_id)
-    ]
+    groups = []
+    for session_id, group in groupby(entries, key=lambda entry: entry.session_id):
+        purpose = one_line(purposes.get(session_id, ""), _TEXT)
+        groups.append(InboxGroup(session_id, purpose, list(group)))
+    return groups
 
 
 def _proposals() -> Iterator[InboxItem]:
