@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from memories.models import SearchDocument
+from memories.references import clause
 from memories.schemas import Stats, Timeline
 from memories.search.pipeline import mode_name
 from memories.selectors import count_by_type
@@ -33,7 +34,8 @@ def timeline(*, command: Timeline) -> list[dict[str, Any]]:
         events = _of_iteration(command.iteration_id, command.limit or OF_ITERATION)
     else:
         events = _around(command)
-    titles = _titles([entity_of(event) for event in events])
+    documents = SearchDocument.objects.filter(id__in=[entity_of(event) for event in events])
+    titles = dict(documents.values_list("id", "title"))
     aside = quarantine_notes(events)
     return [timeline_entry(event, aside.get(event.position) or titles.get(entity_of(event))) for event in events]
 
@@ -72,12 +74,8 @@ def _centre(command: Timeline) -> int:
     return last
 
 
-def _titles(ids: list[int]) -> dict[int, str]:
-    return dict(SearchDocument.objects.filter(id__in=ids).values_list("id", "title"))
-
-
 def timeline_line(event: dict[str, Any]) -> str:
-    session = f" session={event['session_id']}" if event["session_id"] else ""
+    session = clause(" session=", event["session_id"])
     head = f"#{event['position']} {clock.minute(event['occurred_at'])} {event['type']}"
     return flat(f"{head} #{event['id']} {event['title']}{session}").rstrip()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from decisions.importing.vocabulary import PART_OF, RecordPart, normal_name
-from memories.importing.sections import Section, split_sections
+from memories.importing.sections import TextSection, split_sections
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
 
@@ -62,7 +62,7 @@ def outline_of(body: str, ending: str = ".md") -> Outline:
 
 
 # The first heading, unless it is a standard section.
-def _title(sections: Iterable[Section]) -> str:
+def _title(sections: Iterable[TextSection]) -> str:
     first = next((section.headings[0] for section in sections if section.headings), "")
     return "" if normal_name(first) in PART_OF else first
 

@@ -419,7 +419,7 @@ class _TraceView:
             return entity.title
         entry = self._entries[event]
         if entry.type == RELATION_CREATED.name:
-            return "#{source_id} {relation} #{target_id}".format_map(entry.rest)
+            return "#{source_id} {relation} #{target_id}".format_map(entry.fields)
         return entry.title or entry.type
 
 

@@ -32,7 +32,7 @@ _TOOL_NAMES = {
 }
 
 
-def done(request: HttpRequest, result: WriteResult, message: str = "") -> HttpResponse:
+def show_result(request: HttpRequest, result: WriteResult, message: str = "") -> HttpResponse:
     messages.success(request, message or result.status.message.format(id=result.id, version=result.version))
     warn_of_redactions(request, result.redacted)
     return redirect("admin:memories_memory_change", result.id)

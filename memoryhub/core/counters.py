@@ -199,7 +199,7 @@ def defined() -> list[Counter | Timer]:
 
 
 def _count(changes: dict[str, float], *, now: bool) -> None:
-    store = (current_alias.get() or "").removeprefix(STORE_PREFIX) or NO_STORE
+    store = (current_alias() or "").removeprefix(STORE_PREFIX) or NO_STORE
     with _lock:
         if os.environ.get(HOME_VARIABLE) != _home:
             _reset()

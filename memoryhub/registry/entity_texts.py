@@ -47,10 +47,10 @@ def read_entities(*, command: MemoryGet) -> list[EntityText]:
         return [EntityText(memory, memory_text(memory)) for memory in get_memories(command=command)]
     with nullcontext() if command.as_of is None else as_of(command.as_of):
         present = command.model_copy(update={"as_of": None})
-        return [_read(entity_id, present) for entity_id in command.ids]
+        return [_read_entity(entity_id, present) for entity_id in command.ids]
 
 
-def _read(entity_id: int, command: MemoryGet) -> EntityText:
+def _read_entity(entity_id: int, command: MemoryGet) -> EntityText:
     entity = find_entities([entity_id]).get(entity_id)
     if entity and entity.type == "memory":
         (memory,) = get_memories(command=command.model_copy(update={"ids": [entity_id]}))

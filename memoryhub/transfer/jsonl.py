@@ -96,11 +96,11 @@ class EventLine(Model):
 
     @property
     def known_type(self) -> EventType[Any]:
-        known = event_type(self.event_type)
-        if known is None or self.event_version > known.version:
-            version = f" in version {self.event_version}" if known else ""
+        defined = event_type(self.event_type)
+        if defined is None or self.event_version > defined.version:
+            version = f" in version {self.event_version}" if defined else ""
             raise ValueError(f"this version does not know events of type {flat(self.event_type)[:80]!r}{version}")
-        return known
+        return defined
 
     def read_payload(self, context: Renumbering, *, is_same: bool) -> tuple[Payload, Shape | None]:
         """Return the payload in this log's numbers, and which of its parts are free text, if not those of its type.

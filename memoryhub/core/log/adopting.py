@@ -33,7 +33,7 @@ from memoryhub.core.log.read import EventColumns, event_of, head, last_erasure
 from memoryhub.core.log.views import forget_views, forget_views_early
 from memoryhub.core.origin import Origin
 from memoryhub.core.schemas import Payload
-from memoryhub.core.secrets.remembered import store_pending
+from memoryhub.core.secrets.context import store_pending
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store

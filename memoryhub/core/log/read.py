@@ -34,7 +34,7 @@ StoredEvent = RawEvent
 class EventQuerySet(QuerySet[StoredEvent, StoredEvent]):
     def at(self, positions: Iterable[int]) -> Self:
         """Events at any number of positions."""
-        return self.filter(position__in=_one_parameter(IDS, positions))
+        return self.filter(position__in=as_parameter(IDS, positions))
 
     def of_stream(self, *streams: str) -> Self:
         """Events of any of the streams, such as ``memory:412``."""
@@ -93,11 +93,11 @@ class EventQuerySet(QuerySet[StoredEvent, StoredEvent]):
         listed = list(values)
         if len(listed) == 1:
             return self.filter(**{column: listed[0]})
-        return self.filter(**{f"{column}__in": _one_parameter(TEXTS, listed)})
+        return self.filter(**{f"{column}__in": as_parameter(TEXTS, listed)})
 
 
-def _one_parameter(form: str, values: Iterable[int | str]) -> RawSQL:
-    # A database limits the number of parameters
+def as_parameter(form: str, values: Iterable[int | str]) -> RawSQL:
+    """Return values for a lookup ``__in`` as one parameter, as ``IDS`` or ``TEXTS``: databases limit their number."""
     return RawSQL(rows.rendered(form)[1:-1], [json_list(values)])  # noqa: S611 - a constant
 
 

@@ -85,6 +85,11 @@ def fetch(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[tuple[
     return rows
 
 
+def column(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[Any]:
+    """Return the values of a query with one column."""
+    return [value for (value,) in fetch(sql, parameters)]
+
+
 def rendered(sql: str) -> str:
     return render(sql, connections[require_current_alias()].vendor)
 

@@ -37,7 +37,7 @@ _POLL_SECONDS = 0.05
 class Restored:
     events: int
     # The replaced file; None if there was none
-    kept: Path | None
+    previous_file: Path | None
     # Events of the store that the backup lacks
     undone: int
     # Anchored events that neither the backup nor the store has
@@ -265,7 +265,7 @@ def _finish(store: StoreId, head: _Head) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RestoredHub:
-    kept: Path | None
+    previous_file: Path | None
 
 
 def restore_hub(*, source: Path) -> RestoredHub:

@@ -292,13 +292,13 @@ class _Merge(Replay):
         gone = first.filter(payload_json=None) | first.at(void_positions())
         self._gone = set(gone.values_list("stream_id", flat=True))
         # Of memories that both have changed: this store's version, and the numbers here of the other's versions
-        self._own: dict[int, Existing] = {}
+        self._existing: dict[int, Existing] = {}
         self._versions: dict[int, dict[int, int]] = {}
 
     def open_conflicts(self) -> None:
         """Make this store's versions current again, each in conflict with the other's newest one."""
-        present = set(Memory.objects.filter(id__in=self._own).values_list("id", flat=True))
-        for memory_id, existing in self._own.items():
+        present = set(Memory.objects.filter(id__in=self._existing).values_list("id", flat=True))
+        for memory_id, existing in self._existing.items():
             if memory_id not in present:  # erased there later
                 continue
             newest = max(self._versions[memory_id].values())
@@ -323,7 +323,7 @@ class _Merge(Replay):
         self._positions.append(LEFT_OUT if event.stream_id in self._gone else event.position)
 
     # An entity is named after its first event, which can have become a version of another one here.
-    def _known(self, event: EventLine, position: int, stream: str) -> int:
+    def _existing_position(self, event: EventLine, position: int, stream: str) -> int:
         if stream in self._gone:
             return LEFT_OUT
         number = stream.rpartition(":")[2]
@@ -384,7 +384,7 @@ class _Merge(Replay):
         super()._meet_changed(event)
 
     def _add_version(self, event: EventLine, memory_id: int, state: MemoryState) -> None:
-        existing = self._own.get(memory_id) or Existing.of(Memory.objects.get(id=memory_id))
+        existing = self._existing.get(memory_id) or Existing.of(Memory.objects.get(id=memory_id))
         if self._has_version(memory_id, existing, state):
             self.report.known += 1
             return
@@ -400,7 +400,7 @@ class _Merge(Replay):
         fields = state.columns() | {"attributes": state.attributes}
         revised = MemoryRevised(**fields, memory_id=memory_id, version=number, base_version=base, reason=reason)
         numbers[version] = number
-        self._own[memory_id] = existing
+        self._existing[memory_id] = existing
         header = replace(self._header(event, f"memory:{memory_id}"), version=MEMORY_REVISED.version)
         self._put(self._prepared(MEMORY_REVISED, revised), header)
 

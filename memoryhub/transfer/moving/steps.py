@@ -78,7 +78,7 @@ def draft(store: str, epoch: str) -> Iterator[None]:
 
 
 @contextmanager
-def kept(store: str) -> Iterator[dict[str, Any]]:
+def departed_copy(store: str) -> Iterator[dict[str, Any]]:
     with places.kept_copy(parsed(store)):
         yield end()
 
@@ -87,7 +87,7 @@ OPENING: Mapping[str, Callable[..., AbstractContextManager[Any]]] = {
     "read": read,
     "hold": hold,
     "draft": draft,
-    "kept": kept,
+    "departed_copy": departed_copy,
 }
 
 
@@ -231,7 +231,7 @@ STEPS: Mapping[str, Callable[..., Any]] = {
     "stores_here": stores_here,
     "where": where,
     **{
-        name: lambda store, name=name, **given: getattr(places, name)(parsed(store), **given)
+        name: lambda store, name=name, **arguments: getattr(places, name)(parsed(store), **arguments)
         for name in ("come_back", "create_draft", "discard_draft", "mark_left", "prepare_to_leave")
     },
 }
