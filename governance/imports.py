@@ -294,7 +294,7 @@ class ImportUndo:
     # How many items of each type disappear: ``{"memory": 12}``
     items: dict[str, int]
     void: list[int]
-    kept: list[KeptItem]
+    kept_items: list[KeptItem]
     token: str
 
     @property
@@ -345,7 +345,7 @@ def undo_import(*, batch_id: int, token: str, progress: Callable[[int], None] = 
             raise PreconditionFailed(
                 "the store has changed since the preview; look again, and confirm", token=plan.token
             )
-        kept_ids = [item.id for item in plan.kept]
+        kept_ids = [item.id for item in plan.kept_items]
         undone = ImportUndone(batch=batch_id, void=plan.void, kept=kept_ids)
         log.append(log.prepare(IMPORT_UNDONE, undone), stream=f"{TRACE}{batch_id}")
     log.rebuild(progress)
