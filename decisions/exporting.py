@@ -206,8 +206,9 @@ def _body(decision: Mapping[str, Any], links: Sequence[str]) -> Iterator[str]:
     is_short = _is_short(decision["chosen"])
     options = [alternative["option"] for alternative in decision["alternatives"]]
     if options:
-        listed = [decision["chosen"], *options] if is_short and decision["chosen"] else options
-        yield "## Considered Options\n\n" + "\n".join(f"* {option}" for option in listed) + "\n"
+        if is_short and decision["chosen"]:
+            options.insert(0, decision["chosen"])
+        yield "## Considered Options\n\n" + "\n".join(f"* {option}" for option in options) + "\n"
     yield from _outcome(decision, is_short=is_short)
     yield from _pros(decision["alternatives"])
     if links:

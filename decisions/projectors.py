@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from decisions.edges import Succession
@@ -52,17 +52,12 @@ class Mention(NamedTuple):
 def mentions(message: str) -> list[Mention]:
     """Parse trailers of a commit message: ``Decision: #412`` implements it, ``Refs: #412`` relates to it."""
     link_types: dict[int, LinkType] = {}
-    for decision_id, link_type in _mentions(message):
-        if link_types.get(decision_id) is not LinkType.IMPLEMENTS:
-            link_types[decision_id] = link_type
-    return [Mention(*item) for item in list(link_types.items())[:_MAX_IDS]]
-
-
-def _mentions(message: str) -> Iterator[tuple[int, LinkType]]:
     for match in _TRAILER.finditer(message):
         link_type = LinkType.RELATES if match[1].lower() == "refs" else LinkType.IMPLEMENTS
         for number in _ID.findall(match[2]):
-            yield int(number), link_type
+            if link_types.get(int(number)) is not LinkType.IMPLEMENTS:
+                link_types[int(number)] = link_type
+    return [Mention(*item) for item in list(link_types.items())[:_MAX_IDS]]
 
 
 def reverted_sha(message: str) -> str | None:
@@ -135,17 +130,15 @@ def link_commit(event: Event[CommitRecorded]) -> None:
         f"INSERT INTO decisions_commitfile (path, commit_id) SELECT DISTINCT value, %s FROM {elements()} AS path",
         [event.position, paths],
     )
-    mentioned = dict(mentions(payload.message)) if payload.mentions is None else _linked(payload.mentions)
-    named = mentioned | dict.fromkeys(payload.decision_ids, LinkType(payload.link_type))
+    named = dict(mentions(payload.message))
+    if payload.mentions is not None:
+        named = {decision_id: LinkType(link_type) for decision_id, link_type in payload.mentions.items()}
+    named |= dict.fromkeys(payload.decision_ids, LinkType(payload.link_type))
     _link_existing(event.position, event.position, named)
     _link_unresolved(event)
     reverted = reverted_sha(payload.message)
     if reverted:
         _link_reverted(event, reverted)
-
-
-def _linked(mentioned: Mapping[int, str]) -> dict[int, LinkType]:
-    return {decision_id: LinkType(link_type) for decision_id, link_type in mentioned.items()}
 
 
 @projects(COMMIT_LINKED)

@@ -120,7 +120,8 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
         Conflict: it supersedes one that is already superseded, and ``branch`` is off; the data has the heads.
         Invalid: the status is ``superseded``.
     """
-    _check_status(command.status)
+    if command.status is DecisionStatus.SUPERSEDED:
+        raise Invalid("status superseded cannot be set; record the decision that replaces it")
     with log.transaction():
         first = log.find_by_key(command.idempotency_key, DECISION_RECORDED)
         if first:
@@ -164,11 +165,6 @@ def supersede_decision(*, command: DecisionSupersede) -> DecisionResult:
         # Older versions allowed line breaks in these.
         before |= {name: flat(before[name]) for name in ("title", "phase", "topic")}
         return record_decision(command=DecisionRecord(**{**before, **fields, "supersedes": [earlier.id]}))
-
-
-def _check_status(status: DecisionStatus) -> None:
-    if status is DecisionStatus.SUPERSEDED:
-        raise Invalid("status superseded cannot be set; record the decision that replaces it")
 
 
 def _fields(command: DecisionFields) -> dict[str, Any]:

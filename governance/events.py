@@ -29,7 +29,7 @@ class HoldLifted(Payload):
 class RetentionBegan(Payload):
     # Ages are counted from this time; ISO 8601
     cutoff: Instant
-    # Of the confirmed list of items
+    # SHA-256 of the confirmed list of items
     digest: Sha256
     # The plan: what is deleted by which rule, what is kept and why
     report: dict[str, JsonValue]
@@ -96,13 +96,13 @@ class LogMerged(Payload):
 
     # The other store
     store: StoreName
-    # Of the other log: the number of its events, and the chain digest of the last one
+    # The number of events of the other log, and the chain digest of the last one
     events: int
     head: Sha256
     # The last event that both logs have, and its chain digest
     fork: int
     fork_digest: Sha256
-    # Of the bundle, before encryption
+    # SHA-256 of the bundle before encryption
     sha256: Sha256
     # How many events were added here, before this one
     added: int
@@ -114,7 +114,7 @@ LOG_MERGED = define_governance_event("log.merged", LogMerged, label="Log merged"
 
 
 class ImportBegan(Payload):
-    # Of the tool: ``claude-mem``
+    # The name of the tool: ``claude-mem``
     tool: str = Field(min_length=1, max_length=64)
     # The file or folder
     place: str = Field("", max_length=1_000)

@@ -63,7 +63,9 @@ class Batch:
 def batch_of_trace(trace_id: str) -> int:
     """Return the import that an event belongs to by the trace in its header, 0 for none."""
     number = trace_id.removeprefix(TRACE)
-    return int(number) if number != trace_id and number.isdecimal() else 0
+    if number == trace_id or not number.isdecimal():
+        return 0
+    return int(number)
 
 
 def trace_of(batch: int) -> str:
@@ -148,30 +150,26 @@ class _Previewed(Exception):
 
 def list_batches() -> list[Batch]:
     """Return the imports into the current store, newest first."""
-    wanted = [known.name for known in (IMPORT_BEGAN, IMPORT_ENDED, IMPORT_UNDONE)]
-    events = RawEvent.objects.filter(event_type__in=wanted).order_by("position")
-    began: dict[int, RawEvent] = {}
-    ended: dict[int, tuple[int, dict[str, int]]] = {}
-    undone: set[int] = set()
-    for event in events:
+    batches: dict[int, Batch] = {}
+    for event in log.events().of_type(IMPORT_BEGAN, IMPORT_ENDED, IMPORT_UNDONE):
         payload = json.loads(event.payload_json or "{}")
         if event.event_type == IMPORT_BEGAN.name:
-            began[event.position] = event
-        elif event.event_type == IMPORT_ENDED.name:
-            ended[payload["batch"]] = (event.position, payload["counts"])
-        else:
-            undone.add(payload["batch"])
-    return [
-        _batch(event, *ended.get(position, (0, None)), is_undone=position in undone)
-        for position, event in sorted(began.items(), reverse=True)
-    ]
-
-
-def _batch(event: RawEvent, ended: int, counts: dict[str, int] | None, *, is_undone: bool) -> Batch:
-    payload = json.loads(event.payload_json or "{}")
-    when = clock.from_text(event.occurred_at)
-    place = payload.get("place", "")
-    return Batch(event.position, payload.get("tool", ""), place, event.actor, when, counts, is_undone, ended)
+            batches[event.position] = Batch(
+                id=event.position,
+                tool=payload.get("tool", ""),
+                place=payload.get("place", ""),
+                actor=event.actor,
+                began_at=clock.from_text(event.occurred_at),
+                counts=None,
+                is_undone=False,
+            )
+            continue
+        batch = batches.get(payload["batch"])
+        if batch and event.event_type == IMPORT_ENDED.name:
+            batches[batch.id] = replace(batch, counts=payload["counts"], ended=event.position)
+        elif batch:
+            batches[batch.id] = replace(batch, is_undone=True)
+    return sorted(batches.values(), key=lambda batch: -batch.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +209,8 @@ def gain_of(batch: Batch) -> Gain:
 
 def imported_memories(batch: Batch) -> MemoryQuerySet:
     """Return the memories that an import created and nobody has deleted since."""
-    found: MemoryQuerySet = Memory.objects.live().filter(id__in=_positions(batch, MEMORY_WRITTEN))
-    return found
+    memories: MemoryQuerySet = Memory.objects.live().filter(id__in=_positions(batch, MEMORY_WRITTEN))
+    return memories
 
 
 def _positions(batch: Batch, event_type: EventType[Any]) -> QuerySet[RawEvent, Any]:
@@ -246,8 +244,8 @@ COUNTED = tuple(_COUNTED)
 
 def counts_text(counts: Mapping[str, int] | None) -> str:
     """Return what became of the records of an import: "12 new, 3 exact copies, 1 left out"."""
-    found = counts or {}
-    return ", ".join(counted(found[name], *nouns) for name, nouns in _COUNTED.items() if found.get(name))
+    numbers = counts or {}
+    return ", ".join(counted(numbers[name], *nouns) for name, nouns in _COUNTED.items() if numbers.get(name))
 
 
 def find_batch(batch_id: int) -> Batch:
@@ -256,10 +254,10 @@ def find_batch(batch_id: int) -> Batch:
     Raises:
         NotFound: there is none with this number.
     """
-    found = next((batch for batch in list_batches() if batch.id == batch_id), None)
-    if found is None:
-        raise NotFound(f"there is no import #{batch_id}; `memory-hub import list` lists them", id=batch_id)
-    return found
+    for batch in list_batches():
+        if batch.id == batch_id:
+            return batch
+    raise NotFound(f"there is no import #{batch_id}; `memory-hub import list` lists them", id=batch_id)
 
 
 # Kept items that an undo names; all of them are kept
@@ -296,7 +294,7 @@ class ImportUndo:
     # How many items of each type disappear: ``{"memory": 12}``
     items: dict[str, int]
     void: list[int]
-    kept: list[KeptItem]
+    kept_items: list[KeptItem]
     token: str
 
     @property
@@ -347,7 +345,7 @@ def undo_import(*, batch_id: int, token: str, progress: Callable[[int], None] = 
             raise PreconditionFailed(
                 "the store has changed since the preview; look again, and confirm", token=plan.token
             )
-        kept_ids = [item.id for item in plan.kept]
+        kept_ids = [item.id for item in plan.kept_items]
         undone = ImportUndone(batch=batch_id, void=plan.void, kept=kept_ids)
         log.append(log.prepare(IMPORT_UNDONE, undone), stream=f"{TRACE}{batch_id}")
     log.rebuild(progress)

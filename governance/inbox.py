@@ -35,7 +35,7 @@ class InboxItemType(StrEnum):
 @dataclass(frozen=True, slots=True)
 class InboxItem:
     type: InboxItemType
-    # Of the memory, the conflict, or the item to recheck; 0 for secrets, which are one entry
+    # Id of the memory, the conflict, or the item to recheck; 0 for secrets, which are one entry
     id: int
     # Why it is here, in a few words
     why: str
@@ -44,9 +44,9 @@ class InboxItem:
     since: datetime | None = None
     # Where it was written, "" if outside any session
     session_id: str = ""
-    # Of a proposed memory
+    # The version of a proposed memory
     version: int = 0
-    # Of the memory or decision; read for the entries of a page only, except the title of secrets
+    # From the memory or decision; read for the entries of a page only, except the title of secrets
     kind: str = ""
     title: str = ""
     text: str = ""
@@ -76,7 +76,10 @@ def count_entries() -> dict[InboxItemType, int]:
 
 def open_entries(types: Collection[InboxItemType] = tuple(InboxItemType)) -> list[InboxItem]:
     """Return all entries, without texts: those of a session together, the oldest session first, the others last."""
-    entries = [entry for name, read in _READERS.items() if name in types for entry in read()]
+    entries: list[InboxItem] = []
+    for name, read in _READERS.items():
+        if name in types:
+            entries += read()
     begins: dict[str, datetime] = {}
     for entry in entries:
         if entry.since:
@@ -109,10 +112,11 @@ def by_session(entries: list[InboxItem]) -> list[InboxGroup]:
     """Return entries in groups, each with the purpose of its session; one query."""
     ids = {entry.session_id for entry in entries if entry.session_id}
     purposes = dict(Session.objects.filter(session_id__in=ids).values_list("session_id", "purpose"))
-    return [
-        InboxGroup(session_id, one_line(purposes.get(session_id, ""), _TEXT), list(group))
-        for session_id, group in groupby(entries, key=lambda entry: entry.session_id)
-    ]
+    groups = []
+    for session_id, group in groupby(entries, key=lambda entry: entry.session_id):
+        purpose = one_line(purposes.get(session_id, ""), _TEXT)
+        groups.append(InboxGroup(session_id, purpose, list(group)))
+    return groups
 
 
 def _proposals() -> Iterator[InboxItem]:

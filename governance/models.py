@@ -69,7 +69,7 @@ class RollbackAction(models.TextChoices):
 class Rollback(StoreModel):
     id = PositionField(primary_key=True)
     action = models.CharField(max_length=16, choices=RollbackAction)
-    # Of events: session_id, actor, source, since, until
+    # The filters of events: session_id, actor, source, since, until
     selection = models.JSONField(default=dict)
     # One object per change, so that undo can compute the inverse
     steps = models.JSONField(default=list)

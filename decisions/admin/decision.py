@@ -54,7 +54,193 @@ Change = Callable[[], DecisionResult]
 Record = Callable[..., DecisionResult]
 
 
-class DecisionEditing(DecisionListAdmin):
+def _form(request: HttpRequest, make: Any) -> DecisionForm:
+    if request.method != "POST":
+        return make()  # type: ignore[no-any-return]
+    return with_more_rows(make, request.POST) if MORE in request.POST else make(request.POST)
+
+
+MAX_SHOWN = 100
+_INVERSE_NAMES = {
+    EdgeRelation.SUPERSEDES: "superseded by",
+    EdgeRelation.REFINES: "refined by",
+    EdgeRelation.DEPENDS_ON: "needed by",
+    EdgeRelation.CONFLICTS_WITH: "conflicts with",
+    EdgeRelation.RELATES_TO: "relates to",
+}
+# "supersedes" changes the other decision's status, so it comes last.
+_OFFERED = [
+    *(relation for relation in EdgeRelation if relation is not EdgeRelation.SUPERSEDES),
+    EdgeRelation.SUPERSEDES,
+]
+
+
+def edges_shown(decision: Decision) -> dict[str, Any]:
+    """Return at most 100 edges in both directions, the decision's own first."""
+    edges = DecisionEdge.objects.filter(Q(from_id=decision.id) | Q(to_id=decision.id))
+    rows = list(edges.order_by("event", "relation").values_list("from_id", "relation", "to_id")[: MAX_SHOWN + 1])
+    order = list(EdgeRelation)
+    first_edges = sorted(rows[:MAX_SHOWN], key=lambda row: (row[0] != decision.id, order.index(EdgeRelation(row[1]))))
+    ends = {start if end == decision.id else end for start, _, end in first_edges}
+    neighbours = Decision.objects.only("title", "status", "decided_at").in_bulk(ends)
+    quarantined = quarantined_among(list(ends))
+    return {
+        "edges": [_edge_row(edge, decision.id, neighbours, quarantined) for edge in first_edges],
+        "edges_cut": MAX_SHOWN if len(rows) > MAX_SHOWN else 0,
+        "edge_choices": [(relation.value, str(relation.label).lower()) for relation in _OFFERED],
+    }
+
+
+def _edge_row(
+    edge: tuple[int, str, int], decision_id: int, neighbours: dict[int, Decision], quarantined: set[int]
+) -> dict[str, Any]:
+    start, name, end = edge
+    relation = EdgeRelation(name)
+    is_out = start == decision_id
+    other = neighbours[end if is_out else start]
+    return {
+        "name": str(relation.label).lower() if is_out else _inverse_name(relation, other.status),
+        "start": start,
+        "relation": name,
+        "end": end,
+        "id": other.id,
+        "title": other.title,
+        "struck": listing.is_struck(other.status),
+        "mark": listing.status(other.status, is_quarantined=other.id in quarantined),
+        "decided_at": other.decided_at,
+    }
+
+
+def _inverse_name(relation: EdgeRelation, status: str) -> str:
+    if relation is EdgeRelation.SUPERSEDES and status in NEVER_ACCEPTED:
+        return f"{status} successor"
+    return _INVERSE_NAMES[relation]
+
+
+def lineage_shown(decision: Decision) -> dict[str, Any]:
+    """Return the drawing, if there is a lineage, and its steps as lists."""
+    lineage = lineage_of(decision.id)
+    sides = [*lineage["ancestors"], *lineage["descendants"]]
+    this = {
+        "id": decision.id,
+        "title": decision.title,
+        "status": decision.status,
+        "decided_at": decision.decided_at.date().isoformat(),
+    }
+    drawing = None
+    if sides:
+        steps = [this, *sides]
+        drawing = draw_lineage(steps, _edges_among([step["id"] for step in steps]), decision.id)
+    return {
+        "drawing": drawing,
+        "before": [_step_row(step, named_by=True) for step in lineage["ancestors"]],
+        "after": [_step_row(step, named_by=False) for step in lineage["descendants"]],
+        "hidden": _hidden(lineage),
+        "heads": [head for head in lineage["heads"] if head["id"] != decision.id],
+    }
+
+
+def _edges_among(ids: list[int]) -> list[Edge]:
+    edges = DecisionEdge.objects.filter(relation__in=LINEAGE, from_id__in=ids, to_id__in=ids)
+    return list(edges.values_list("from_id", "relation", "to_id"))
+
+
+def _step_row(step: dict[str, Any], *, named_by: bool) -> dict[str, Any]:
+    relation = str(EdgeRelation(step["relation"]).label).lower()
+    link = f"#{step['via']} {relation} it" if named_by else f"it {relation} #{step['via']}"
+    return {**step, "link": link, "mark": listing.status(step["status"])}
+
+
+def _hidden(lineage: dict[str, Any]) -> str:
+    hidden = []
+    for name, noun in (("ancestor", "earlier decision"), ("descendant", "later decision")):
+        more = lineage[f"{name}_count"] - len(lineage[f"{name}s"])
+        if more > 0:
+            hidden.append(counted(more, noun))
+    if not hidden:
+        return ""
+    return f"Not shown: {' and '.join(hidden)}. Open the first or last decision to see more."
+
+
+_TEXTS = (("context", "Context"), ("chosen", "Decision"), ("rationale", "Rationale"))
+_MARKS = (DecisionStatus.ACCEPTED, DecisionStatus.DEPRECATED, DecisionStatus.REJECTED)
+_COMMITS_SHOWN = 50
+_KINDS = {
+    ArtifactKind.FILE_PATH: "Files",
+    ArtifactKind.PR: "Pull requests",
+    ArtifactKind.VALIDATION: "Validations",
+    ArtifactKind.NOTE: "Notes",
+    ArtifactKind.COMMIT: "Commits not recorded yet",
+}
+# Values and labels of the form that adds evidence.
+EVIDENCE = [
+    *((f"commits:{link.value}", f"Commit that {str(link.label).lower()} it") for link in LinkType),
+    ("files", "File"),
+    ("prs", "Pull request"),
+    ("validations", "Validation"),
+    ("notes", "Note"),
+]
+
+
+@admin.register(Decision)
+class DecisionAdmin(DecisionListAdmin):
+    stream_kind = "decision"
+    detail_template = "admin/decisions/detail.html"
+    export_fields = (
+        "id",
+        "title",
+        "status",
+        "chosen",
+        "context",
+        "rationale",
+        "alternatives",
+        "impact",
+        "phase",
+        "topic",
+        "author",
+        "source",
+        "decided_at",
+    )
+
+    def get_urls(self) -> list[URLPattern]:
+        def page(name: str, view: Callable[..., HttpResponse]) -> URLPattern:
+            wrapped = self.admin_site.admin_view(view)
+            return path(f"<path:object_id>/{name}/", wrapped, name=f"decisions_decision_{name}")
+
+        urls = [
+            page("supersede", needs(Act.WRITE, self.supersede_view)),
+            page("mark", require_POST(needs(Act.WRITE, self.mark_view))),
+            page("link", require_POST(needs(Act.WRITE, self.link_view))),
+            page("unlink", require_POST(needs(Act.WRITE, self.unlink_view))),
+            page("evidence", require_POST(needs(Act.WRITE, self.evidence_view))),
+            page("lookup", self.lookup_view),
+        ]
+        return [*urls, *super().get_urls()]
+
+    def detail(self, request: HttpRequest, decision: Decision) -> dict[str, Any]:
+        (view,) = views([decision], with_heads=False)
+        texts = []
+        for name, label in _TEXTS:
+            if getattr(decision, name):
+                texts.append((name, label, render(getattr(decision, name))))
+        return {
+            "title": decision.title,
+            "mark": listing.status(decision.status, is_quarantined=decision.id in quarantined_among([decision.id])),
+            "impact": listing.impact(decision.impact),
+            "struck": listing.is_struck(decision.status),
+            "texts": texts,
+            "event": log.events().at([decision.id]).defer("payload_json").first(),
+            "turn": Turn.objects.filter(session_id=decision.session_id, turn_id=decision.turn_id).only("id").first(),
+            "iteration": Iteration.objects.filter(id=decision.iteration_id).first() if decision.iteration_id else None,
+            "marked": _marked(decision),
+            "mark_choices": [status for status in _MARKS if status != decision.status],
+            "evidence_choices": EVIDENCE,
+            "related": shown_of(decision.id),
+            **_evidence(view),
+            **edges_shown(decision),
+            **lineage_shown(decision),
+        }
+
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -178,202 +364,18 @@ class DecisionEditing(DecisionListAdmin):
         return redirect(f"{self.url('change', decision.id)}{where}")
 
 
-def _form(request: HttpRequest, make: Any) -> DecisionForm:
-    if request.method != "POST":
-        return make()  # type: ignore[no-any-return]
-    return with_more_rows(make, request.POST) if MORE in request.POST else make(request.POST)
-
-
-MAX_SHOWN = 100
-_INVERSE_NAMES = {
-    EdgeRelation.SUPERSEDES: "superseded by",
-    EdgeRelation.REFINES: "refined by",
-    EdgeRelation.DEPENDS_ON: "needed by",
-    EdgeRelation.CONFLICTS_WITH: "conflicts with",
-    EdgeRelation.RELATES_TO: "relates to",
-}
-# "supersedes" changes the other decision's status, so it comes last.
-_OFFERED = [
-    *(relation for relation in EdgeRelation if relation is not EdgeRelation.SUPERSEDES),
-    EdgeRelation.SUPERSEDES,
-]
-
-
-def edges_shown(decision: Decision) -> dict[str, Any]:
-    """Return at most 100 edges in both directions, the decision's own first."""
-    edges = DecisionEdge.objects.filter(Q(from_id=decision.id) | Q(to_id=decision.id))
-    edges_in_order = list(
-        edges.order_by("event", "relation").values_list("from_id", "relation", "to_id")[: MAX_SHOWN + 1]
-    )
-    order = list(EdgeRelation)
-    first_edges = sorted(
-        edges_in_order[:MAX_SHOWN], key=lambda edge: (edge[0] != decision.id, order.index(EdgeRelation(edge[1])))
-    )
-    ends = {start if end == decision.id else end for start, _, end in first_edges}
-    neighbours = Decision.objects.only("title", "status", "decided_at").in_bulk(ends)
-    quarantined = quarantined_among(list(ends))
-    return {
-        "edges": [_shown(edge, decision.id, neighbours, quarantined) for edge in first_edges],
-        "edges_cut": MAX_SHOWN if len(edges_in_order) > MAX_SHOWN else 0,
-        "edge_choices": [(relation.value, str(relation.label).lower()) for relation in _OFFERED],
-    }
-
-
-def _shown(
-    edge: tuple[int, str, int], decision_id: int, neighbours: dict[int, Decision], quarantined: set[int]
-) -> dict[str, Any]:
-    start, name, end = edge
-    relation = EdgeRelation(name)
-    is_out = start == decision_id
-    other = neighbours[end if is_out else start]
-    return {
-        "name": str(relation.label).lower() if is_out else _inverse_name(relation, other.status),
-        "start": start,
-        "relation": name,
-        "end": end,
-        "id": other.id,
-        "title": other.title,
-        "struck": listing.is_struck(other.status),
-        "mark": listing.status(other.status, is_quarantined=other.id in quarantined),
-        "decided_at": other.decided_at,
-    }
-
-
-def _inverse_name(relation: EdgeRelation, status: str) -> str:
-    if relation is EdgeRelation.SUPERSEDES and status in NEVER_ACCEPTED:
-        return f"{status} successor"
-    return _INVERSE_NAMES[relation]
-
-
-def lineage_shown(decision: Decision) -> dict[str, Any]:
-    """Return the drawing, if there is a lineage, and its steps as lists."""
-    lineage = lineage_of(decision.id)
-    sides = [*lineage["ancestors"], *lineage["descendants"]]
-    this = {
-        "id": decision.id,
-        "title": decision.title,
-        "status": decision.status,
-        "decided_at": decision.decided_at.date().isoformat(),
-    }
-    drawn = [this, *sides]
-    return {
-        "drawing": draw_lineage(drawn, _edges_among([step["id"] for step in drawn]), decision.id) if sides else None,
-        "before": [_step_row(step, named_by=True) for step in lineage["ancestors"]],
-        "after": [_step_row(step, named_by=False) for step in lineage["descendants"]],
-        "hidden": _hidden(lineage),
-        "heads": [head for head in lineage["heads"] if head["id"] != decision.id],
-    }
-
-
-def _edges_among(ids: list[int]) -> list[Edge]:
-    edges = DecisionEdge.objects.filter(relation__in=LINEAGE, from_id__in=ids, to_id__in=ids)
-    return list(edges.values_list("from_id", "relation", "to_id"))
-
-
-def _step_row(step: dict[str, Any], *, named_by: bool) -> dict[str, Any]:
-    relation = str(EdgeRelation(step["relation"]).label).lower()
-    link = f"#{step['via']} {relation} it" if named_by else f"it {relation} #{step['via']}"
-    return {**step, "link": link, "mark": listing.status(step["status"])}
-
-
-def _hidden(lineage: dict[str, Any]) -> str:
-    hidden = [
-        counted(lineage[f"{name}_count"] - len(lineage[f"{name}s"]), noun)
-        for name, noun in (("ancestor", "earlier decision"), ("descendant", "later decision"))
-        if lineage[f"{name}_count"] > len(lineage[f"{name}s"])
-    ]
-    return f"Not shown: {' and '.join(hidden)}. Open the first or last decision to see more." if hidden else ""
-
-
-_TEXTS = (("context", "Context"), ("chosen", "Decision"), ("rationale", "Rationale"))
-_MARKS = (DecisionStatus.ACCEPTED, DecisionStatus.DEPRECATED, DecisionStatus.REJECTED)
-_COMMITS_SHOWN = 50
-_KINDS = {
-    ArtifactKind.FILE_PATH: "Files",
-    ArtifactKind.PR: "Pull requests",
-    ArtifactKind.VALIDATION: "Validations",
-    ArtifactKind.NOTE: "Notes",
-    ArtifactKind.COMMIT: "Commits not recorded yet",
-}
-# Values and labels of the form that adds evidence.
-EVIDENCE = [
-    *((f"commits:{link.value}", f"Commit that {str(link.label).lower()} it") for link in LinkType),
-    ("files", "File"),
-    ("prs", "Pull request"),
-    ("validations", "Validation"),
-    ("notes", "Note"),
-]
-
-
-@admin.register(Decision)
-class DecisionAdmin(DecisionEditing):
-    stream_kind = "decision"
-    detail_template = "admin/decisions/detail.html"
-    export_fields = (
-        "id",
-        "title",
-        "status",
-        "chosen",
-        "context",
-        "rationale",
-        "alternatives",
-        "impact",
-        "phase",
-        "topic",
-        "author",
-        "source",
-        "decided_at",
-    )
-
-    def get_urls(self) -> list[URLPattern]:
-        def page(name: str, view: Callable[..., HttpResponse]) -> URLPattern:
-            wrapped = self.admin_site.admin_view(view)
-            return path(f"<path:object_id>/{name}/", wrapped, name=f"decisions_decision_{name}")
-
-        urls = [
-            page("supersede", needs(Act.WRITE, self.supersede_view)),
-            page("mark", require_POST(needs(Act.WRITE, self.mark_view))),
-            page("link", require_POST(needs(Act.WRITE, self.link_view))),
-            page("unlink", require_POST(needs(Act.WRITE, self.unlink_view))),
-            page("evidence", require_POST(needs(Act.WRITE, self.evidence_view))),
-            page("lookup", self.lookup_view),
-        ]
-        return [*urls, *super().get_urls()]
-
-    def detail(self, request: HttpRequest, decision: Decision) -> dict[str, Any]:
-        (view,) = views([decision], with_heads=False)
-        return {
-            "title": decision.title,
-            "mark": listing.status(decision.status, is_quarantined=decision.id in quarantined_among([decision.id])),
-            "impact": listing.impact(decision.impact),
-            "struck": listing.is_struck(decision.status),
-            "texts": [
-                (name, label, render(getattr(decision, name))) for name, label in _TEXTS if getattr(decision, name)
-            ],
-            "event": log.events().at([decision.id]).defer("payload_json").first(),
-            "turn": Turn.objects.filter(session_id=decision.session_id, turn_id=decision.turn_id).only("id").first(),
-            "iteration": Iteration.objects.filter(id=decision.iteration_id).first() if decision.iteration_id else None,
-            "marked": _marked(decision),
-            "mark_choices": [status for status in _MARKS if status != decision.status],
-            "evidence_choices": EVIDENCE,
-            "related": shown_of(decision.id),
-            **_evidence(view),
-            **edges_shown(decision),
-            **lineage_shown(decision),
-        }
-
-
 def _evidence(view: dict[str, Any]) -> dict[str, Any]:
     """Return the commits, latest first, and other evidence by kind."""
-    artifacts = [
-        (label, kind.value, [artifact["value"] for artifact in view["artifacts"] if artifact["kind"] == kind])
-        for kind, label in _KINDS.items()
-    ]
+    artifacts = []
+    for kind, label in _KINDS.items():
+        values = [artifact["value"] for artifact in view["artifacts"] if artifact["kind"] == kind]
+        if values:
+            artifacts.append((label, kind.value, values))
     commits = [{**commit, "label": str(LinkType(commit["link_type"]).label).lower()} for commit in view["commits"]]
     return {
         "commits": commits[:_COMMITS_SHOWN],
         "hidden_commits": max(0, len(commits) - _COMMITS_SHOWN),
-        "artifacts": [(label, kind, values) for label, kind, values in artifacts if values],
+        "artifacts": artifacts,
     }
 
 

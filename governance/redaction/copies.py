@@ -166,11 +166,11 @@ def kept_unselected(selection: RedactionSelect, matcher: Matcher) -> list[KeptPl
 def kept_files(proof: Proof, *, wiped: bool) -> list[KeptPlace]:
     folder = folder_of(current_store())
     mirrors = set(_mirror_states())  # ``kept_mirrors`` names them
-    places = [
-        KeptPlace(where=str(path.relative_to(env.home())), why=_why(path, folder, wiped=wiped))
-        for path in proof.paths
-        if path not in mirrors
-    ]
+    places = []
+    for path in proof.paths:
+        if path not in mirrors:
+            where = str(path.relative_to(env.home()))
+            places.append(KeptPlace(where=where, why=_why(path, folder, wiped=wiped)))
     if not proof.complete:
         why = "it could not be searched completely; run the redaction again"
         places.append(KeptPlace(where="the home folder", why=why))

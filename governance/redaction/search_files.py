@@ -42,11 +42,10 @@ class Needle:
 
 # Each text as it is and as JSON escapes it
 def needles_of(texts: Collection[str]) -> list[Needle]:
-    forms = {
-        form.encode("utf-8", "replace")
-        for text in texts
-        for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
-    }
+    forms: set[bytes] = set()
+    for text in texts:
+        for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
+            forms.add(form.encode("utf-8", "replace"))
     return [_needle(form) for form in sorted(forms) if len(form) >= _SHORTEST]
 
 

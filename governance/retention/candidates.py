@@ -193,7 +193,7 @@ class Candidate(NamedTuple):
     # Start of its age, in the format of the log or of the read model
     at: str
     events: int
-    # Of payloads
+    # Size of the payloads
     bytes: int
     # Index of the rule that deletes it
     rule: int

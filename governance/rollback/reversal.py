@@ -422,8 +422,10 @@ def _relation_to_recreate(changes: list[RelationChange], reach: Reach) -> int | 
         if not reach.include_changed:
             return Left(id=removed[0], title="Relation", why=f"changed since by {last.actor} at #{last.position}")
         changes = changes[: firsts[0]]
-    remaining = [change for change in changes if change.position not in reach.rolled_back]
-    return remaining[-1].relation_id if remaining and remaining[-1].is_created else None
+    for change in reversed(changes):
+        if change.position not in reach.rolled_back:
+            return change.relation_id if change.is_created else None
+    return None
 
 
 def _possible_relations(relation_ids: Sequence[int], going: Collection[int]) -> Iterator[Step | Left]:

@@ -224,7 +224,7 @@ class ValueHistory:
         return default
 
 
-# Of each value that an effect handles, by name or by id; ``ids`` of memories or decisions, if the values belong to such
+# By name or by id; ``ids`` are those of memories or decisions, if the values belong to such
 def value_histories(effect: Effect, ids: Iterable[int] = ()) -> dict[Any, ValueHistory]:
     values = values_of(effect)
     events = log.events().of_type(*values.also, *types_reversed_by(effect.step)).readable()

@@ -50,17 +50,15 @@ _LINKED = _FROM_MEMORIES.format(
     among="{among}",
 )
 # Kinds may declare that an attribute lists files that the memory governs.
-_DECLARED = [
-    _FROM_MEMORIES.format(
-        path="link.value",
-        listed=elements("m.attributes", shape.name),
-        governs=f"m.kind = '{kind.name}'",
-        among="{among}",
-    )
-    for kind in KINDS.values()
-    for shape in kind.shapes.values()
-    if shape.attribute.lists_files
-]
+_DECLARED: list[str] = []
+for _kind in KINDS.values():
+    for _shape in _kind.shapes.values():
+        if _shape.attribute.lists_files:
+            _listed = elements("m.attributes", _shape.name)
+            _of_kind = f"m.kind = '{_kind.name}'"
+            _DECLARED.append(
+                _FROM_MEMORIES.format(path="link.value", listed=_listed, governs=_of_kind, among="{among}")
+            )
 _FROM_DECISIONS = f"""
 SELECT d.id, {greatest("d.id", "coalesce(a.event, 0)")},
   {greatest(_RECORDED_AT, "coalesce(substr(a.affirmed_at, 1, 19), '')")}, {{path}}
@@ -86,7 +84,7 @@ _CARRIED_OUT = _FROM_DECISIONS.format(
 @dataclass(slots=True)
 class Governing:
     id: int
-    # Of the event that wrote, revised or affirmed it last
+    # Position of the event that wrote, revised or affirmed it last
     position: int
     # Time of that event in the store's format, cut to seconds: commit times have no fractions
     looked_at: str
@@ -124,14 +122,20 @@ def fetch_among(
 # The path relative to the repository, as commits have it; "" for other URIs and paths outside ``root``
 @lru_cache(maxsize=4096)
 def governed_path(uri: str, root: str = "") -> str:
-    scheme, has_scheme, address = uri.strip().partition("://")
-    if has_scheme and scheme.lower() != "file":
-        return ""
-    path = "/" + unquote(address).partition("/")[2] if has_scheme else uri.strip()
+    path = uri.strip()
+    scheme, has_scheme, address = path.partition("://")
+    if has_scheme:
+        if scheme.lower() != "file":
+            return ""
+        path = "/" + unquote(address).partition("/")[2]
     if path.startswith("/"):
-        path = path.removeprefix(f"{root}/") if root and path.startswith(f"{root}/") else ""
+        if not root or not path.startswith(f"{root}/"):
+            return ""
+        path = path.removeprefix(f"{root}/")
     path = path.removeprefix("./").rstrip("/")
-    return "" if path in (".", "") or path.startswith("../") else path
+    if path == "." or path.startswith("../"):
+        return ""
+    return path
 
 
 # Commits per answer whose diffs are read; the others show line counts

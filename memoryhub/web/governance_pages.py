@@ -133,8 +133,8 @@ def _undo_batch(request: HttpRequest, batch: Batch) -> HttpResponse:
 
 def _undo_messages(result: ImportUndo) -> list[tuple[int, str]]:
     text = f"Import #{result.batch.id} is undone: {counted(result.events, 'event')} removed."
-    if result.kept:
-        text += f" {counted(len(result.kept), 'item')} kept, because others have built on them."
+    if result.kept_items:
+        text += f" {counted(len(result.kept_items), 'item')} kept, because others have built on them."
     return [(messages.SUCCESS, text)]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-from decisions.tools.core import read_view
+from decisions.tools import read_view
 from tests.admin.browser import NAVIGATION, BrowserTestCase
 
 DECISIONS = "decisions/decision"

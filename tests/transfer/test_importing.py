@@ -254,7 +254,7 @@ class SessionImportTests(ImportTestCase):
         first = self.run_import(session("s1", "First?"), other, said).batch or 0
         second = self.run_import(session("s1", "First?", "Second?"), other, memory("a", "Said in it.")).batch
         plan = preview_undo(first)
-        self.assertEqual([kept.why for kept in plan.kept], ["it went on since"])
+        self.assertEqual([kept.why for kept in plan.kept_items], ["it went on since"])
         self.assertEqual(plan.items, {"session": 1, "turn": 1, "memory": 1})
         self.undo(second)
         self.assertEqual(preview_undo(first).items, {"session": 2, "turn": 2, "memory": 1})
@@ -344,7 +344,7 @@ class BatchTests(BatchTestCase):
             self.write("How we retry", "Five times.", topic_key="import:tool:retry")
         self.undo(second.end({"revised": 1}))
         plan = self.undo(batch)
-        self.assertEqual((plan.events, plan.items, plan.kept), (3, {"memory": 3}, []))
+        self.assertEqual((plan.events, plan.items, plan.kept_items), (3, {"memory": 3}, []))
         self.assertEqual(table_digests(), self.before)
         self.assert_rebuilds()
         self.assertEqual([record.is_undone for record in list_batches()], [True, True])
@@ -360,7 +360,7 @@ class BatchTests(BatchTestCase):
         create_relation(command=RelationCreate(source=built, relation="derived_from", target=second))
         plan = self.undo(batch)
         reasons = [(first, "changed since"), (second, f"#{built} builds on it")]
-        self.assertEqual([(kept.id, kept.why) for kept in plan.kept], reasons)
+        self.assertEqual([(kept.id, kept.why) for kept in plan.kept_items], reasons)
         self.assertEqual(plan.items, {"memory": 1})
         self.assertEqual({first, second, third, built} - self.ids(), {third})
         self.assert_rebuilds()

@@ -123,7 +123,7 @@ class HostileTextTests(BrowserTestCase):
         return bool(self.script("return said.some(({method}) => method === 'ui/notifications/size-changed')"))
 
     def test_the_view_of_a_lineage_shows_texts_as_they_are(self) -> None:
-        view = (ROOT / "decisions/tools/lineage.html").read_text("utf-8")
+        view = (ROOT / "decisions/lineage.html").read_text("utf-8")
         watched = view.replace("<script>", f"<script>{_WATCH}", 1)
         folder = self.enterContext(tempfile.TemporaryDirectory())
         for name, filled in self.filled.items():

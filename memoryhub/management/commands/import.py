@@ -208,7 +208,7 @@ class Command(ProjectCommand):
         plan = undo_import(batch_id=batch, token=token) if token else preview_undo(batch)
         state = "undone" if token else "would be undone"
         self.stdout.write(f"{state}: {plan.items_text or 'nothing'}, {counted(plan.events, 'event')}")
-        for item in plan.kept:
+        for item in plan.kept_items:
             self.stdout.write(flat(f"kept #{item.id} {item.title}: {item.why}"))
         if not token:
             self.stdout.write(f"to undo it: memory-hub import undo {batch} --confirm {plan.token}")

@@ -1,3 +1,5 @@
+"""MCP tools and resources, registered on import."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,0 @@
-"""MCP tools and resources, registered on import."""
-
-from decisions.tools import core
-
-__all__ = ["core"]
