@@ -32,6 +32,31 @@ if TYPE_CHECKING:
     from memoryhub.core.secrets.catalogue import CustomRules
 
 
+PREFIX = "MEMORY_HUB_"
+CONFIG_FILE = env.CONFIG_FILE
+PROJECT = "the project"
+# Keys of ``config.toml`` that are not project settings.
+OF_THE_HUB = frozenset({"enabled", "autostart", env.DATABASE_SETTING, env.SERVERS_SETTING})
+
+# Examples of structured settings, which the environment sets as JSON.
+EXAMPLES = {
+    "ranking": '{"text": 2}',
+    "retention": '[{"what": "captured", "after_days": 30}]',
+    "review_after": '{"decision": 365}',
+    "secret_rules": '[{"id": "badge", "pattern": "ACME-[0-9]{6}"}]',
+    "secret_allow": '["a text", "/a pattern/"]',
+}
+
+# Setting name to its source and value.
+Layers = dict[str, tuple[str, Any]]
+_LINE = re.compile(r"^(?P<what>.*?) \(at line (?P<line>\d+), column (?P<column>\d+)\)$")
+# Seconds. A change by this process applies at once, one by another process within this time.
+_CACHE_SECONDS = 1.0
+_MAX_CACHED = 256
+
+_cached_rules: dict[tuple[str, str], tuple[float, CustomRules]] = {}
+
+
 def project_settings() -> ProjectSettings:
     """Return the settings of the current store's project for the current folder."""
     layers = decided(ProjectSettings.model_fields)
@@ -76,25 +101,6 @@ def unknown_in_config() -> list[str]:
         return []
 
 
-PREFIX = "MEMORY_HUB_"
-CONFIG_FILE = env.CONFIG_FILE
-PROJECT = "the project"
-# Keys of ``config.toml`` that are not project settings.
-OF_THE_HUB = frozenset({"enabled", "autostart", env.DATABASE_SETTING, env.SERVERS_SETTING})
-
-# Examples of structured settings, which the environment sets as JSON.
-EXAMPLES = {
-    "ranking": '{"text": 2}',
-    "retention": '[{"what": "captured", "after_days": 30}]',
-    "review_after": '{"decision": 365}',
-    "secret_rules": '[{"id": "badge", "pattern": "ACME-[0-9]{6}"}]',
-    "secret_allow": '["a text", "/a pattern/"]',
-}
-
-# Setting name to its source and value.
-Layers = dict[str, tuple[str, Any]]
-
-
 def decided(names: Collection[str]) -> Layers:
     """Return the settings that any source sets for the current store, if there is one, with their source."""
     folder = current_folder()
@@ -107,7 +113,12 @@ def decided_outside(names: Collection[str]) -> Layers:
     """Return the settings that the environment or ``config.toml`` sets for all projects, with their source."""
     config = {name: value for name, value in read_config().items() if name in names}
     layers: Layers = {name: (f"{CONFIG_FILE} in the home folder", value) for name, value in config.items()}
-    return layers | {name: (_variable(name), value) for name, value in _from_environment(names).items()}
+    # Iterating over the variables that are set is several times as fast as looking up each setting
+    for variable in [variable for variable in os.environ if variable.startswith(PREFIX)]:
+        name = variable.removeprefix(PREFIX).lower()
+        if name in names and variable == _key(name):
+            layers[name] = (f"the environment ({variable})", _value_of_variable(name, os.environ[variable]))
+    return layers
 
 
 def config_path() -> Path:
@@ -162,9 +173,6 @@ def _parsed_config(path: Path, _modified: int) -> dict[str, Any]:
     return tomllib.loads(path.read_text("utf-8"))
 
 
-_LINE = re.compile(r"^(?P<what>.*?) \(at line (?P<line>\d+), column (?P<column>\d+)\)$")
-
-
 def _broken(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return " is nested too deeply"
@@ -182,19 +190,8 @@ def of_the_project() -> dict[str, Any]:
     return {name: json.loads(value) for name, value in rows.fetch("SELECT name, value FROM sessions_app_setting")}
 
 
-def _from_environment(names: Collection[str]) -> dict[str, Any]:
-    # Iterating over the variables that are set is several times as fast as looking up each setting
-    set_names = [variable[len(PREFIX) :].lower() for variable in os.environ if variable.startswith(PREFIX)]
-    named = {name: os.environ.get(_key(name)) for name in set_names if name in names}
-    return {name: _value_of_variable(name, value) for name, value in named.items() if value is not None}
-
-
 def _key(name: str) -> str:
     return PREFIX + name.upper()
-
-
-def _variable(name: str) -> str:
-    return f"the environment ({_key(name)})"
 
 
 def _value_of_variable(name: str, value: str) -> Any:
@@ -210,13 +207,6 @@ def _value_of_variable(name: str, value: str) -> Any:
         raise Unavailable(f"setting {_key(name)} is nested too deeply; write for example {EXAMPLES[name]}") from error
 
 
-# Seconds. A change by this process applies at once, one by another process within this time.
-_CACHE_SECONDS = 1.0
-_MAX_CACHED = 256
-
-_cached_rules: dict[tuple[str, str], tuple[float, CustomRules]] = {}
-
-
 @custom_rules_from
 def current_rules() -> CustomRules:
     """Return the rules and the allowlist of the current store; empty if no store is current."""
@@ -226,7 +216,10 @@ def current_rules() -> CustomRules:
     place = env.home_text(), alias
     read_at, rules = _cached_rules.get(place, (0.0, None))
     if rules is None or time.monotonic() - read_at > _CACHE_SECONDS:
-        rules = _read_rules()
+        settings = project_settings()
+        rules = compiled_rules(
+            tuple(settings.secret_rules), tuple(settings.secret_allow), tuple(settings.mask_personal)
+        )
         if len(_cached_rules) >= _MAX_CACHED:
             _cached_rules.clear()
         _cached_rules[place] = time.monotonic(), rules
@@ -236,8 +229,3 @@ def current_rules() -> CustomRules:
 def forget_rules() -> None:
     """Read the rules again at their next use, after a change."""
     _cached_rules.clear()
-
-
-def _read_rules() -> CustomRules:
-    settings = project_settings()
-    return compiled_rules(tuple(settings.secret_rules), tuple(settings.secret_allow), tuple(settings.mask_personal))
