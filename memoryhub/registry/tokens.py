@@ -239,7 +239,7 @@ def grant_of(token: AgentToken) -> Grant:
     if token.projects is None:
         return Grant(acts, org_of=org_of, within=within)
     names = [f"project:{project}" for project in token.projects] + [f"org:{org}" for org in token.orgs]
-    # Of the hub, it sees the lists of what it may access.
+    # In the hub, it sees the lists of what it may access.
     return Grant(frozenset({Act.VIEW}), False, dict.fromkeys(names, acts), org_of, within)
 
 

@@ -36,7 +36,7 @@ class SessionStarted(Payload):
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
     # Whether memory is held out of the session; None if the project held out none
     held_out: bool | None = None
-    # Of an imported session, which happened before its event; so have its end and its turns
+    # An imported session happened before its event; so did its end and its turns
     started_at: Instant | None = None
 
 

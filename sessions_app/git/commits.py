@@ -101,7 +101,7 @@ def read_commits(
     with stream(repository, *_log(_UNCOUNTED), "--reverse", *window, "HEAD", "--") as chunks:
         remaining = islice(_parse_log(_tokens(chunks)), yielded, None)
         for commit in _LineCounts(repository, _absent_objects(repository)).of(remaining):
-            # Of commits whose contents are there, only binary files have none
+            # Only binary files have none in commits whose contents are there
             if commit.files and all(file.insertions is None for file in commit.files):
                 uncounted.append(commit.sha)
             yield commit

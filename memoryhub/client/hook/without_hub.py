@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 50_000
-# Of commits for another machine, whose hub limits the size of requests.
+# Limits of the commits for another machine, whose hub limits the size of requests.
 _MOST_COMMITS = 20
 _MOST_FILES = 1_000
 
@@ -93,15 +93,11 @@ def _commits_of_event(event: ClientEvent, content: dict[str, Any], connection: T
     except HubError:
         return []  # the hub says why it refuses the event
     commits = [commit.model_dump(mode="json") for commit in recent_commits[:_MOST_COMMITS]]
-    return [
-        {
-            **commit,
-            "message": sanitize(commit["message"][:_LONGEST])[0],
-            "author": sanitize(commit["author"])[0],
-            "files": sanitize(commit["files"][:_MOST_FILES])[0],
-        }
-        for commit in commits
-    ]
+    for commit in commits:
+        commit["message"], _ = sanitize(commit["message"][:_LONGEST])
+        commit["author"], _ = sanitize(commit["author"])
+        commit["files"], _ = sanitize(commit["files"][:_MOST_FILES])
+    return commits
 
 
 # How long to wait for another process that drains the spool.
