@@ -77,8 +77,8 @@ def overview_fields() -> dict[str, Any]:
 
 def occurred_at(position: int) -> datetime | None:
     """Return the time of the event at ``position``, if it exists."""
-    moment = log.events().filter(position=position).values_list("occurred_at", flat=True).first()
-    return clock.from_text(moment) if moment else None
+    event = log.events().at([position]).first()
+    return clock.from_text(event.occurred_at) if event else None
 
 
 def name_fields(profile_view: ProfileView) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def page_of_cards(
 
 def store_here() -> StoreId | None:
     """Return the caller's store, or None if the caller works on the hub."""
-    return current_store() if current_alias.get() else None
+    return current_store() if current_alias() else None
 
 
 def apart_from_here(store: StoreId) -> AbstractContextManager[Any]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from memoryhub.config.current_settings import (
-    forget_rules,
     project_settings,
     settings_decided_elsewhere,
     settings_of_the_project,
@@ -20,8 +19,9 @@ from memoryhub.core.errors import Forbidden, Invalid, NotFound
 from memoryhub.core.events.projection import Event
 from memoryhub.core.log import Draft
 from memoryhub.core.permissions import Act, allows, current_place, demand
+from memoryhub.core.secrets.context import forget_rules, use_rules
 from memoryhub.core.secrets.rule import SecretFinding
-from memoryhub.core.secrets.sanitize import sanitize_text, use_rules
+from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores.store import Scope, current_store, list_orgs
 from sessions_app.events import PROJECT_CONFIGURED, ProjectConfigured
 from sessions_app.events.sessions import PROJECT_DESCRIBED, ProjectDescribed

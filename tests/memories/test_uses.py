@@ -69,7 +69,7 @@ def killed(function):
         if sys.argv[1] == "after": function(*arguments)
         os.kill(os.getpid(), signal.SIGKILL)
     return run
-drain._keep = killed(drain._keep)
+drain._record_uses = killed(drain._record_uses)
 with use_store(project_store("alpha")):
     drain.count_uses()
 """

@@ -158,12 +158,17 @@ class CheckpointTests(StoreTestCase):
         self.cut_tail()
         self.assertIn("in the read models", log.verify().ahead)
         report = verify_log(checkpoint=self.file, new_checkpoint=self.file)
-        self.assertEqual((report.verification.ok, report.verification.broken_position, report.written), (False, 5, None))
+        self.assertEqual(
+            (report.verification.ok, report.verification.broken_position, report.written), (False, 5, None)
+        )
         self.assertIn("in the checkpoint; its tail was cut", report.verification.reason)
         self.assertEqual(self.file.read_text(), content)
         log.rebuild()
         write_memory(command=MemoryWrite(title="Another", content="that never was"))
-        rewritten, reason = verify_log(checkpoint=self.file).verification, "its digest differs from the one in the checkpoint"
+        rewritten, reason = (
+            verify_log(checkpoint=self.file).verification,
+            "its digest differs from the one in the checkpoint",
+        )
         self.assertEqual((rewritten.broken_position, rewritten.reason), (5, reason))
 
     def test_a_checkpoint_of_another_project_and_a_file_that_holds_none_are_refused(self) -> None:

@@ -12,7 +12,17 @@ from unittest import TestCase, mock, skipUnless
 
 from memoryhub.core.errors import Invalid, Unavailable
 from sessions_app.events import FileChange
-from sessions_app.git import blame, count_commits, last_changes, list_files, path_in_worktree, process, read_commit, read_commits, top_of_worktree
+from sessions_app.git import (
+    blame,
+    count_commits,
+    last_changes,
+    list_files,
+    path_in_worktree,
+    process,
+    read_commit,
+    read_commits,
+    top_of_worktree,
+)
 from sessions_app.git.commits import _tokens
 from sessions_app.git.process import run
 from sessions_app.schemas import CommitRecord
