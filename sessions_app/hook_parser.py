@@ -144,13 +144,10 @@ def _hook(table: Hooks, client: str, event: str) -> Hook:
 # A sub-agent works in its session's turn, so only its tools are recorded: its prompt and its answer are those of the
 # tool that started it.
 def _is_unrecorded(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> bool:
-    is_inside = bool(_word(_at(data, table.agent))) and not hook.effect.is_tool
-    return is_inside or any(_has(data, path, part) for path, part in table.skipped.items())
-
-
-def _has(data: Mapping[str, Any], path: str, part: str) -> bool:
-    text = _word(_at(data, path))
-    return bool(text) and part in text.lower()
+    if _word(_at(data, table.agent)) and not hook.effect.is_tool:
+        return True
+    texts = {path: _word(_at(data, path)) for path in table.skipped}
+    return any(text and table.skipped[path] in text.lower() for path, text in texts.items())
 
 
 # Type and payload of the event to append; if the payload's first field is empty, the event is not recorded.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
@@ -108,7 +108,7 @@ def session_document(event: Event[SessionStarted] | Event[SessionEnded]) -> Docu
 # A message's neighbours are indexed again: its words are part of their context (decision 20).
 @indexed_when(*Speech)
 def message_documents(event: Event[Message]) -> list[Document]:
-    return _messages([event.position, *_around([event.position])])
+    return list(_messages([event.position, *_around([event.position])]))
 
 
 @indexed_when(PAYLOAD_ERASED)
@@ -119,7 +119,7 @@ def forget_erased(event: Event[PayloadErased]) -> Removal:
 # Removes the words of erased messages from the documents of their neighbours.
 @indexed_when(PAYLOAD_ERASED)
 def messages_around_erased(event: Event[PayloadErased]) -> list[Document]:
-    return _messages(_around(event.payload.positions))
+    return list(_messages(_around(event.payload.positions)))
 
 
 # Characters of each neighbour that are indexed; a long answer would outweigh the message.
@@ -160,9 +160,11 @@ def _around(positions: Sequence[int]) -> list[int]:
     return sorted({position for pair in neighbours for position in pair if position is not None})
 
 
-def _messages(positions: Sequence[int]) -> list[Document]:
-    return [
-        Document(
+def _messages(positions: Sequence[int]) -> Iterator[Document]:
+    sql = _MESSAGES.format(is_message=_is_message(), void=void_sql())
+    rows_of_messages = rows.fetch(sql, [json.dumps(list(positions))])
+    for position, event_type, session_id, said_at, content, before, after in rows_of_messages:
+        yield Document(
             id=position,
             source="message",
             type=event_type.rpartition(".")[2],
@@ -172,7 +174,3 @@ def _messages(positions: Sequence[int]) -> list[Document]:
             created_at=clock.from_text(said_at),
             session_id=session_id,
         )
-        for position, event_type, session_id, said_at, content, before, after in rows.fetch(
-            _MESSAGES.format(is_message=_is_message(), void=void_sql()), [json.dumps(list(positions))]
-        )
-    ]

@@ -39,12 +39,12 @@ def view_sessions(sessions: Iterable[Session]) -> list[dict[str, Any]]:
     """Return sessions as JSON data."""
     listed = list(sessions)
     metadata = metadata_of([session.id for session in listed])
-    return [
-        SessionView(
-            **{name: getattr(session, name) for name in _SESSION_FIELDS}, metadata=metadata.get(session.id, {})
-        ).model_dump(mode="json")
-        for session in listed
-    ]
+    views = []
+    for session in listed:
+        fields = {name: getattr(session, name) for name in _SESSION_FIELDS}
+        view = SessionView(**fields, metadata=metadata.get(session.id, {}))
+        views.append(view.model_dump(mode="json"))
+    return views
 
 
 def metadata_of(ids: list[int]) -> dict[int, dict[str, Any]]:
@@ -62,24 +62,21 @@ def view_commits(commits: Iterable[Commit]) -> list[dict[str, Any]]:
     """Return commits as JSON data, with the parts that other apps contribute."""
     listed = list(commits)
     parts = parts_of("commit", [commit.id for commit in listed])
-    return [
-        CommitView(**{name: getattr(commit, name) for name in _STORED_FIELDS}, **parts[commit.id]).model_dump(
-            mode="json"
-        )
-        for commit in listed
-    ]
+    views = []
+    for commit in listed:
+        fields = {name: getattr(commit, name) for name in _STORED_FIELDS}
+        views.append(CommitView(**fields, **parts[commit.id]).model_dump(mode="json"))
+    return views
 
 
 def view_turn(turn: Turn) -> dict[str, Any]:
     """Return a turn as JSON data, without its token's hash."""
-    fields = {name: getattr(turn, name) for name in TurnView.model_fields}
-    return TurnView(**fields).model_dump(mode="json")
+    return TurnView.model_validate(turn, from_attributes=True).model_dump(mode="json")
 
 
 def view_iteration(iteration: Iteration) -> dict[str, Any]:
     """Return an iteration as JSON data."""
-    fields = {name: getattr(iteration, name) for name in IterationView.model_fields}
-    return IterationView(**fields).model_dump(mode="json")
+    return IterationView.model_validate(iteration, from_attributes=True).model_dump(mode="json")
 
 
 def get_iteration(*, command: IterationGet) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class TimelinePart:
     prompt: str = ""
     entries: list[TimelineItem] = field(default_factory=list)
     is_last: bool = False
-    # Of all texts of the turn, estimated
+    # All texts of the turn, estimated
     tokens: int = 0
     # Percent of the longest turn of the page, and of the one with most tokens
     time_share: int = 0

@@ -133,7 +133,7 @@ def append(command: EventAppend) -> Answer:
     return Answer(f"appended #{event.position} {name} to turn {event.turn_id}", data)
 
 
-def end_this_turn(command: TurnEnd) -> Answer:
+def end_turn(command: TurnEnd) -> Answer:
     data = selectors.view_turn(turns.end_turn(command=command))
     return Answer(turn_line(data), data)
 
@@ -158,9 +158,7 @@ TURN_TOOLS = [
         keeps_turns=True,
         renamed={"event_type": "type", "payload_json": "payload"},
     ),
-    Tool(
-        "turn_end", "End the open turn.", TurnEnd, end_this_turn, group=ToolGroup.TURNS, writes=True, keeps_turns=True
-    ),
+    Tool("turn_end", "End the open turn.", TurnEnd, end_turn, group=ToolGroup.TURNS, writes=True, keeps_turns=True),
 ]
 
 register_tools(*TURN_TOOLS)

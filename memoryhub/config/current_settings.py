@@ -31,6 +31,26 @@ if TYPE_CHECKING:
     from memoryhub.core.secrets.catalogue import CustomRules
 
 
+PREFIX = "MEMORY_HUB_"
+CONFIG_FILE = env.CONFIG_FILE
+PROJECT = "the project"
+# Keys of ``config.toml`` that are not project settings.
+OF_THE_HUB = frozenset({"enabled", "autostart", env.DATABASE_SETTING, env.SERVERS_SETTING})
+
+# Examples of structured settings, which the environment sets as JSON.
+EXAMPLES = {
+    "ranking": '{"text": 2}',
+    "retention": '[{"what": "captured", "after_days": 30}]',
+    "review_after": '{"decision": 365}',
+    "secret_rules": '[{"id": "badge", "pattern": "ACME-[0-9]{6}"}]',
+    "secret_allow": '["a text", "/a pattern/"]',
+}
+
+# Setting name to its source and value.
+Layers = dict[str, tuple[str, Any]]
+_LINE = re.compile(r"^(?P<what>.*?) \(at line (?P<line>\d+), column (?P<column>\d+)\)$")
+
+
 def project_settings() -> ProjectSettings:
     """Return the settings of the current store's project for the current folder."""
     layers = decided(ProjectSettings.model_fields)
@@ -75,25 +95,6 @@ def unknown_in_config() -> list[str]:
         return []
 
 
-PREFIX = "MEMORY_HUB_"
-CONFIG_FILE = env.CONFIG_FILE
-PROJECT = "the project"
-# Keys of ``config.toml`` that are not project settings.
-OF_THE_HUB = frozenset({"enabled", "autostart", env.DATABASE_SETTING, env.SERVERS_SETTING})
-
-# Examples of structured settings, which the environment sets as JSON.
-EXAMPLES = {
-    "ranking": '{"text": 2}',
-    "retention": '[{"what": "captured", "after_days": 30}]',
-    "review_after": '{"decision": 365}',
-    "secret_rules": '[{"id": "badge", "pattern": "ACME-[0-9]{6}"}]',
-    "secret_allow": '["a text", "/a pattern/"]',
-}
-
-# Setting name to its source and value.
-Layers = dict[str, tuple[str, Any]]
-
-
 def decided(names: Collection[str]) -> Layers:
     """Return the settings that any source sets for the current store, if there is one, with their source."""
     folder = current_folder()
@@ -106,7 +107,12 @@ def decided_outside(names: Collection[str]) -> Layers:
     """Return the settings that the environment or ``config.toml`` sets for all projects, with their source."""
     config = {name: value for name, value in read_config().items() if name in names}
     layers: Layers = {name: (f"{CONFIG_FILE} in the home folder", value) for name, value in config.items()}
-    return layers | {name: (_variable(name), value) for name, value in _from_environment(names).items()}
+    # Iterating over the variables that are set is several times as fast as looking up each setting
+    for variable in [variable for variable in os.environ if variable.startswith(PREFIX)]:
+        name = variable.removeprefix(PREFIX).lower()
+        if name in names and variable == _key(name):
+            layers[name] = (f"the environment ({variable})", _value_of_variable(name, os.environ[variable]))
+    return layers
 
 
 def config_path() -> Path:
@@ -161,9 +167,6 @@ def _parsed_config(path: Path, _modified: int) -> dict[str, Any]:
     return tomllib.loads(path.read_text("utf-8"))
 
 
-_LINE = re.compile(r"^(?P<what>.*?) \(at line (?P<line>\d+), column (?P<column>\d+)\)$")
-
-
 def _broken(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return " is nested too deeply"
@@ -181,19 +184,8 @@ def of_the_project() -> dict[str, Any]:
     return {name: json.loads(value) for name, value in rows.fetch("SELECT name, value FROM sessions_app_setting")}
 
 
-def _from_environment(names: Collection[str]) -> dict[str, Any]:
-    # Iterating over the variables that are set is several times as fast as looking up each setting
-    set_names = [variable[len(PREFIX) :].lower() for variable in os.environ if variable.startswith(PREFIX)]
-    named = {name: os.environ.get(_key(name)) for name in set_names if name in names}
-    return {name: _value_of_variable(name, value) for name, value in named.items() if value is not None}
-
-
 def _key(name: str) -> str:
     return PREFIX + name.upper()
-
-
-def _variable(name: str) -> str:
-    return f"the environment ({_key(name)})"
 
 
 def _value_of_variable(name: str, value: str) -> Any:

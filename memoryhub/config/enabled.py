@@ -12,7 +12,7 @@ from memoryhub.core.foreign_files import SETTINGS_BYTES, check_toml, read_foreig
 VARIABLE = "MEMORY_HUB_ENABLED"
 SETTING = "enabled"
 _OFF = frozenset({"false", "0", "no", "off"})
-# Of the hub's own file
+# The hub's own file is read up to this size
 _CONFIG_BYTES = 1024 * 1024
 
 

@@ -67,18 +67,8 @@ HookEffect.END = HookEffect("end", stays_in_session=False)
 # A known hook that is not recorded.
 HookEffect.NOTHING = HookEffect("nothing", stays_in_session=False, is_recorded=False)
 
-EFFECTS = {
-    effect.name: effect
-    for effect in (
-        HookEffect.START,
-        HookEffect.PROMPT,
-        HookEffect.TOOL,
-        HookEffect.APPEND,
-        HookEffect.STOP,
-        HookEffect.END,
-        HookEffect.NOTHING,
-    )
-}
+_IN_TURNS = (HookEffect.PROMPT, HookEffect.TOOL, HookEffect.APPEND, HookEffect.STOP)
+EFFECTS = {effect.name: effect for effect in (HookEffect.START, *_IN_TURNS, HookEffect.END, HookEffect.NOTHING)}
 
 
 class HookTable:

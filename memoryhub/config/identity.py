@@ -171,7 +171,9 @@ def _nearest_settings(directory: Path, repository: Repository | None) -> tuple[P
 
 def _settings_files(directory: Path, repository: Repository | None) -> Iterator[Path]:
     # Up the tree, not above a submodule, then in the main worktree.
-    last = repository.folder if repository and repository.is_submodule else None
+    last = None
+    if repository and repository.is_submodule:
+        last = repository.folder
     yield from _upwards(directory, last)
     if repository and repository.is_linked:
         yield from _upwards(repository.folder, last)
@@ -223,7 +225,7 @@ def _of_repository(repository: Repository, name_by: str | None) -> str:
 
 def _beyond_doubt(repository: Repository, names: list[str], owners: dict[str, str]) -> str | None:
     folder = project_slug(repository.folder_name)
-    # Of several remotes without ``origin``, the one that the folder is named after.
+    # Without ``origin``, the one of several remotes that the folder is named after.
     if "origin" not in repository.remotes and len(repository.remotes) > 1:
         remotes = map(project_slug, map(remote_name, repository.remotes.values()))
         if folder and folder in remotes:

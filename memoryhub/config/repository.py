@@ -17,7 +17,7 @@ _URL = re.compile(r"^(?:[a-z][a-z0-9+.-]*:)?//(?:[^/@]*@)?(?P<host>[^/]*)/*(?P<p
 _SCP = re.compile(r"^(?:[^@/:]+@)?(?P<host>[^/:]{2,}):/*(?P<path>.*)$")
 
 
-# Of a path or an address; Linux opens no longer path
+# Characters of a path or an address; Linux opens no longer path
 _MAX_PATH = 4_096
 # git adds a section for each branch: a config of 64 KB is not rare
 _CONFIG_BYTES = 512 * 1024

@@ -63,18 +63,16 @@ def list_members(store: StoreId) -> list[Member]:
     if store.scope is Scope.PROJECT and (org := org_of(store.name)):
         places[f"org:{org}"] = org
     users = {user.username: user for user in User.objects.prefetch_related("groups")}
-    members = [
-        Member(row.username, row.role, places[row.place], users[row.username].is_active, row.given_at, row.given_by)
-        for row in Membership.objects.filter(place__in=places)
-        if row.username in users
-    ]
-    roles = ((user, role_of(user)) for user in users.values())
-    of_hub = [
-        Member(user.username, role, "the hub", user.is_active)
-        for user, role in roles
-        if role and role not in LIMITED_ROLES
-    ]
-    return sorted([*members, *of_hub], key=lambda member: (bool(member.through), member.name, member.through))
+    members = []
+    for row in Membership.objects.filter(place__in=places):
+        if user := users.get(row.username):
+            is_active, through = user.is_active, places[row.place]
+            members.append(Member(row.username, row.role, through, is_active, row.given_at, row.given_by))
+    for name, user in users.items():
+        role = role_of(user)
+        if role and role not in LIMITED_ROLES:
+            members.append(Member(name, role, "the hub", user.is_active))
+    return sorted(members, key=lambda member: (bool(member.through), member.name, member.through))
 
 
 def set_member(*, store: StoreId, name: str, command: MemberSet) -> Member:

@@ -97,11 +97,12 @@ def list_people() -> list[Person]:
     """Return all people by name, active ones first."""
     last = _last_owner()
     users = User.objects.prefetch_related("groups").order_by("-is_active", "username")
-    return [
-        Person(user.username, role, user.last_login, user.is_active, user.pk == last, _manages(role))
-        for user in users
-        for role in [role_of(user)]
-    ]
+    people = []
+    for user in users:
+        role = role_of(user)
+        is_last = user.pk == last
+        people.append(Person(user.username, role, user.last_login, user.is_active, is_last, _manages(role)))
+    return people
 
 
 def add_person(*, command: PersonAdd) -> User:

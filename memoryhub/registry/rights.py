@@ -85,7 +85,8 @@ def org_of(project: str) -> str | None:
         return _read_org(store)
     stamps, place = file_stamps(files), stores.location(store)
     cached = _orgs.get(place)
-    if cached is None or cached[0] != stamps or not _are_settled(stamps):
+    are_settled = all(is_settled(stamp.changed, seconds=_SETTLED_SECONDS) for stamp in stamps)
+    if cached is None or cached[0] != stamps or not are_settled:
         cached = stamps, _read_org(store) if stamps else None
         while len(_orgs) >= _MOST_ORGS and place not in _orgs:
             _orgs.pop(next(iter(_orgs), ""), None)
@@ -99,10 +100,6 @@ _orgs: dict[str, tuple[list[FileStamp], str | None]] = {}
 _MOST_ORGS = 1_000
 # Two writes within the resolution of a file's time may leave the same stamp.
 _SETTLED_SECONDS = 1.0
-
-
-def _are_settled(stamps: list[FileStamp]) -> bool:
-    return all(is_settled(stamp.changed, seconds=_SETTLED_SECONDS) for stamp in stamps)
 
 
 def _read_org(store: StoreId) -> str | None:

@@ -86,16 +86,15 @@ def list_org_overviews(*, command: Paging) -> OrgPage:
 def _summarizer() -> Any:
     checks = {check.store: check for check in StoreCheck.objects.all()}
 
+    def read_fields() -> dict[str, Any]:
+        return {**projects.card_fields(), **overview_fields()}
+
     def summarize(project_id: str) -> ProjectSummary:
         store = project_store(project_id)
         finding = _finding(checks.get(store.alias))
-        return read_card(store, ProjectSummary, _summary_fields, project_id=project_id, **finding)
+        return read_card(store, ProjectSummary, read_fields, project_id=project_id, **finding)
 
     return summarize
-
-
-def _summary_fields() -> dict[str, Any]:
-    return {**projects.card_fields(), **overview_fields()}
 
 
 def _finding(check: StoreCheck | None) -> dict[str, Any]:

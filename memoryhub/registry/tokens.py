@@ -87,7 +87,8 @@ def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
             if name not in places:
                 raise NotFound(f"there is no {kind} {name!r} in this hub; known: {', '.join(places) or 'none'}")
     now = clock.now()
-    text = _new_text()
+    prefix = "".join(secrets.choice(_LETTERS) for _ in range(8))
+    text = f"mh_{prefix}_{secrets.token_urlsafe(_SECRET_BYTES)}"
     name = f"{command.person}/{command.name}" if command.person else command.name
     with transaction.atomic():
         if AgentToken.objects.filter(name=name).exists():
@@ -238,7 +239,7 @@ def grant_of(token: AgentToken) -> Grant:
     if token.projects is None:
         return Grant(acts, org_of=org_of, within=within)
     names = [f"project:{project}" for project in token.projects] + [f"org:{org}" for org in token.orgs]
-    # Of the hub, it sees the lists of what it may access.
+    # In the hub, it sees the lists of what it may access.
     return Grant(frozenset({Act.VIEW}), False, dict.fromkeys(names, acts), org_of, within)
 
 
@@ -282,11 +283,6 @@ def _of_prefix(prefix: str) -> AgentToken | None:
         if faults.is_locked(error):
             raise Locked(f"{stores.HUB_NAME} is locked by another process") from error
         raise Unavailable(f"{stores.HUB_NAME} cannot be read: {error}") from error
-
-
-def _new_text() -> str:
-    prefix = "".join(secrets.choice(_LETTERS) for _ in range(8))
-    return f"mh_{prefix}_{secrets.token_urlsafe(_SECRET_BYTES)}"
 
 
 def _hash(text: str) -> str:

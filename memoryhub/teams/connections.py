@@ -43,7 +43,8 @@ class TeamConnection:
     @property
     def place(self) -> str:
         """The folder of the connection's token, spool and cache; folders of one project share it."""
-        hub = "".join(letter if letter.isalnum() or letter in ".-" else "_" for letter in self.url.partition("//")[2])
+        address = self.url.partition("//")[2]
+        hub = "".join("_" if letter not in ".-" and not letter.isalnum() else letter for letter in address)
         return f"{home_text()}/{FOLDER}/{hub}/{self.project}"
 
     @property
@@ -96,11 +97,7 @@ def connection_of(directory: str) -> TeamConnection | None:
 
 
 def _nearest_connection(connections: Iterable[TeamConnection], path: str) -> TeamConnection | None:
-    above = [
-        connection
-        for connection in connections
-        if path == connection.folder or path.startswith(f"{connection.folder.rstrip('/')}/")
-    ]
+    above = [connection for connection in connections if f"{path}/".startswith(f"{connection.folder.rstrip('/')}/")]
     return max(above, key=lambda connection: len(connection.folder), default=None)
 
 

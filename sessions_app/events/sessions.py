@@ -36,7 +36,7 @@ class SessionStarted(Payload):
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
     # Whether memory is held out of the session; None if the project held out none
     held_out: bool | None = None
-    # Of an imported session, which happened before its event; so have its end and its turns
+    # An imported session happened before its event; so did its end and its turns
     started_at: Instant | None = None
 
 
@@ -159,14 +159,6 @@ class TurnExpired(Payload):
     turn_id: str
 
 
-def _ended_about(payload: Mapping[str, Any]) -> str:
-    return str(payload.get("summary", ""))
-
-
-def _expired_about(_payload: Mapping[str, Any]) -> str:
-    return "Timed out without an event; the turn is incomplete"
-
-
 _TURN_BEGUN_OR_ENDED = sets_aside("turns", "Turns begun or ended", order=200)
 
 _define_turn_event = partial(
@@ -177,7 +169,11 @@ TURN_BEGAN = _define_turn_event(
     "turn.began", TurnBegan, label="Turn began", rollback=_TURN_BEGUN_OR_ENDED, nouns=("turn", "turns"), is_tallied=True
 )
 TURN_ENDED = _define_turn_event(
-    "turn.ended", TurnEnded, label="Turn summary", rollback=_TURN_BEGUN_OR_ENDED, about=_ended_about
+    "turn.ended",
+    TurnEnded,
+    label="Turn summary",
+    rollback=_TURN_BEGUN_OR_ENDED,
+    about=lambda payload: str(payload.get("summary", "")),
 )
 TURN_EXPIRED = _define_turn_event(
     "turn.expired",
@@ -185,7 +181,7 @@ TURN_EXPIRED = _define_turn_event(
     label="Turn incomplete",
     rollback=NOTHING_DEPENDS,
     own_icon="clock",
-    about=_expired_about,
+    about=lambda _payload: "Timed out without an event; the turn is incomplete",
 )
 
 

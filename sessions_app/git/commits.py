@@ -101,32 +101,25 @@ def read_commits(
     with stream(repository, *_log(_UNCOUNTED), "--reverse", *window, "HEAD", "--") as chunks:
         remaining = islice(_parse_log(_tokens(chunks)), yielded, None)
         for commit in _LineCounts(repository, _absent_objects(repository)).of(remaining):
-            # Of commits whose contents are there, only binary files have none
+            # Only binary files have none in commits whose contents are there
             if commit.files and all(file.insertions is None for file in commit.files):
                 uncounted.append(commit.sha)
             yield commit
     if uncounted:
-        reason = (
-            reason
-            or f"it is a partial clone, and nothing is fetched: {_reason_without_counts(repository, uncounted[0])}"
-        )
+        if not reason:
+            problem = run(repository, *_log(_COUNTED), "--max-count=1", uncounted[0], "--").stderr
+            reason = f"it is a partial clone, and nothing is fetched: {reason_of(problem)}"
         warn(f"{counted(len(uncounted), 'commit')} without line counts: {reason}")
 
 
-def _reason_without_counts(repository: Path, sha: str) -> str:
-    return reason_of(run(repository, *_log(_COUNTED), "--max-count=1", sha, "--").stderr)
-
-
 def _absent_objects(repository: Path) -> set[bytes]:
-    with stream(repository, "rev-list", "--objects", "--missing=print", "HEAD", "--") as chunks:
-        return {line[1:] for line in _split_lines(chunks) if line.startswith(b"?")}
-
-
-def _split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    absent: set[bytes] = set()
     end = b""
-    for chunk in chunks:
-        *whole, end = (end + chunk).split(b"\n")
-        yield from whole
+    with stream(repository, "rev-list", "--objects", "--missing=print", "HEAD", "--") as chunks:
+        for chunk in chunks:
+            *lines, end = (end + chunk).split(b"\n")
+            absent.update(line[1:] for line in lines if line.startswith(b"?"))
+    return absent
 
 
 @dataclass

@@ -16,7 +16,7 @@ from sessions_app.git.process import MAX_AUTHOR, moment_of, reason_of, run, text
 _BLAME_OPTIONS = ("--porcelain", "-w", "-M", "-C", "--no-textconv")
 _BLAME_HEADER = re.compile(rb"([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?")
 _DIFF_OPTIONS = ("--no-index", "--unified=0", "--text", "-w", "--no-color", "--no-ext-diff", "--no-textconv")
-# Of a hunk: the first line and the number of lines in the old and in the new file; a number of 1 is left out
+# A hunk: the first line and the number of lines in the old and in the new file; a number of 1 is left out
 _HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 _MAX_BYTES = 8 * 2**20
 _MAX_SUMMARY = 300

@@ -195,13 +195,13 @@ def _git_command(directory: Path, arguments: tuple[str, ...], path: str) -> list
     program = shutil.which("git", path=path)
     if program is None:
         raise Unavailable("git is not installed; install it, or put it on the PATH")
-    settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
-    return [program, "-C", str(directory), "--no-pager", *settings, *_bare(directory), *arguments]
-
-
-def _bare(directory: Path) -> list[str]:
+    words = [program, "-C", str(directory), "--no-pager"]
+    for name, value in _SETTINGS.items():
+        words += ["-c", f"{name}={value}"]
     repository = find_repository(directory)
-    return [f"--git-dir={repository.common_dir}"] if repository and repository.is_bare else []
+    if repository and repository.is_bare:
+        words.append(f"--git-dir={repository.common_dir}")
+    return [*words, *arguments]
 
 
 def _environment() -> dict[str, str]:

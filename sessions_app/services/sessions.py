@@ -220,7 +220,10 @@ def end_idle_sessions() -> int:
         idle = [session for session in active if _is_idle(session, limit)]
         for session in idle:
             with use_origin(session_id=session.session_id):
-                end_unattended(command=SessionEnd(session_id=session.session_id, summary=_idle_summary(session)))
+                counts = log.events().of_session(session.session_id).count_by_type()
+                events = ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
+                summary = f"Ended by the hub after being idle. Events: {events}."
+                end_unattended(command=SessionEnd(session_id=session.session_id, summary=summary))
     return len(idle)
 
 
@@ -228,12 +231,6 @@ def _is_idle(session: Session, limit: datetime) -> bool:
     occurred_at = log.events().of_session(session.session_id).values_list("occurred_at", flat=True).last()
     last = clock.from_text(occurred_at) if occurred_at else session.started_at
     return last < limit or clock.is_misdated(last)
-
-
-def _idle_summary(session: Session) -> str:
-    types = log.events().of_session(session.session_id).count_by_type()
-    counts = ", ".join(f"{count} {name}" for name, count in types.items())
-    return f"Ended by the hub after being idle. Events: {counts or 'none'}."
 
 
 def find_session(*, session_id: str) -> Session:

@@ -98,9 +98,9 @@ def _take_event(argv: list[str]) -> None:
         return
     event.body = _with_root(event.body, os.environ.get(table.value("root"), ""))
     if len(event.body) > MAX_BODY:
-        from memoryhub.client.hook import payload
+        from memoryhub.client.hook import event_body
 
-        event.body = payload.shortened(event.body, MAX_BODY)
+        event.body = event_body.shortened(event.body, MAX_BODY)
     _hand_over(event)
 
 
@@ -204,11 +204,11 @@ def _is_for_a_team(event: ClientEvent) -> bool:
 
 # Without a hub, the answer is made in this process: the event is spooled first, so that nothing is lost if that fails.
 def _answer_alone(event: ClientEvent) -> None:
-    from memoryhub.client.hook import payload, without_hub
+    from memoryhub.client.hook import event_body, without_hub
     from memoryhub.core.errors import NotFound
     from memoryhub.core.home_database import require_own
 
-    if payload.is_switched_off(event):
+    if event_body.is_switched_off(event):
         return
     until = time.monotonic() + max(_seconds(), ALONE_SECONDS)
     make_home()
@@ -235,9 +235,9 @@ def _answer_alone(event: ClientEvent) -> None:
 def _name_project(event: ClientEvent) -> None:
     if event.project or not os.environ.get("MEMORY_HUB_IDENTITY"):
         return
-    from memoryhub.client.hook import payload
+    from memoryhub.client.hook import event_body
 
-    event.project = payload.project_of(event)
+    event.project = event_body.project_of(event)
 
 
 # The child waits for the hub or spools the event: finding secrets takes longer than the client may wait. The home
@@ -278,10 +278,10 @@ def _mark_arriving() -> None:
 def _wait_or_keep(event: ClientEvent, connection: Connection | None) -> None:
     answer = post.receive(connection, time.monotonic() + CHILD_SECONDS) if connection else None
     if answer is None or answer.is_passing:
-        from memoryhub.client.hook import payload, without_hub
+        from memoryhub.client.hook import event_body, without_hub
         from memoryhub.core.errors import NotFound
 
-        if payload.is_switched_off(event):
+        if event_body.is_switched_off(event):
             return
         if connection:
             _mark_arriving()

@@ -11,7 +11,7 @@ import time
 from _signal import ITIMER_REAL, SIG_DFL, SIGALRM, setitimer  # type: ignore[import-not-found]
 from _signal import signal as on_signal
 
-from memoryhub.client.hook import payload
+from memoryhub.client.hook import event_body
 from memoryhub.client.hook.post import MAX_ANSWER
 from memoryhub.config.hook_table import PACK, RECALL, HookTable
 from memoryhub.config.identity import begin_session
@@ -39,13 +39,13 @@ _PATIENCE_SECONDS = 30.0
 def find_connection(event: ClientEvent) -> TeamConnection | None:
     """Return the connection of the folder in which the event's session began; if it names none, of this process's."""
     try:
-        folder, session = payload.folder_of(event), payload.session_of(event)
+        folder, session = event_body.folder_of(event), event_body.session_of(event)
     except ValueError:
         folder = session = ""
     folder = folder or working_folder_text()
     if place := find_place(event.client, session):
         folder = place.folder
-    elif session and not payload.is_switched_off(event):
+    elif session and not event_body.is_switched_off(event):
         make_home()
         folder = begin_session(event.client, session, folder).folder
     return connection_of(folder)
@@ -53,7 +53,7 @@ def find_connection(event: ClientEvent) -> TeamConnection | None:
 
 def hand_over(event: ClientEvent, connection: TeamConnection) -> str:
     """Spool and send the event, print its context, and return a problem that the user must solve, or ""."""
-    if payload.is_switched_off(event):
+    if event_body.is_switched_off(event):
         return ""
     make_home()
     arriving = _mark_arriving(connection)

@@ -8,7 +8,7 @@ import tomllib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from memoryhub.client.hook import payload
+from memoryhub.client.hook import event_body
 from memoryhub.client.hook.post import ClientEvent
 from memoryhub.config.hook_json import with_last_message
 from memoryhub.config.hook_table import CLIENTS_FILE
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 50_000
-# Of commits for another machine, whose hub limits the size of requests.
+# Limits of the commits for another machine, whose hub limits the size of requests.
 _MOST_COMMITS = 20
 _MOST_FILES = 1_000
 
@@ -37,7 +37,7 @@ def spool_event(event: ClientEvent, connection: TeamConnection | None = None) ->
     """
     place = connection.spool if connection else None
     try:
-        content = payload.read(event.body)
+        content = event_body.read(event.body)
     except ValueError as error:
         spool.reject(event.key, str(error), at=place)
         return
@@ -49,7 +49,7 @@ def spool_event(event: ClientEvent, connection: TeamConnection | None = None) ->
             hook = tomllib.load(file)[event.client]["hooks"]["events"][event.name]
         if transcript := hook.get("transcript"):
             content = with_last_message(content, path=hook["content"][0], transcript=transcript)
-    clean, _ = sanitize(payload.cut(content, _LONGEST))
+    clean, _ = sanitize(event_body.cut(content, _LONGEST))
     spool.append(
         spool.SpooledEvent(
             id=event.key,
@@ -67,7 +67,7 @@ def spool_event(event: ClientEvent, connection: TeamConnection | None = None) ->
 
 # Now, because the folder may be gone when the hub drains the spool
 def _place_event(event: ClientEvent) -> None:
-    folder, session = payload.folder_of(event), payload.session_of(event)
+    folder, session = event_body.folder_of(event), event_body.session_of(event)
     if event.project or not folder.startswith("/") or not session:
         return
     try:
@@ -93,15 +93,11 @@ def _commits_of_event(event: ClientEvent, content: dict[str, Any], connection: T
     except HubError:
         return []  # the hub says why it refuses the event
     commits = [commit.model_dump(mode="json") for commit in recent_commits[:_MOST_COMMITS]]
-    return [
-        {
-            **commit,
-            "message": sanitize(commit["message"][:_LONGEST])[0],
-            "author": sanitize(commit["author"])[0],
-            "files": sanitize(commit["files"][:_MOST_FILES])[0],
-        }
-        for commit in commits
-    ]
+    for commit in commits:
+        commit["message"], _ = sanitize(commit["message"][:_LONGEST])
+        commit["author"], _ = sanitize(commit["author"])
+        commit["files"], _ = sanitize(commit["files"][:_MOST_FILES])
+    return commits
 
 
 # How long to wait for another process that drains the spool.
@@ -125,7 +121,7 @@ def answer_event(event: ClientEvent) -> bytes:
     from sessions_app.hook_parser import answer_for_client, parse_hook, place_event
     from sessions_app.services.capture import answer_to, folder_settings_of, hint_for
 
-    parsed = parse_hook(client=event.client, event=event.name, data=payload.read(event.body))
+    parsed = parse_hook(client=event.client, event=event.name, data=event_body.read(event.body))
     project, parsed = place_event(parsed, client=event.client, project=event.project or None)
     hint = hint_for(parsed, project)
     drain(project=project, wait=WAIT_SECONDS)

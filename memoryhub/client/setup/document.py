@@ -6,7 +6,6 @@ import copy
 import json
 import os
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -67,7 +66,7 @@ class ConfigDocument:
         _child(parent, place[-1], value)
         parent[place[-1]] = value
         if self.is_toml:
-            return self._checked(_put_toml(self.text, place, value), place, data)
+            return self._checked(json_text.put_table(self.text, tuple(map(str, place)), value), place, data)
         text = self.text
         if not json_text.plain(text).strip():
             text += "{}"
@@ -171,7 +170,8 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
             return tomllib.loads(text)
         if path.suffix in (".js", ".md"):
             return {"code": text} if text else {}
-        data = json.loads(json_text.plain(text).strip() or "{}")
+        scan = json_text.plain(text)
+        data = json.loads(scan) if scan.strip() else {}
     except ValueError as error:  # also for a number of thousands of digits
         if path.suffix == ".toml":
             raise Invalid(f"{path} is not valid TOML: {error}; fix it first") from error
@@ -182,10 +182,6 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise Invalid(f"{path} must contain a JSON object; fix it first")
     return data
-
-
-def _put_toml(text: str, place: Place, value: Mapping[str, Any]) -> str:
-    return json_text.put_table(text, tuple(map(str, place)), value)
 
 
 def _child(parent: Any, name: str | int, empty: Any) -> Any:

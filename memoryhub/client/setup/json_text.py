@@ -119,9 +119,12 @@ def _add_after(text: str, items: list[_Item], written: str) -> str:
     comma = _comma(text, end)
     gap = _parted(text[: items[-1].first])[1] or (" " if len(items) == 1 else "")
     comments = _COMMENTS_IN_LINE.match(text, comma or end)
-    place = comments.end() if comments and "\n" in gap else comma or end
-    before = text[:place] if comma else f"{text[:end]},{text[end:place]}"
-    return f"{before}{gap}{written}{',' if comma else ''}{text[place:]}"
+    place = comma or end
+    if comments and "\n" in gap:
+        place = comments.end()
+    if comma:
+        return f"{text[:place]}{gap}{written},{text[place:]}"
+    return f"{text[:end]},{text[end:place]}{gap}{written}{text[place:]}"
 
 
 def _without(text: str, start: int, items: list[_Item], at: int) -> str:
@@ -133,7 +136,9 @@ def _without(text: str, start: int, items: list[_Item], at: int) -> str:
     if comma or not at:
         after = text[comma or item.end :]
         is_empty = len(items) == 1 and not (before[start + 1 :] + after[: _skip(after, 0)]).strip()
-        return before[: start + 1] + after.lstrip() if is_empty and after.lstrip()[:1] in "}]" else before + after
+        if is_empty and after.lstrip()[:1] in "}]":
+            return before[: start + 1] + after.lstrip()
+        return before + after
     separator = _comma(text, items[at - 1].end)
     return before[: separator - 1] + before[separator:] + text[item.end :]
 

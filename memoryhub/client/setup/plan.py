@@ -300,7 +300,7 @@ def _connected(client: Client) -> Iterator[SetupTarget]:
             yield target
 
 
-# Of the client as it is declared: that of a folder's target has other keys.
+# The client is the one that is declared: that of a folder's target has other keys.
 def _user_target(target: SetupTarget) -> SetupTarget:
     return user_target(find_client(target.client.id))
 

@@ -28,7 +28,7 @@ _HEADING = "# Folders and clients that work with a team's hub, written by `memor
 class Address:
     """Where a project of a team's hub is."""
 
-    # Of the hub, without a slash at the end.
+    # The address of the hub, without a slash at the end.
     url: str
     project: str
     mcp_url: str
@@ -89,12 +89,11 @@ def token_variable_of(address: Address) -> str:
 
 
 def _field_of_address(address: Address, name: str) -> str:
-    connections = (
-        connection
-        for connection in all_connections()
-        if (connection.url, connection.project) == (address.url, address.project)
-    )
-    return next((value for connection in connections if (value := connection.fields().get(name))), "")
+    for connection in all_connections():
+        value = connection.fields().get(name)
+        if value and (connection.url, connection.project) == (address.url, address.project):
+            return value
+    return ""
 
 
 def stored_token(address: Address) -> str:
@@ -183,14 +182,14 @@ def _authority(ca_file: str) -> str:
 
 def _write_connections(connections: Sequence[TeamConnection]) -> None:
     path = env.home() / FILE
-    tables = [
-        "\n[[connection]]\n"
-        + "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in connection.fields().items())
-        for connection in connections
-    ]
+    text = _HEADING
+    for connection in connections:
+        text += "\n[[connection]]\n"
+        for name, value in connection.fields().items():
+            text += f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
     try:
-        if tables:
-            replace_file(path, _HEADING + "".join(tables), 0o600)
+        if connections:
+            replace_file(path, text, 0o600)
         else:
             path.unlink(missing_ok=True)
     except OSError as error:
