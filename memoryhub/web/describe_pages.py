@@ -67,16 +67,16 @@ def _org_choices(orgs: list[str]) -> list[tuple[str, str]]:
 @hub_page(Act.GOVERN, to=TO_MAKE_PLACES)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_org(request: HttpRequest) -> HttpResponse:
-    return _page(request, NewOrgForm)
+    return _create_page(request, NewOrgForm)
 
 
 @hub_page(Act.GOVERN, to=TO_MAKE_PLACES)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_project(request: HttpRequest) -> HttpResponse:
-    return _page(request, NewProjectForm)
+    return _create_page(request, NewProjectForm)
 
 
-def _page(request: HttpRequest, kind: type[NewOrgForm]) -> HttpResponse:
+def _create_page(request: HttpRequest, kind: type[NewOrgForm]) -> HttpResponse:
     form = kind(posted(request), initial=request.GET.dict())
     command = form.command()
     if command:
