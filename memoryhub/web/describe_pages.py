@@ -151,7 +151,8 @@ def describe_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse
     form = kind(request.POST or None, initial=_initial_values(profile()))
     if request.method == "POST" and _save(request, form):
         return redirect("admin:index")
-    return TemplateResponse(request, "admin/describe.html", {**context, "form": form})
+    title = f"Describe {context['place'].this}"
+    return TemplateResponse(request, "admin/describe.html", {**context, "title": title, "form": form})
 
 
 def _save(request: HttpRequest, form: OrgForm) -> bool:

@@ -20,7 +20,7 @@ from memoryhub.core import clock
 from memoryhub.core.admin.schema_form import SchemaForm, posted
 from memoryhub.core.errors import Conflict, HubError, NotFound
 from memoryhub.core.permissions import MEMBER_ROLES, ROLES, Act, allows
-from memoryhub.core.stores.store import Scope, current_store, list_orgs, list_projects
+from memoryhub.core.stores.store import GLOBAL_STORE, Scope, current_store, list_orgs, list_projects
 from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import command_from
 from memoryhub.models import AgentToken, Subject
@@ -316,6 +316,8 @@ class MemberForm(SchemaForm[MemberSet]):
 
 
 def members_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+    if current_store() == GLOBAL_STORE:
+        raise Http404("the global scope has no members")
     name = request.POST.get("name", "").strip()
     if "remove" in request.POST:
         apply_change(
