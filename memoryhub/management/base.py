@@ -10,7 +10,7 @@ import signal
 import sys
 from argparse import ArgumentTypeError, _MutuallyExclusiveGroup, _SubParsersAction
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
@@ -26,7 +26,7 @@ from memoryhub.config.repository import working_folder
 from memoryhub.core.backends.selected import faults, stores
 from memoryhub.core.errors import INTERRUPTED_EXIT_CODE, HubError, Invalid, Locked, Unavailable
 from memoryhub.core.log import anchor_warning
-from memoryhub.core.origin import use_origin
+from memoryhub.core.origin import Origin, use_origin
 from memoryhub.core.paging import answering
 from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, list_projects, org_store, project_store, use_store
 from memoryhub.core.text import hanging, printable
@@ -141,6 +141,11 @@ class HubCommand(BaseCommand):
             raise CommandRefusal(_file_error(error), returncode=Unavailable.exit_code) from error
 
 
+def use_cli_origin() -> AbstractContextManager[Origin]:
+    """Write events inside in the name of the person whose terminal it is."""
+    return use_origin(source="cli", actor=getpass.getuser())
+
+
 def read_input() -> str:
     """Return standard input; raise Invalid if it is not text in the terminal's encoding."""
     try:
@@ -236,9 +241,8 @@ class ProjectCommand(HubCommand):
         drain_before_reading(project)
         if options["project"] is None and not self.creates_store:
             require_project_of(directory or working_folder(), project)
-        origin = use_origin(source="cli", actor=getpass.getuser())
         folder = use_folder(read_folder(directory or working_folder(), project))
-        with use_store(project_store(project), create=self.creates_store), folder, origin:
+        with use_store(project_store(project), create=self.creates_store), folder, use_cli_origin():
             self._warn()
             yield project
 
@@ -273,6 +277,6 @@ class StoreCommand(ProjectCommand):
             with super().store(options, directory) as project:
                 yield project
             return
-        with use_store(chosen), use_origin(source="cli", actor=getpass.getuser()):
+        with use_store(chosen), use_cli_origin():
             self._warn()
             yield chosen.name

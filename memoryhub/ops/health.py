@@ -57,23 +57,23 @@ def check() -> Health:
 
 
 # A check opens and locks every store. Callers who see only the verdict share one for some seconds.
-_KEPT_SECONDS = 5.0
+_SHARED_SECONDS = 5.0
 _checking = threading.Lock()
 # The last shared check, and the time of its end
-_kept: tuple[float, Health] | None = None
+_last_check: tuple[float, Health] | None = None
 
 
 def recent_check() -> Health:
     """Return a check of the last seconds; while another thread checks, the last one there is."""
-    global _kept  # noqa: PLW0603 - one for the process
-    cached = _kept
-    if cached is not None and (time.monotonic() - cached[0] < _KEPT_SECONDS or _checking.locked()):
+    global _last_check  # noqa: PLW0603 - one for the process
+    cached = _last_check
+    if cached is not None and (time.monotonic() - cached[0] < _SHARED_SECONDS or _checking.locked()):
         return cached[1]
     with _checking:
-        if _kept is None or _kept is cached:
+        if _last_check is None or _last_check is cached:
             health = check()
-            _kept = time.monotonic(), health
-        return _kept[1]
+            _last_check = time.monotonic(), health
+        return _last_check[1]
 
 
 def _hub_database() -> str:

@@ -221,8 +221,8 @@ def export_archive(form: FolderForm, selection: ExportSelection) -> Iterator[byt
             entry.size = len(data)
             archive.addfile(entry, BytesIO(data))
             archive.members.clear()  # type: ignore[attr-defined]  # it would remember every entry
-            yield sink.taken()
-    yield sink.taken()
+            yield sink.take_all()
+    yield sink.take_all()
 
 
 class _Sink:
@@ -233,6 +233,6 @@ class _Sink:
         self._pieces.append(piece)
         return len(piece)
 
-    def taken(self) -> bytes:
+    def take_all(self) -> bytes:
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)

@@ -124,7 +124,7 @@ class Replay:
         events = rows.fetch("SELECT position, stream_id FROM raw_events WHERE event_id = %s", [event.event_id])
         if events:
             self.report.known += 1
-            self._positions[-1] = self._known(event, *events[0])
+            self._positions[-1] = self._existing_position(event, *events[0])
             return True
         reason = self._unwanted(event)
         if reason:
@@ -136,7 +136,7 @@ class Replay:
             return True
         return False
 
-    def _known(self, event: EventLine, position: int, stream: str) -> int:
+    def _existing_position(self, event: EventLine, position: int, stream: str) -> int:
         return position
 
     def _unwanted(self, event: EventLine) -> str:

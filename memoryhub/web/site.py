@@ -98,7 +98,7 @@ class HubAdminSite(AdminSite):
         from memoryhub.core.log import anchor_warning
 
         context = super().each_context(request)
-        if not current_alias.get():
+        if not current_alias():
             return {**context, "place": None, "other_places": other_places(None)}
         store = current_store()
         return {

@@ -197,7 +197,7 @@ class DrainTests(DrainTestCase):
         faults = (
             (KeyError("x"), Drained(captured=1, rejected=1)),
             (OSError(errno.EACCES, "not allowed"), Drained(captured=1, rejected=1)),
-            (OSError(errno.EMFILE, "too many open files"), Drained(captured=1, left=1)),
+            (OSError(errno.EMFILE, "too many open files"), Drained(captured=1, postponed=1)),
         )
 
         def failing(first, fault, event, **options):
@@ -223,10 +223,10 @@ class DrainTests(DrainTestCase):
         path.write_bytes(b"no database" * 1000)
         for extra in path.parent.glob("events.db-*"):
             extra.unlink()
-        self.assertEqual(drain.drain(), Drained(captured=1, left=2))
+        self.assertEqual(drain.drain(), Drained(captured=1, postponed=2))
         self.assertEqual(self.prompts("beta"), self.questions(1))
         self.keep(3)
-        self.assertEqual(drain.drain(), Drained(left=3))
+        self.assertEqual(drain.drain(), Drained(postponed=3))
         forget_all_stores()
         path.write_bytes(database)
         self.assertEqual(drain.drain(), Drained(captured=3))
@@ -258,7 +258,7 @@ class DrainTests(DrainTestCase):
 
     def test_a_command_of_another_project_neither_dies_of_an_event_nor_forgets_who_did(self):
         self.keep(0, project="beta")
-        for drained in (Drained(left=1), Drained(rejected=1)):
+        for drained in (Drained(postponed=1), Drained(rejected=1)):
             self.assertEqual(self.killed_at("capture_spooled", "Question 0"), -signal.SIGKILL)
             self.assertEqual(drain.drain(project="alpha"), drained)
 
@@ -276,7 +276,7 @@ class DrainTests(DrainTestCase):
         with mock.patch.object(drain, "capture_spooled", side_effect=ends), self.assertRaises(_TooLateError):
             drain.drain()
         with mock.patch.object(log, "transaction", side_effect=Locked("locked by another process")):
-            self.assertEqual(drain.drain(), Drained(left=3))
+            self.assertEqual(drain.drain(), Drained(postponed=3))
         with spool.only_taker() as alone:
             self.assertTrue(alone)
             self.assertEqual(drain.drain(), Drained())

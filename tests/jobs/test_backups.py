@@ -83,7 +83,7 @@ class BackupTestCase(HubTestCase):
 
     def restored(self, source: Path) -> Path:
         """Restore, and return what was kept beside."""
-        kept = self.restore(source).kept
+        kept = self.restore(source).previous_file
         assert kept
         return kept
 
@@ -182,8 +182,8 @@ class RestoreTests(BackupTestCase):
         done = self.restore(backup)
         self.assertEqual((done.events, done.undone), (1, 1))
         self.assert_sound_with("first")
-        assert done.kept
-        self.assertEqual(restore(store=ALPHA, source=done.kept).undone, 0)
+        assert done.previous_file
+        self.assertEqual(restore(store=ALPHA, source=done.previous_file).undone, 0)
         self.assert_sound_with("first", "second")
 
     def test_what_restores_kept_goes_with_the_next_backup_but_for_the_last_two(self) -> None:
@@ -258,7 +258,7 @@ class RestoreTests(BackupTestCase):
         self.assert_sound_with("first")
         forget_all_stores()
         shutil.rmtree(path_of(ALPHA).parent)
-        self.assertEqual(restore(store=ALPHA, source=backup).kept, None)
+        self.assertEqual(restore(store=ALPHA, source=backup).previous_file, None)
         self.assert_sound_with("first")
 
     def test_what_is_no_sound_store_of_this_name_is_refused_and_nothing_is_changed(self) -> None:
@@ -305,8 +305,9 @@ class InPlaceTests(BackupTestCase):
         path_of(ALPHA).unlink()
         wal.write_bytes(content)
         done = restore(store=ALPHA, source=backup)
-        assert done.kept
-        self.assertEqual((done.lost, done.kept.with_name(f"{done.kept.name}-wal").read_bytes()), (1, content))
+        assert done.previous_file
+        wal = done.previous_file.with_name(f"{done.previous_file.name}-wal")
+        self.assertEqual((done.lost, wal.read_bytes()), (1, content))
         self.assert_sound_with("first")
 
     def test_a_link_in_a_stores_place_is_replaced_and_its_file_is_left_alone(self) -> None:

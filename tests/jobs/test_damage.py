@@ -276,7 +276,7 @@ class RestoreTests(DamageTestCase):
             restore(store=ALPHA, source=self.backup)
         done = restore(store=ALPHA, source=self.backup, replace=True)
         self.assertEqual((done.events, path_of(ALPHA).stat().st_ino), (60, inode))
-        self.assertTrue(done.kept and done.kept.is_file())
+        self.assertTrue(done.previous_file and done.previous_file.is_file())
         self.assertEqual(self.doctor(), [])
 
     def test_a_store_that_another_process_keeps_locked_is_not_restored(self) -> None:

@@ -38,7 +38,7 @@ from tests.web.server import Server, poll, serving, temporary_home
 class HealthTests(RestTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.enterContext(mock.patch.object(health, "_kept", None))
+        self.enterContext(mock.patch.object(health, "_last_check", None))
         Schedule.objects.all().delete()  # no worker runs here, and what it would do falls due as the tests go on
 
     def finding(self, part: str = "project alpha") -> str:
@@ -64,7 +64,7 @@ class HealthTests(RestTestCase):
 
     def test_a_check_is_not_begun_while_another_runs(self) -> None:
         first = health.recent_check()
-        with mock.patch.object(health, "_KEPT_SECONDS", 0), health._checking:
+        with mock.patch.object(health, "_SHARED_SECONDS", 0), health._checking:
             self.assertIs(health.recent_check(), first)
         self.assertIs(health.recent_check(), first)
 

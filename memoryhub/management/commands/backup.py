@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import getpass
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from memoryhub.core.errors import Invalid
-from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import use_store
-from memoryhub.management.base import HubCommand, add_store_options, store_option
+from memoryhub.management.base import HubCommand, add_store_options, store_option, use_cli_origin
 from memoryhub.ops.backups.service import back_up, back_up_hub_tables, has_nothing_to_back_up
 from memoryhub.ops.jobs.running import JobTarget, all_stores
 
@@ -27,7 +25,7 @@ class Command(HubCommand):
         store = store_option(options)
         if options["to"] and store is None:
             raise Invalid("--to needs one store; choose it with --project, --org or --global")
-        with use_origin(source="cli", actor=getpass.getuser()):
+        with use_cli_origin():
             for target in [store] if store else all_stores():
                 with use_store(target):
                     is_left_out = store is None and has_nothing_to_back_up()

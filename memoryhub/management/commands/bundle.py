@@ -11,10 +11,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub.core.errors import Invalid
-from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store
 from memoryhub.core.text import counted, flat
-from memoryhub.management.base import CommandGroup, StoreCommand
+from memoryhub.management.base import CommandGroup, StoreCommand, use_cli_origin
 from memoryhub.transfer.bundles.applying import Applied, BundleOutcome, MergeReport, apply_bundle, preview_bundle
 from memoryhub.transfer.bundles.archive import Bundle, create_bundle, open_bundle
 
@@ -61,7 +60,7 @@ class Command(StoreCommand):
             store = project_store(options["project"])
         is_done = options["action"] == "apply" and not options["preview"]
         apply = apply_bundle if is_done else preview_bundle
-        with use_origin(source="cli", actor=getpass.getuser()):
+        with use_cli_origin():
             applied = apply(bundle, store)
         self._report(bundle, applied, is_done=is_done)
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import getpass
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +8,9 @@ from django.core.management.base import CommandParser
 from memoryhub.core import log
 from memoryhub.core.errors import Invalid
 from memoryhub.core.log.rebuilding import SMALL_LOG
-from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import StoreId
 from memoryhub.core.text import counted, hanging
-from memoryhub.management.base import HubCommand, add_store_options, store_option
+from memoryhub.management.base import HubCommand, add_store_options, store_option, use_cli_origin
 from memoryhub.ops.doctor.finding import Finding
 
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ class Command(HubCommand):
     def _accept(self, store: StoreId | None, reason: str) -> None:
         if store is None:
             raise Invalid("--accept-loss needs a store: add --project ID, --org ID or --global")
-        with use_origin(source="cli", actor=getpass.getuser()):
+        with use_cli_origin():
             event = log.accept_loss(store=store, reason=reason)
         lost = event.payload.anchored_position - event.payload.found_position
         what = f"{counted(lost, 'event')} lost" if lost > 0 else "the current log"

@@ -1,19 +1,14 @@
 # ruff: noqa: N999  (the command is called import)
 from __future__ import annotations
 
-import getpass
 import sys
 import time
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from decisions.importing import AdrReport, import_adrs, record_names
 from decisions.importing.adrs import read_records
@@ -22,10 +17,10 @@ from memories.importing import MAX_HEADINGS, find_files, import_markdown, previe
 from memoryhub.config.identity import bind_project, identify_project, renamed_hint
 from memoryhub.config.repository import find_repository, working_folder
 from memoryhub.core.errors import Invalid
-from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import list_projects
 from memoryhub.core.text import counted, flat
-from memoryhub.management.base import CommandGroup, ProjectCommand
+from memoryhub.management.base import CommandGroup, ProjectCommand, use_cli_origin
+from memoryhub.management.progress import progress_bar
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.jsonl import ExportFile
 from memoryhub.transfer.records import ImportReport, ImportSource, batch_line, left_out_lines, report_line
@@ -160,7 +155,7 @@ class Command(ProjectCommand):
             raise Invalid(f"no data of {source.name} was found in its usual places; name the file or folder")
         project = identify_project(project=options["project"], directory=working_folder())
         self._hint(project, options)
-        with use_origin(source="cli", actor=getpass.getuser()):
+        with use_cli_origin():
             for path in paths:
                 self._import_path(source, path, project, options)
 
@@ -175,7 +170,7 @@ class Command(ProjectCommand):
         if options["preview"] or not any(report.changes for report in preview) or not self._agreed(options):
             return
         total = sum(sum(report.names.values()) for report in preview)
-        with _progress("records", total) as advance:
+        with progress_bar("records", total) as advance:
             reports = importer().run(source.records(path), place=str(path), progress=advance)
         if options["project"] is None:
             bind_project(project, working_folder())
@@ -228,7 +223,7 @@ class Command(ProjectCommand):
         return count_commits(path, limit=options["limit"], since=options["since"])
 
     def _markdown(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
-        with _progress("files", total) as advance:
+        with progress_bar("files", total) as advance:
             report = import_markdown(
                 directory=path,
                 tags=options["tag"],
@@ -260,7 +255,7 @@ class Command(ProjectCommand):
                 self.stderr.write(f"skipped {name}: {reason}")
 
     def _adr(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
-        with _progress("files", total) as advance:
+        with progress_bar("files", total) as advance:
             report = import_adrs(directory=path, progress=advance, within=self._within)
         self._name_skipped(report.skipped)
         for name, reason in report.problems:
@@ -280,10 +275,11 @@ class Command(ProjectCommand):
     def _git(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
         recorded = repeated = 0
         commits = read_commits(path, limit=options["limit"], since=options["since"], warn=self._say)
-        with _progress("commits", total) as advance:
+        with progress_bar("commits", total) as advance:
             while batch := list(islice(commits, _BATCH)):
-                report = record_commits(commits=batch)
-                recorded, repeated = recorded + report.recorded, repeated + report.known
+                recorded_now = record_commits(commits=batch)
+                recorded += recorded_now
+                repeated += len(batch) - recorded_now
                 advance(recorded + repeated)
         line = f"imported {counted(recorded, 'commit')} ({repeated} already known) into {project}"
         return line, {"created": recorded, "unchanged": repeated}
@@ -292,7 +288,7 @@ class Command(ProjectCommand):
         self.stderr.write(flat(reason))
 
     def _jsonl(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
-        with _progress("events", total) as advance:
+        with progress_bar("events", total) as advance:
             report = replay_export(ExportFile(path), advance)
         for reason, events in report.left_out.items():
             self.stderr.write(f"left out {counted(events, 'event')}: {reason}")
@@ -339,11 +335,3 @@ def _adrs(report: AdrReport) -> str:
 
 def _left_deleted_text(count: int) -> str:
     return f", {count} left deleted" if count else ""
-
-
-@contextmanager
-def _progress(unit: str, total: int) -> Iterator[Callable[[int], None]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(unit, total=total)
-        yield lambda count: bar.update(task, completed=count)

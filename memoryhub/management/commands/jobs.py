@@ -11,11 +11,10 @@ from django.core.management.base import CommandParser
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Invalid, Locked, NotFound
 from memoryhub.core.jobs import Job, Over, find_job
-from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import StoreId
 from memoryhub.core.text import flat
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import HubCommand, add_store_options, store_option
+from memoryhub.management.base import HubCommand, add_store_options, store_option, use_cli_origin
 
 if TYPE_CHECKING:
     from memoryhub.ops.jobs.status import JobStatus
@@ -73,7 +72,7 @@ class Command(HubCommand):
                 "give the name of a job, such as backup, without a store: its schedule is the same for all stores"
             )
         job = find_job(options["name"])
-        with use_origin(source="cli", actor=getpass.getuser()):
+        with use_cli_origin():
             plan = change_plan(command=command_from(JobPlan, {**options, "job": job.slug}))
         due = f"; next run {_local_minute(plan.next_run)} UTC" if plan.next_run else ""
         data = {"job": job.slug, "runs": plan.described, "next_run": plan.next_run}
@@ -88,11 +87,11 @@ class Command(HubCommand):
         self.answer({"results": list(map(_facts, statuses))}, [head, *lines])
 
     def _run(self, job: Job, store: StoreId | None) -> None:
-        from memoryhub.management.job_progress import show_progress
+        from memoryhub.management.progress import show_job
         from memoryhub.ops.jobs import BUSY, run_job
 
         targets = _targets(job, store)
-        with show_progress(job, len(targets), self.stderr) as watch:
+        with show_job(job, len(targets), self.stderr) as watch:
             outcomes = run_job(job=job, targets=targets, asked_by=getpass.getuser(), watch=watch)
         data = [
             {"target": result.target.title, "result": result.result, "message": result.message} for result in outcomes

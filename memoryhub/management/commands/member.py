@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import getpass
 from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import MEMBER_ROLES
 from memoryhub.core.stores.store import StoreId, org_store, project_store
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import CommandGroup, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin
 
 
 class Command(HubCommand):
@@ -35,7 +33,7 @@ class Command(HubCommand):
 
         prepare_databases()
         store = project_store(options["project"]) if options["project"] else org_store(options["org"])
-        with use_origin(source="cli", actor=getpass.getuser()):
+        with use_cli_origin():
             getattr(self, f"_{options['act']}")(store, options)
 
     def _list(self, store: StoreId, _: dict[str, Any]) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import getpass
 import shlex
 from typing import Any
 
@@ -10,10 +9,9 @@ from memoryhub import env
 from memoryhub.core import home_database
 from memoryhub.core.errors import Conflict, Invalid, Moved
 from memoryhub.core.home_database import masked
-from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, org_store, project_store
 from memoryhub.core.text import counted
-from memoryhub.management.base import CommandGroup, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin
 from memoryhub.ops.hub_tables import copy_hub_tables
 from memoryhub.transfer.moving.places import Way, forget, last_way, own_place, place_named, stores_in, way_to
 from memoryhub.transfer.moving.service import confirm, move, undo
@@ -61,7 +59,7 @@ class Command(HubCommand):
         ends = options["confirm"] or options["undo"]
         if target is None and not ends:
             raise Invalid("name the place to move to: --to sqlite, --to postgresql or --to SERVER")
-        with use_origin(source="cli", actor=getpass.getuser()):
+        with use_cli_origin():
             if options["all"]:
                 self._all(target, options)
             elif ends:
@@ -74,7 +72,7 @@ class Command(HubCommand):
         if options["all"]:
             raise Invalid("--forget is for one store: name the project, --org or --global")
         store = _store(options)
-        with use_origin(source="cli", actor=getpass.getuser()):
+        with use_cli_origin():
             departure = forget(store)
         self.stdout.write(
             f"forgotten that {store.scope} {store.name} has moved to {departure.address}; the store there is unchanged"

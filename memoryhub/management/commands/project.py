@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import getpass
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,10 +11,9 @@ from memoryhub.config.identity import SETTINGS_FILE, check_project_id, renamed_h
 from memoryhub.config.repository import working_folder
 from memoryhub.core import clock
 from memoryhub.core.backends.selected import stores
-from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.core.text import flat
-from memoryhub.management.base import CommandGroup, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin
 from memoryhub.registry import project_lookup
 from memoryhub.registry.project_lookup import ProjectRow
 from memoryhub.registry.projects import ProjectCreate, ProjectDetails, create_project
@@ -41,7 +39,7 @@ class Command(HubCommand):
         return {"id": ["projects/*"]}
 
     def handle(self, *args: Any, **options: Any) -> None:
-        with use_origin(source="cli", actor=getpass.getuser()):
+        with use_cli_origin():
             getattr(self, f"_{options['act']}")(options)
 
     def _list(self, _: dict[str, Any]) -> None:

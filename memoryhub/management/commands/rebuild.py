@@ -2,19 +2,16 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from django.core.management.base import CommandParser
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from memoryhub.core import log
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.stores.store import StoreId, use_store
 from memoryhub.core.text import counted
 from memoryhub.management.base import HubCommand, add_store_options, store_or_folders
+from memoryhub.management.progress import progress_bar
 from memoryhub.ops.backups.rebuilding import rebuild_store
 
 EXIT_DIFFERENT = 12
@@ -42,11 +39,12 @@ class Command(HubCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         only = [name.strip() for name in options["only"].split(",") if name.strip()]
         store = store_or_folders(options)
-        with _progress(_event_counts(store)) as progress:
+        with progress_bar("rebuild", _event_counts(store)) as progress:
             rebuilt = rebuild_store(store=store, progress=progress, only=only)
         report = rebuilt.report
         if rebuilt.problem:
-            self.stdout.write(f"{rebuilt.problem}\nthe file was rebuilt from its log; previous file: {rebuilt.kept}")
+            self.stdout.write(rebuilt.problem)
+            self.stdout.write(f"the file was rebuilt from its log; previous file: {rebuilt.previous_file}")
         for table in report.tables:
             self.stdout.write(_table_line(table))
         rate = report.events / report.seconds if report.seconds else 0
@@ -80,12 +78,3 @@ def _table_line(table: log.TableReport) -> str:
 def _peak_megabytes() -> float:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
-
-
-@contextmanager
-def _progress(events: int | None) -> Iterator[Callable[[int], None]]:
-    console = Console(stderr=True)
-    columns = (TextColumn("rebuild"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("rebuild", total=events)
-        yield lambda count: bar.update(task, completed=count)

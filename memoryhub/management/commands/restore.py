@@ -42,7 +42,8 @@ class Command(HubCommand):
         if running:
             raise Conflict(f"the hub is running at {running.address} (process {running.pid}); stop it first")
         restored = restore_hub(source=source)
-        self.stdout.write(f"hub.db: restored{f'; previous file: {restored.kept}' if restored.kept else ''}")
+        previous = f"; previous file: {restored.previous_file}" if restored.previous_file else ""
+        self.stdout.write(f"hub.db: restored{previous}")
 
 
 def _restored_parts(restored: Restored) -> Iterator[str]:
@@ -51,5 +52,5 @@ def _restored_parts(restored: Restored) -> Iterator[str]:
         yield f"{counted(restored.undone, 'later event')} removed"
     if restored.lost:
         yield f"{counted(restored.lost, 'acknowledged event')} lost: in no readable file"
-    if restored.kept:
-        yield f"previous file: {restored.kept}"
+    if restored.previous_file:
+        yield f"previous file: {restored.previous_file}"

@@ -1,13 +1,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from django.core.management.base import CommandParser
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from governance.present import hold_line, plan_lines, run_lines
 from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest, RunView
@@ -18,6 +14,7 @@ from memoryhub.core.errors import PreconditionFailed
 from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import StoreCommand, entity_id
+from memoryhub.management.progress import progress_bar
 
 
 class Command(StoreCommand):
@@ -59,8 +56,8 @@ class Command(StoreCommand):
         if not options["yes"]:
             self._confirm(project, plan)
         request = command_from(RetentionRunRequest, {**options, "digest": options["digest"] or plan.digest})
-        with _progress(plan.things) as progress:
-            run = run_retention(command=request, progress=progress)
+        with progress_bar("retention", plan.things) as advance:
+            run = run_retention(command=request, progress=lambda count, _total: advance(count))
         lines = run_lines(run) if run else ["nothing to delete any more"]
         self.stdout.write("\n".join(lines))
 
@@ -91,12 +88,3 @@ def _run_line(run: RunView) -> str:
     deleted = f"deleted {counted(run.events, 'event')}"
     ended = deleted if run.ran_at else "interrupted; run retention again to finish it"
     return flat(f"#{run.id} {clock.minute(run.began_at)} by {run.actor} ({run.source}): {ended}")
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int, int], None]]:
-    console = Console(stderr=True)
-    columns = (TextColumn("retention"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("retention", total=total)
-        yield lambda count, _total: bar.update(task, completed=count)

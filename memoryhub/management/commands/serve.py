@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import getpass
 import os
 import webbrowser
 from argparse import SUPPRESS
@@ -11,9 +10,8 @@ from django.core.management.base import CommandParser
 
 from memoryhub import env
 from memoryhub.core.errors import Unavailable
-from memoryhub.core.origin import use_origin
 from memoryhub.core.secret_files import SECRET_FILES, read_or_create_secret
-from memoryhub.management.base import CommandGroup, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin
 from memoryhub.ops.serving.listener import PORT
 
 WORKER_GRACE_SECONDS = 1.5
@@ -143,7 +141,7 @@ class Command(HubCommand):
             return
         from memoryhub.web import signin
 
-        with use_origin(source="cli", actor=getpass.getuser()):
+        with use_cli_origin():
             token = signin.create_link_token(username=signin.ensure_owner().username)
         link = signin.link(public_url or address, token)
         self.stdout.write(f"Sign in once, within 15 minutes: {link}")

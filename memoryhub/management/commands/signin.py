@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import getpass
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from memoryhub.core.errors import Invalid, Unavailable
-from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import ROLES
-from memoryhub.management.base import CommandGroup, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin
 
 
 class Command(HubCommand):
@@ -29,7 +27,7 @@ class Command(HubCommand):
             raise Unavailable("Memory Hub is not running; start it with `memory-hub serve`, which prints a link")
         if options["role"] and not options["user"]:
             raise Invalid("--role needs --user")
-        with use_origin(source="cli", actor=getpass.getuser()):
+        with use_cli_origin():
             name = options["user"] or signin.ensure_owner().username
             if options["user"]:
                 ensure_person(name=name, role=options["role"])

@@ -6,10 +6,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub.core import clock
-from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import VERBS
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import CommandGroup, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin
 
 
 class Command(HubCommand):
@@ -50,7 +49,7 @@ class Command(HubCommand):
         from memoryhub.ops.hub_databases import prepare_databases
 
         prepare_databases()
-        with use_origin(source="cli", actor=getpass.getuser()):
+        with use_cli_origin():
             getattr(self, f"_{options['act']}")(options)
 
     def _create(self, options: dict[str, Any]) -> None:

@@ -19,7 +19,6 @@ from memoryhub.core.backends.selected import integrity, machines
 from memoryhub.core.backends.sqlite import files
 from memoryhub.core.disk import make_folder
 from memoryhub.core.errors import HubError, Unavailable
-from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId
 from memoryhub.transfer.bundles.archive import open_bundle
 
@@ -164,8 +163,8 @@ def hub_problem(path: Path, name: str = "hub.db") -> str:
 
 
 def foreign_log(store: StoreId) -> str:
-    names = rows.fetch("SELECT project_id FROM raw_events WHERE project_id <> %s LIMIT 1", [store.name])
-    return f"the log is of {names[0][0]!r}, not of {store.name!r}" if names else ""
+    event = log.events().exclude(project_id=store.name).first()
+    return f"the log is of {event.project_id!r}, not of {store.name!r}" if event else ""
 
 
 # Finds an older store that was put back with its anchor (decision 37). Nothing is compared if a restore or an
@@ -184,8 +183,7 @@ def compared_with_backup(store: StoreId) -> str:
 
 
 def _losses_accepted() -> list[datetime]:
-    times = rows.fetch("SELECT occurred_at FROM raw_events WHERE event_type = %s", [log.LOSS_ACCEPTED.name])
-    return [clock.from_text(moment) for (moment,) in times]
+    return [clock.from_text(event.occurred_at) for event in log.events().of_type(log.LOSS_ACCEPTED)]
 
 
 def _difference(backup: Examined) -> str:

@@ -36,7 +36,7 @@ class Rebuilt:
     # Why the whole file was rebuilt; "" otherwise
     problem: str = ""
     # The damaged file
-    kept: Path | None = None
+    previous_file: Path | None = None
 
 
 def rebuild_store(*, store: StoreId, progress: Progress = lambda _: None, only: Sequence[str] = ()) -> Rebuilt:

@@ -27,7 +27,7 @@ class SharedQueue(ORM):  # type: ignore[misc]
         super().__init__(*args, **options)
         self._lock = threading.Lock()
         # When each task was taken by this process, on the monotonic clock
-        self._taken: dict[int, float] = {}
+        self._claimed: dict[int, float] = {}
         self._renews = False
 
     def timeout(self, task: OrmQ) -> datetime:
@@ -37,7 +37,7 @@ class SharedQueue(ORM):  # type: ignore[misc]
         tasks: list[tuple[int, str]] | None = super().dequeue()
         if tasks:
             with self._lock:
-                self._taken.update(dict.fromkeys((key for key, _ in tasks), time.monotonic()))
+                self._claimed.update(dict.fromkeys((key for key, _ in tasks), time.monotonic()))
                 if not self._renews:
                     self._renews = True
                     threading.Thread(target=self._keep, name="queue", daemon=True).start()
@@ -50,8 +50,8 @@ class SharedQueue(ORM):  # type: ignore[misc]
             longest = time.monotonic() - Conf.TIMEOUT
             with self._lock:
                 # A failed task stays in the queue, to be taken again after the longest time that a run may take
-                self._taken = {key: since for key, since in self._taken.items() if since > longest}
-                keys = list(self._taken)
+                self._claimed = {key: since for key, since in self._claimed.items() if since > longest}
+                keys = list(self._claimed)
                 if not keys:
                     self._renews = False
                     return
@@ -65,4 +65,4 @@ class SharedQueue(ORM):  # type: ignore[misc]
         rows.update(lock=clock.now() + timedelta(seconds=HELD_SECONDS))
         held = set(rows.values_list("pk", flat=True))
         with self._lock:
-            self._taken = {key: since for key, since in self._taken.items() if key in held or key not in keys}
+            self._claimed = {key: since for key, since in self._claimed.items() if key in held or key not in keys}

@@ -105,11 +105,11 @@ class JobPass:
                     record_interrupted(self._job, target, held.left_by)
                 held.report(0, 0)
                 self._watch(target, 0, 0)
-                return self._kept(target, held)
+                return self._recorded(target, held)
         except Locked as error:
             return RunOutcome(target, BUSY, error.message, begun_now(self._asked_by))
 
-    def _kept(self, target: JobTarget, held: HeldLease) -> RunOutcome:
+    def _recorded(self, target: JobTarget, held: HeldLease) -> RunOutcome:
         try:
             outcome = self._outcome(target, held)
         except BaseException:

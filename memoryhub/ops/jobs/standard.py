@@ -82,7 +82,7 @@ def _rebuilt_text(rebuilt: Rebuilt) -> str:
         verdict = f"{', '.join(different)} differed and {'was' if len(different) == 1 else 'were'} replaced"
     text = f"{counted(rebuilt.report.events, 'event')} applied, {counted(len(replaced), 'table')}: {verdict}"
     if rebuilt.problem:
-        text += f"; {rebuilt.problem}: rebuilt as a new file, previous file: {rebuilt.kept}"
+        text += f"; {rebuilt.problem}: rebuilt as a new file, previous file: {rebuilt.previous_file}"
     return text
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from django.db import OperationalError
 
-from memoryhub.config.clients import HookEffect
 from memoryhub.core import log, spool
 from memoryhub.core.errors import HubError, Locked, NotFound, Unavailable
 from memoryhub.core.spool import Attempts, Broken, SpooledEvent
@@ -43,7 +42,7 @@ _PASSING = frozenset(
 class Drained:
     captured: int = 0
     # Of projects that could not be opened; retried later
-    left: int = 0
+    postponed: int = 0
     rejected: int = 0
 
 
@@ -107,7 +106,7 @@ class _File:
         self._path = path
         self._total = total
         self._events, self._broken = spool.read(path)
-        self._left: list[SpooledEvent] = []
+        self._postponed: list[SpooledEvent] = []
         self._closed: set[str] = set()
 
     def drain(self) -> list[SpooledEvent]:
@@ -118,10 +117,10 @@ class _File:
                 self._take(project, events[start : start + _BATCH])
         for broken in self._broken:
             logger.warning("moved a line of the spool to %s: %s", spool.REJECTED, broken.reason)
-        self._total.left += len(self._left)
+        self._total.postponed += len(self._postponed)
         self._total.rejected += len(self._broken)
-        spool.finish(self._path, waiting=self._left, broken=self._broken)
-        return self._left
+        spool.finish(self._path, waiting=self._postponed, broken=self._broken)
+        return self._postponed
 
     def _placed(self) -> Iterator[_Placed]:
         for event in self._events:
@@ -134,14 +133,14 @@ class _File:
         try:
             with self._attempts.handling(event):
                 hook_event = parse_hook(client=event.client, event=event.event, data=event.payload)
-                if hook_event.effect is not HookEffect.NOTHING:
+                if hook_event.effect.is_recorded:
                     return self._place_in_project(hook_event, event)
         except HubError as error:
             self._set_aside(event, error.message)
         except Exception as error:
             if isinstance(error, OSError) and error.errno in _PASSING:
                 logger.warning("an event stays in the spool: its project could not be found (%s)", error)
-                self._left.append(event)
+                self._postponed.append(event)
             else:
                 logger.exception("the project of a line of the spool could not be found")
                 self._set_aside(event, f"{type(error).__name__}: {error}")
@@ -169,7 +168,7 @@ class _File:
             self._leave(events)
 
     def _leave(self, events: list[_Placed]) -> None:
-        self._left += [placed.event for placed in events]
+        self._postponed += [placed.event for placed in events]
 
     # If one of a batch fails, each is captured by itself
     def _capture(self, events: list[_Placed]) -> None:

@@ -30,8 +30,6 @@ from memoryhub.core.log.erase import is_unwiped, redacted_digests, wipe_free_spa
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.schemas import LeftOut, Payload
 from memoryhub.core.secrets.sanitize import Shape
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import StoreId, require_stayed, use_store
 from memoryhub.registry.access_history import noting_moves
@@ -40,7 +38,6 @@ from memoryhub.transfer.jsonl import UNFIT, EventLine, refusal
 from memoryhub.transfer.replaying import LEFT_OUT, Replay, ReplayReport
 
 Progress = Callable[[int], None]
-_DIGESTS = "SELECT chain_digest FROM raw_events ORDER BY position"
 
 
 class BundleOutcome(StrEnum):
@@ -127,7 +124,7 @@ def _planned(bundle: Bundle, store: StoreId) -> Applied:
         plan = Applied(BundleOutcome.ADOPTED, store, check(bundle), (0, GENESIS))
     else:
         with use_store(store):
-            digests = (digest for (digest,) in rows.iterate(_DIGESTS))
+            digests = (digest for (digest,) in log.iterate_columns("chain_digest"))
             plan = Applied(BundleOutcome.ADOPTED, store, check(bundle, digests), log.head())
             plan.merged_before = find_merge(bundle.manifest.head)
     plan.outcome = _planned_outcome(bundle, plan)
@@ -210,9 +207,6 @@ def _without_erased(bundle: Bundle, contents: BundleContents) -> Iterator[Bundle
 
 _KEPT = "this store's version, kept when another log was merged"
 _ERASED_HERE = "their text was erased, or their import undone, in this store"
-# Streams whose first event has no effect any more
-_GONE = f"SELECT stream_id FROM raw_events WHERE stream_seq = 1 AND (payload_json IS NULL OR position IN {IDS})"
-_PAYLOAD = "SELECT payload_json FROM raw_events WHERE position = %s AND payload_json IS NOT NULL"
 
 
 @dataclass(slots=True)
@@ -227,8 +221,10 @@ class MergeReport(ReplayReport):
 
 def find_merge(head: str) -> int:
     """Return the event with which the log that ends in ``head`` was merged into the current store, or 0."""
-    merges = rows.fetch("SELECT position, payload_json FROM raw_events WHERE event_type = %s", [LOG_MERGED.name])
-    return next((position for position, payload in merges if json.loads(payload or "{}").get("head") == head), 0)
+    for position, payload in log.events().of_type(LOG_MERGED).payloads().items():
+        if payload.get("head") == head:
+            return position
+    return 0
 
 
 def merge(
@@ -278,8 +274,8 @@ def redactions_to_repeat(bundle: Bundle, contents: BundleContents) -> dict[int, 
         return payloads
     for event in bundle.events():
         if event.position in positions and event.payload_json is not None:
-            present = rows.fetch(_PAYLOAD, [event.position])
-            if present and present[0][0] != event.payload_json:
+            present = log.events().at([event.position]).readable().first()
+            if present and present.payload_json != event.payload_json:
                 payloads[event.position] = json.loads(event.payload_json)
     return payloads
 
@@ -291,16 +287,18 @@ class _Merge(Replay):
         super().__init__(contents.void)
         self.report = MergeReport()
         self._contents = contents
-        void = json.dumps(sorted(void_positions()))
-        self._gone = {stream for (stream,) in rows.fetch(_GONE, [void])}
+        # Streams whose first event has no effect any more
+        first = log.events().filter(stream_seq=1)
+        gone = first.filter(payload_json=None) | first.at(void_positions())
+        self._gone = set(gone.values_list("stream_id", flat=True))
         # Of memories that both have changed: this store's version, and the numbers here of the other's versions
-        self._own: dict[int, Existing] = {}
+        self._existing: dict[int, Existing] = {}
         self._versions: dict[int, dict[int, int]] = {}
 
     def open_conflicts(self) -> None:
         """Make this store's versions current again, each in conflict with the other's newest one."""
-        present = set(Memory.objects.filter(id__in=self._own).values_list("id", flat=True))
-        for memory_id, existing in self._own.items():
+        present = set(Memory.objects.filter(id__in=self._existing).values_list("id", flat=True))
+        for memory_id, existing in self._existing.items():
             if memory_id not in present:  # erased there later
                 continue
             newest = max(self._versions[memory_id].values())
@@ -325,7 +323,7 @@ class _Merge(Replay):
         self._positions.append(LEFT_OUT if event.stream_id in self._gone else event.position)
 
     # An entity is named after its first event, which can have become a version of another one here.
-    def _known(self, event: EventLine, position: int, stream: str) -> int:
+    def _existing_position(self, event: EventLine, position: int, stream: str) -> int:
         if stream in self._gone:
             return LEFT_OUT
         number = stream.rpartition(":")[2]
@@ -386,7 +384,7 @@ class _Merge(Replay):
         super()._meet_changed(event)
 
     def _add_version(self, event: EventLine, memory_id: int, state: MemoryState) -> None:
-        existing = self._own.get(memory_id) or Existing.of(Memory.objects.get(id=memory_id))
+        existing = self._existing.get(memory_id) or Existing.of(Memory.objects.get(id=memory_id))
         if self._has_version(memory_id, existing, state):
             self.report.known += 1
             return
@@ -402,7 +400,7 @@ class _Merge(Replay):
         fields = state.columns() | {"attributes": state.attributes}
         revised = MemoryRevised(**fields, memory_id=memory_id, version=number, base_version=base, reason=reason)
         numbers[version] = number
-        self._own[memory_id] = existing
+        self._existing[memory_id] = existing
         header = replace(self._header(event, f"memory:{memory_id}"), version=MEMORY_REVISED.version)
         self._put(self._prepared(MEMORY_REVISED, revised), header)
 

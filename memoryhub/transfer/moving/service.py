@@ -221,7 +221,7 @@ def _confirmed(store: StoreId, departure: Departure) -> NotFound:
 
 
 def _compare(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure) -> None:
-    copy = leaving.call("kept", store=text_of(store))
+    copy = leaving.call("departed_copy", store=text_of(store))
     end = arriving.call("read", store=text_of(store))
     same = arriving.call("digest_at", position=departure.position) == departure.digest == copy["head"][1]
     if same and end["head"] == copy["head"]:

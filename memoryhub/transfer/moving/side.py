@@ -53,11 +53,11 @@ class MoveSide:
         for line in self._source:
             name, arguments = json.loads(line)
             try:
-                result, lines = self._done(name, arguments)
+                result, lines = self._perform(name, arguments)
             except (HubError, DatabaseError, OSError) as error:
                 self._abort(error)
                 if self._takes:
-                    for _ in self._taken():
+                    for _ in self._incoming():
                         pass
                 self._put({"error": str(error), "code": error.code if isinstance(error, HubError) else ""})
                 continue
@@ -70,14 +70,14 @@ class MoveSide:
         with suppress(Exception):
             self._open.__exit__(type(error), error, None)
 
-    def _done(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Iterable[bytes]]:
+    def _perform(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Iterable[bytes]]:
         from memoryhub.transfer.moving import steps
 
         if name == "send":
             return None, _event_lines(steps.events(**arguments))
         if name == "take":
             self._takes = True
-            return steps.take(self._taken(), **arguments), ()
+            return steps.take(self._incoming(), **arguments), ()
         if name == "lock":
             return self._locks.enter_context(steps.locked(**arguments)), ()
         if name in steps.OPENING:
@@ -91,7 +91,7 @@ class MoveSide:
         step: Callable[..., Any] = steps.STEPS[name]
         return step(**arguments), ()
 
-    def _taken(self) -> Iterator[list[Any]]:
+    def _incoming(self) -> Iterator[list[Any]]:
         while (line := self._source.readline()) != b"\n":
             if not line:
                 raise EOFError

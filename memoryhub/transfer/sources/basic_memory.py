@@ -92,7 +92,7 @@ class _Project:
         self._folder = folder
         self._name = name
         # Projects that may be below this one
-        self._others = other_folders
+        self._other_folders = other_folders
         # By permalink, title and path
         self._notes: dict[str, _BasicMemoryNote] = {}
         self._missing = 0
@@ -105,7 +105,7 @@ class _Project:
         other_files = 0
 
         def is_entered(path: PurePosixPath) -> bool:
-            return is_visible(path) and folder / path not in self._others
+            return is_visible(path) and folder / path not in self._other_folders
 
         for file in files_below(folder, includes=is_visible, enters=is_entered):
             if isinstance(file, LeftOutRecord):

@@ -137,12 +137,12 @@ class _Instructions:
     """The instructions of a folder, with the files of the folder that they import with @, each file once."""
 
     base: Base
-    _done: set[Path] = field(default_factory=set)
+    _read_paths: set[Path] = field(default_factory=set)
 
     def records(self, file: TextFile, depth: int = 0) -> Iterator[Record]:
-        if file.path in self._done:
+        if file.path in self._read_paths:
             return
-        self._done.add(file.path)
+        self._read_paths.add(file.path)
         if depth or file.path.name in (*_INSTRUCTIONS, "AGENTS.md"):
             records = section_records(file)
         else:

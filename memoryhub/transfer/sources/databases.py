@@ -99,11 +99,11 @@ def _check_database(
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "ignore_check_constraints = ON"):
             connection.execute(f"PRAGMA {setting}")
         # A view of the name could compute for ever, and a virtual table runs a module
-        found = {name for (name,) in connection.execute(_TABLES)}
-        missing = [name for name in tables if name not in found]
+        existing = {name for (name,) in connection.execute(_TABLES)}
+        missing = [name for name in tables if name not in existing]
         if missing:
             raise Invalid(f"{flat(str(path))} is no database of {tool}: it has no table {missing[0]}")
-        columns = {name: _columns_of(connection, name) for name in (*tables, *optional) if name in found}
+        columns = {name: _columns_of(connection, name) for name in (*tables, *optional) if name in existing}
         lacking = [(table, name) for table, names in tables.items() for name in names if name not in columns[table]]
         if lacking:
             table, name = lacking[0]

@@ -1,13 +1,21 @@
-"""Progress of a job in the foreground: a bar on a terminal, otherwise a line from time to time."""
+"""Progress of commands: a bar on a terminal; of jobs otherwise a line from time to time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from memoryhub.core.jobs import Job
 from memoryhub.ops.jobs.running import JobTarget, Watch
@@ -16,7 +24,17 @@ _STEPS = 10
 
 
 @contextmanager
-def show_progress(job: Job, stores: int, errors: Any) -> Iterator[Watch]:
+def progress_bar(unit: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show a bar on standard error if that is a terminal; yield the function that takes the current count."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(unit, total=total)
+        yield lambda count: bar.update(task, completed=count)
+
+
+@contextmanager
+def show_job(job: Job, stores: int, errors: Any) -> Iterator[Watch]:
     console = Console(stderr=True)
     if console.is_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -40,12 +58,12 @@ class _Bar:
 class _Lines:
     def __init__(self, job: Job, stores: int, errors: Any) -> None:
         self._job, self._stores, self._errors = job, stores, errors
-        self._shown: dict[str, int] = {}
+        self._steps: dict[str, int] = {}
 
     def __call__(self, target: JobTarget, count: int, total: int) -> None:
         step = count * _STEPS // total if total else 0
-        if self._shown.get(target.alias) != step:
-            self._shown[target.alias] = step
+        if self._steps.get(target.alias) != step:
+            self._steps[target.alias] = step
             far = f": {count} of {total}" if total else ""
-            number = f" ({len(self._shown)} of {self._stores})" if self._stores > 1 else ""
+            number = f" ({len(self._steps)} of {self._stores})" if self._stores > 1 else ""
             self._errors.write(f"{self._job.name}, {target.title}{number}{far}")
