@@ -278,7 +278,9 @@ class Questions:
         with anyio.CancelScope() as scope:
             self._waiting.add(scope)
             try:
-                return await context.session.elicit_form(_text_of(question), _form_of(question), context.request_id)
+                return await context.session.elicit_form(
+                    _question_text(question), _form_of(question), context.request_id
+                )
             except (MCPError, ValidationError):
                 logger.warning("the client could not ask its user", exc_info=True)
                 return None
@@ -319,7 +321,7 @@ def _arguments_of(answer: types.ElicitResult, state: str) -> Arguments:
     return {str(choice): True}
 
 
-def _text_of(question: Question) -> str:
+def _question_text(question: Question) -> str:
     if isinstance(question, ChoiceRequired):
         return "\n".join([f"{question.question}. Choose one:", *question.data.get("entries", [])])
     return question.message
@@ -340,7 +342,7 @@ def _can_ask(context: Context) -> bool:
 
 
 def _input_required(question: Question) -> Result:
-    params = {"mode": "form", "message": _text_of(question), "requestedSchema": _form_of(question)}
+    params = {"mode": "form", "message": _question_text(question), "requestedSchema": _form_of(question)}
     return {
         "resultType": "input_required",
         "inputRequests": {_QUESTION: {"method": "elicitation/create", "params": params}},

@@ -305,7 +305,7 @@ class _Follower:
     # Not as an agent, so that it doesn't count as a use.
     def _read(self, matches: dict[str, Match]) -> dict[str, str]:
         with use_store(self._store), use_origin(source="job", actor="memory-hub"):
-            return {uri: _digest(match) for uri, match in matches.items()}
+            return {uri: _resource_digest(match) for uri, match in matches.items()}
 
     async def _notify(self, uri: str) -> None:
         await self._bus.publish(ResourceUpdated(uri))
@@ -342,7 +342,7 @@ class _Recipient:
                 logger.exception("a client could not be notified")
 
 
-def _digest(match: Match) -> str:
+def _resource_digest(match: Match) -> str:
     try:
         text = match.read()
     except HubError as error:

@@ -42,7 +42,7 @@ def serve_http(options: Options, address: tuple[str, int]) -> int:
 
             binding = Binding(options.project, working_folder())
             _announce(binding.store().name, listener, options)
-            return _run(binding, options, listener)
+            return _run_server(binding, options, listener)
     except HubError as error:
         sys.stderr.write(f"{error.message}\n")
         return error.exit_code
@@ -57,7 +57,7 @@ def _announce(project: str, listener: socket.socket, options: Options) -> None:
     sys.stderr.flush()
 
 
-def _run(binding: Binding, options: Options, listener: socket.socket) -> int:
+def _run_server(binding: Binding, options: Options, listener: socket.socket) -> int:
     with asyncio.Runner() as runner:
         host = runner.run(_serve(binding, options, listener))
     for number in STOP_SIGNALS:
@@ -89,7 +89,7 @@ async def _serve(binding: Binding, options: Options, listener: socket.socket) ->
 
 async def _serve_until_stopped(gate: Gate, listener: socket.socket) -> None:
     config = uvicorn.Config(gate, http="h11", timeout_graceful_shutdown=_GRACE_SECONDS, **UVICORN_OPTIONS)
-    server = _UvicornServer(config)
+    server = _McpServer(config)
     shutdown = _Shutdown(gate, server)
     for number in STOP_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, shutdown.begin)
@@ -120,7 +120,7 @@ def _check_for(host: str, port: int, names: list[str]) -> Check:
     return check
 
 
-class _UvicornServer(uvicorn.Server):
+class _McpServer(uvicorn.Server):
     """Doesn't handle signals: the hub has its own shutdown order and exit code."""
 
     @contextmanager

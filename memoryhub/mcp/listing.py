@@ -155,7 +155,7 @@ def plain_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> dict[s
     the schema leaves no doubt, this is what it stands for; everything else stays as it is.
     """
     full = _full_schema(model)
-    plain: dict[str, Any] = _plain(full, arguments, full.get("$defs", {}))
+    plain: dict[str, Any] = _plain_value(full, arguments, full.get("$defs", {}))
     return plain
 
 
@@ -164,7 +164,7 @@ def _full_schema(model: type[BaseModel]) -> Schema:
     return model.model_json_schema()
 
 
-def _plain(schema: Schema, value: Any, definitions: Schema) -> Any:
+def _plain_value(schema: Schema, value: Any, definitions: Schema) -> Any:
     resolved = _resolve(schema, definitions)
     by_type: dict[str | None, Schema] = {}
     for alternative in resolved.get("anyOf", [resolved]):
@@ -179,10 +179,10 @@ def _plain(schema: Schema, value: Any, definitions: Schema) -> Any:
         value = [value]
     if isinstance(value, list) and "array" in by_type:
         items = by_type["array"].get("items", {})
-        return [_plain(items, item, definitions) for item in value]
+        return [_plain_value(items, item, definitions) for item in value]
     if isinstance(value, dict) and "object" in by_type:
         fields = by_type["object"].get("properties", {})
-        return {name: _plain(fields.get(name, {}), field, definitions) for name, field in value.items()}
+        return {name: _plain_value(fields.get(name, {}), field, definitions) for name, field in value.items()}
     return value
 
 

@@ -94,7 +94,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--http",
         metavar="[HOST:]PORT",
-        type=_address,
+        type=_http_address,
         help="serve over HTTP at /mcp instead of stdin and stdout; default host: 127.0.0.1; port 0 picks a free one",
     )
     parser.add_argument(
@@ -111,7 +111,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def _address(text: str) -> tuple[str, int]:
+def _http_address(text: str) -> tuple[str, int]:
     from argparse import ArgumentTypeError
 
     host, _, port = text.rpartition(":")

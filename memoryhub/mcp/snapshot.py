@@ -41,21 +41,21 @@ _SKIPPED_FOLDERS = frozenset({"migrations", "__pycache__", "templates", "static"
 
 def load(profile: str, key: list[str]) -> Answers | None:
     try:
-        snapshot = json.loads(_path(profile).read_bytes())
+        snapshot = json.loads(_snapshot_path(profile).read_bytes())
         return snapshot["answers"] if snapshot["key"] == key else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def save(profile: str, key: list[str], answers: Answers) -> None:
-    path = _path(profile)
+    path = _snapshot_path(profile)
     env.prepare_home()
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with replacing(path, synced=False) as file:
         file.write(json.dumps({"key": key, "answers": answers}).encode())
 
 
-def _path(profile: str) -> Path:
+def _snapshot_path(profile: str) -> Path:
     return env.home() / "cache" / f"mcp-{profile}.json"
 
 

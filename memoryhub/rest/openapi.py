@@ -97,12 +97,12 @@ def _add_headers(path: str, method: str, operation: dict[str, Any], schemas: dic
     route = path.removeprefix(f"{_PREFIX}/").replace("{", "<").replace("}", ">")
     if _PROJECT in path and act_of_route(method.upper(), route) is not Act.VIEW:
         parameters += [_SESSION, _TOKEN]
-    parameters[:] = map(_described, parameters)
+    parameters[:] = map(_with_description, parameters)
     if _takes_key(operation, schemas) or path.startswith(f"{_PREFIX}/hooks"):
         parameters.append(_KEY)
 
 
-def _described(parameter: dict[str, Any]) -> dict[str, Any]:
+def _with_description(parameter: dict[str, Any]) -> dict[str, Any]:
     if parameter["in"] == "header":  # HTTP has no null
         parameter = {**parameter, "schema": _without_null(parameter["schema"])}
     if parameter["in"] != "path" or "description" in parameter:

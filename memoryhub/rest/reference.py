@@ -192,7 +192,7 @@ def _type(schema: Schema, part: Schema) -> SafeString:
     model = _resolved(schema, part)
     choices = model.get("anyOf") or model.get("oneOf") or model.get("allOf")
     if choices:
-        return _joined(dict.fromkeys(_type(schema, choice) for choice in choices))
+        return _joined_types(dict.fromkeys(_type(schema, choice) for choice in choices))
     values = model.get("enum", [])
     if "const" in model:
         values = [model["const"]]
@@ -200,7 +200,7 @@ def _type(schema: Schema, part: Schema) -> SafeString:
         texts = list(map(json.dumps, values))
         if len(texts) > _MOST_VALUES:
             texts[_MOST_VALUES:] = ["…"]
-        return _joined(texts)
+        return _joined_types(texts)
     if model.get("type") == "array":
         return format_html("list of {}", _type(schema, model.get("items", {})))
     if model is not part and "properties" in model:
@@ -211,7 +211,7 @@ def _type(schema: Schema, part: Schema) -> SafeString:
     return format_html("{}", model.get("type", "any"))
 
 
-def _joined(texts: Iterable[str]) -> SafeString:
+def _joined_types(texts: Iterable[str]) -> SafeString:
     return format_html_join(" or ", "{}", zip(texts))
 
 

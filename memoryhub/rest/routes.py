@@ -201,7 +201,7 @@ class MemberList(BaseModel):
     results: list[MemberFacts]
 
 
-def _listed(people: list[members.Member]) -> dict[str, Any]:
+def _member_list(people: list[members.Member]) -> dict[str, Any]:
     return {"results": [members.facts(member) for member in people]}
 
 
@@ -210,7 +210,7 @@ def _listed(people: list[members.Member]) -> dict[str, Any]:
 )
 def list_project_members(request: HttpRequest, project_id: str) -> Any:
     """Also those whose role in its organisation or in the hub counts here. For owners, and those who manage people."""
-    return _listed(members.list_members(project_store(project_id)))
+    return _member_list(members.list_members(project_store(project_id)))
 
 
 @member_routes.put(
@@ -241,7 +241,7 @@ def remove_project_member(request: HttpRequest, project_id: str, person: str) ->
 )
 def list_org_members(request: HttpRequest, org_id: str) -> Any:
     """Also those whose role in the hub counts here. For owners, and those who manage people."""
-    return _listed(members.list_members(org_store(org_id)))
+    return _member_list(members.list_members(org_store(org_id)))
 
 
 @member_routes.put(

@@ -62,7 +62,7 @@ def navigation(context: dict[str, Any]) -> dict[str, Any]:
     if user is None or not user.is_authenticated:
         return {}
     name = _url_name(context)
-    if place is None:
+    if not place:
         return {"sections": [], "hub_pages": hub_pages(user, name), "search": "/find", "field": "q"}
     return {
         "sections": sections(user, place, name),

@@ -67,16 +67,16 @@ def _org_choices(orgs: list[str]) -> list[tuple[str, str]]:
 @hub_page(Act.GOVERN, to=TO_MAKE_PLACES)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_org(request: HttpRequest) -> HttpResponse:
-    return _page(request, NewOrgForm)
+    return _create_page(request, NewOrgForm)
 
 
 @hub_page(Act.GOVERN, to=TO_MAKE_PLACES)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_project(request: HttpRequest) -> HttpResponse:
-    return _page(request, NewProjectForm)
+    return _create_page(request, NewProjectForm)
 
 
-def _page(request: HttpRequest, kind: type[NewOrgForm]) -> HttpResponse:
+def _create_page(request: HttpRequest, kind: type[NewOrgForm]) -> HttpResponse:
     form = kind(posted(request), initial=request.GET.dict())
     command = form.command()
     if command:
@@ -151,7 +151,8 @@ def describe_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse
     form = kind(request.POST or None, initial=_initial_values(profile()))
     if request.method == "POST" and _save(request, form):
         return redirect("admin:index")
-    return TemplateResponse(request, "admin/describe.html", {**context, "form": form})
+    title = f"Describe {context['place'].this}"
+    return TemplateResponse(request, "admin/describe.html", {**context, "title": title, "form": form})
 
 
 def _save(request: HttpRequest, form: OrgForm) -> bool:

@@ -245,7 +245,7 @@ def show_graph(request: HttpRequest, entity_id: int, context: dict[str, Any]) ->
         "boxes": boxes,
         "groups": _groups(boxes, graph),
         "filters": _filters(types, depth),
-        "depths": [(number, _address(types, number), number == depth) for number in (1, 2)],
+        "depths": [(number, _graph_query(types, number), number == depth) for number in (1, 2)],
         "is_alone": len(boxes) == 1,
         "is_filtered": len(types) < len(NodeType),
         "summary": f"{centre.title}, with {counted(len(boxes) - 1, 'neighbour')}",
@@ -293,11 +293,11 @@ def _filters(types: list[NodeType], depth: int) -> list[tuple[str, str, bool]]:
     filters = []
     for name, label in _PLURALS.items():
         selected = [other for other in NodeType if (other in types) != (other is name)]
-        filters.append((label, _address(selected or list(NodeType), depth), name in types))
+        filters.append((label, _graph_query(selected or list(NodeType), depth), name in types))
     return filters
 
 
-def _address(types: list[NodeType], depth: int) -> str:
+def _graph_query(types: list[NodeType], depth: int) -> str:
     query: dict[str, Any] = {}
     if set(types) != set(NodeType):
         query["type"] = [name.value for name in types]

@@ -87,14 +87,14 @@ def inbox_of(request: HttpRequest) -> dict[str, Any]:
     entries = open_entries([type_filter] if type_filter else tuple(InboxItemType))
     keys = [entry.key for entry in entries]
     number = keys.index(current) + 1 if current in keys else None
-    page = min(_page(request), max(len(entries) - 1, 0) // MOST)
+    page = min(_page_number(request), max(len(entries) - 1, 0) // MOST)
     if number:
         page = (number - 1) // MOST
     listed = with_texts(entries[page * MOST : (page + 1) * MOST])
     can_select = may(request.user, Act.REVIEW)
     groups = []
     for group in by_session(listed):
-        rows = [_row(entry, type_filter, current, can_select=can_select) for entry in group.entries]
+        rows = [_inbox_row(entry, type_filter, current, can_select=can_select) for entry in group.entries]
         groups.append((group, rows))
     home = reverse("admin:inbox")
     context: dict[str, Any] = {
@@ -106,13 +106,13 @@ def inbox_of(request: HttpRequest) -> dict[str, Any]:
         "first": page * MOST + 1,
         "last_listed": min((page + 1) * MOST, len(entries)),
         "filters": _filters(counts, type_filter),
-        "url": _address(home, type_filter, page),
-        "action": _address(reverse("admin:inbox_verdicts"), type_filter, page),
+        "url": _inbox_url(home, type_filter, page),
+        "action": _inbox_url(reverse("admin:inbox_verdicts"), type_filter, page),
     }
     if page:
-        context["earlier"] = _address(home, type_filter, page - 1)
+        context["earlier"] = _inbox_url(home, type_filter, page - 1)
     if (page + 1) * MOST < len(entries):
-        context["later"] = _address(home, type_filter, page + 1)
+        context["later"] = _inbox_url(home, type_filter, page + 1)
     if HEADER not in request.headers:
         # The memories whose verdicts were given together are offered once.
         context["undo_ids"] = request.session.pop(CAN_UNDO, [])
@@ -125,7 +125,7 @@ def _neighbours(
     entries: list[InboxItem], number: int | None, page: int, type_filter: InboxItemType | None
 ) -> dict[str, str]:
     # Where a verdict leads: to the next item, else to the one before, else to the list
-    urls = {"next": _address(reverse("admin:inbox"), type_filter)}
+    urls = {"next": _inbox_url(reverse("admin:inbox"), type_filter)}
     if number is None:
         # Beside no item, the next one is the first of the list.
         if entries:
@@ -138,7 +138,7 @@ def _neighbours(
     return urls
 
 
-def _page(request: HttpRequest) -> int:
+def _page_number(request: HttpRequest) -> int:
     """Return the number of the requested page, from 0."""
     return max(0, number_from(request.GET.get("page", "")) - 1)
 
@@ -148,7 +148,7 @@ def _type_filter(request: HttpRequest) -> InboxItemType | None:
     return InboxItemType(name) if name in set(InboxItemType) else None
 
 
-def _row(entry: InboxItem, type_filter: InboxItemType | None, current: str, *, can_select: bool) -> InboxRow:
+def _inbox_row(entry: InboxItem, type_filter: InboxItemType | None, current: str, *, can_select: bool) -> InboxRow:
     kind = entry.kind.capitalize()
     if entry.kind in KINDS:
         kind = KINDS[entry.kind].label
@@ -160,10 +160,10 @@ def _url(entry: InboxItem, type_filter: InboxItemType | None) -> str:
     view = _VIEWS[entry.type]
     if entry.type is InboxItemType.SECRET:
         return f"{reverse(view)}?way=rules"
-    return _address(reverse(view, args=[entry.id]), type_filter)
+    return _inbox_url(reverse(view, args=[entry.id]), type_filter)
 
 
-def _address(url: str, type_filter: InboxItemType | None, page: int = 0) -> str:
+def _inbox_url(url: str, type_filter: InboxItemType | None, page: int = 0) -> str:
     return with_query(url, show=type_filter, page=page and page + 1)
 
 
@@ -172,7 +172,7 @@ def _filters(counts: dict[InboxItemType, int], type_filter: InboxItemType | None
     filters = [{"label": "All", "count": sum(counts.values()), "url": url, "is_shown": type_filter is None}]
     for name, count in counts.items():
         is_shown = name == type_filter
-        filters.append({"label": _LABELS[name], "count": count, "url": _address(url, name), "is_shown": is_shown})
+        filters.append({"label": _LABELS[name], "count": count, "url": _inbox_url(url, name), "is_shown": is_shown})
     return filters
 
 
@@ -197,7 +197,7 @@ def give_verdicts(request: HttpRequest) -> HttpResponse:
         for number, version in chosen:
             commands.append(ReviewVerdict(id=number, base_version=version, verdict=Verdict(verdict)))
         review_and_report(request, commands)
-    return redirect(_address(reverse("admin:inbox"), _type_filter(request), _page(request)))
+    return redirect(_inbox_url(reverse("admin:inbox"), _type_filter(request), _page_number(request)))
 
 
 def _parse_entry(value: str) -> tuple[InboxItemType, int, int] | None:

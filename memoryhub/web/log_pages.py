@@ -69,11 +69,11 @@ def replay_at(typed: str) -> dict[str, Any]:
     if position - 1 in events:
         context["previous"] = events[position - 1].chain_digest
     if position in events:
-        context["payload"] = _payload(events[position])
+        context["payload"] = _payload_text(events[position])
     return context
 
 
-def _payload(event: log.StoredEvent) -> str | None:
+def _payload_text(event: log.StoredEvent) -> str | None:
     if event.payload_json is None:
         return None
     text = json.dumps(json.loads(event.payload_json), indent=2, ensure_ascii=False)

@@ -289,7 +289,7 @@ def find_links(
         searched = sorted(stores, key=lambda store: (store != current, -backend.changed_at(store)))[:most_stores]
         groups.append(("Entries", list(islice(_entries(searched, typed), 3 * _MOST_OF_A_GROUP))))
     for title, candidates in links.items():
-        matches = filter(partial(_matches, typed.lower().split()), candidates)
+        matches = filter(partial(_link_matches, typed.lower().split()), candidates)
         groups.append((title, list(islice(matches, _MOST_OF_A_GROUP))))
     return [(title, group) for title, group in groups if group]
 
@@ -333,7 +333,7 @@ def _action_links(user: Any, current: StoreId | None) -> Iterator[PaletteLink]:
             yield PaletteLink(label, path, "Hub")
 
 
-def _matches(words: list[str], link: PaletteLink) -> bool:
+def _link_matches(words: list[str], link: PaletteLink) -> bool:
     text = f"{link.label} {link.about}".lower()
     return all(word in text for word in words)
 

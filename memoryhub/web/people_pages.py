@@ -20,7 +20,7 @@ from memoryhub.core import clock
 from memoryhub.core.admin.schema_form import SchemaForm, posted
 from memoryhub.core.errors import Conflict, HubError, NotFound
 from memoryhub.core.permissions import MEMBER_ROLES, ROLES, Act, allows
-from memoryhub.core.stores.store import Scope, current_store, list_orgs, list_projects
+from memoryhub.core.stores.store import GLOBAL_STORE, Scope, current_store, list_orgs, list_projects
 from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import command_from
 from memoryhub.models import AgentToken, Subject
@@ -190,7 +190,7 @@ class TokenForm(SchemaForm[tokens.TokenCreate]):
 @require_http_methods(["GET", "HEAD", "POST"])
 def show_tokens(request: HttpRequest) -> HttpResponse:
     """Show a person's own tokens and, to those who manage people, those of others and of agents."""
-    form = TokenForm(posted(request), owner=_owner(request))
+    form = TokenForm(posted(request), owner=_token_owner(request))
     command = form.command()
     if command is None:
         return _tokens_page(request, form)
@@ -200,12 +200,12 @@ def show_tokens(request: HttpRequest) -> HttpResponse:
         form.add_error("name", as_sentence(error.message))
         return _tokens_page(request, form)
     address = signin.address_of_hub(request)
-    fresh = TokenForm(owner=_owner(request))
+    fresh = TokenForm(owner=_token_owner(request))
     return _tokens_page(request, fresh, token=token, text=text, uses=_uses(address, token))
 
 
 # Whose token the form makes; "": an agent's, as those who manage people make them unless they ask for their own.
-def _owner(request: HttpRequest) -> str:
+def _token_owner(request: HttpRequest) -> str:
     if allows(Act.ADMINISTER) and (request.POST or request.GET).get("for") != "me":
         return ""
     name: str = request.user.get_username()
@@ -287,7 +287,7 @@ def _tokens_page(request: HttpRequest, form: TokenForm, **extra: Any) -> HttpRes
         "valid": valid,
         "ended": listed[len(valid) :],
         "form": form,
-        "owner": _owner(request),
+        "owner": _token_owner(request),
         "manages": manages,
         **extra,
     }
@@ -316,6 +316,8 @@ class MemberForm(SchemaForm[MemberSet]):
 
 
 def members_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+    if current_store() == GLOBAL_STORE:
+        raise Http404("the global scope has no members")
     name = request.POST.get("name", "").strip()
     if "remove" in request.POST:
         apply_change(

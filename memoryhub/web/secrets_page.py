@@ -194,11 +194,11 @@ def _pieces(text: str, secrets: list[FoundSecret]) -> Iterator[TextPiece]:
 def _pack(request: HttpRequest) -> dict[str, Any]:
     """Return a page of the pack's rules that contain all searched words."""
     words = request.GET.get("q", "").lower().split()
-    rules = [rule for rule in catalogue().values() if _matches(words, rule)]
+    rules = [rule for rule in catalogue().values() if _rule_matches(words, rule)]
     page = Paginator(rules, _RULES_PER_PAGE).get_page(request.GET.get("page"))
     return {"query": request.GET.get("q", ""), "page": page, "all_rules": len(catalogue())}
 
 
-def _matches(words: list[str], rule: RuleInfo) -> bool:
+def _rule_matches(words: list[str], rule: RuleInfo) -> bool:
     text = " ".join((rule.id, rule.type, rule.description, *rule.keywords, *rule.origins)).lower()
     return all(word in text for word in words)

@@ -77,7 +77,7 @@ class SettingForm:
         return f"{self.info.unit}, or never" if self.schema.get("is_nullable") else self.info.unit
 
     def typed(self) -> Any:
-        return _parse(self.form.cleaned_data.get(_ONE), self.schema)
+        return _parse_value(self.form.cleaned_data.get(_ONE), self.schema)
 
     def value(self) -> Any:
         """Return what was typed as the value of the setting; None resets it.
@@ -225,7 +225,7 @@ def _row_initial(fields: Mapping[str, forms.Field], row: Mapping[str, Any]) -> d
     return {part: _initial(fields[part], value) for part, value in row.items()}
 
 
-def _parse(typed: Any, schema: Schema) -> Any:
+def _parse_value(typed: Any, schema: Schema) -> Any:
     """Return a value of JSON: numbers where the schema has them, the words of a list line by line."""
     if not typed or isinstance(typed, list):
         return typed or None
@@ -242,7 +242,7 @@ def _parse(typed: Any, schema: Schema) -> Any:
 def _typed_row(form: Any, schema: Schema) -> dict[str, Any] | None:
     row = {}
     for part, part_schema in schema["properties"].items():
-        value = _parse(form.cleaned_data.get(part), part_schema)
+        value = _parse_value(form.cleaned_data.get(part), part_schema)
         if value is not None:
             row[part] = value
     return row or None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from django.contrib import messages
@@ -16,7 +18,7 @@ from django.views.decorators.http import require_POST
 
 from memoryhub.core.permissions import Act, may
 from memoryhub.core.stores.routing import STORE_APPS, current_alias
-from memoryhub.core.stores.store import GLOBAL_STORE, current_store
+from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import as_sentence
 from memoryhub.web.pages import StorePlace, other_places
 
@@ -45,37 +47,52 @@ class HubAdminSite(AdminSite):
         super().register(ours, admin_class, **options)
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
-        from memoryhub.core.admin import needs  # imports models, which are not loaded yet when the site is created
-        from memoryhub.web.inbox_page import give_verdicts
-        from memoryhub.web.live import follow_store, follow_task
+        # These import models, which are not loaded yet when the site is created.
+        from memoryhub.core.admin import needs
+        from memoryhub.web import describe_pages, governance_pages, inbox_page, people_pages, settings_page, worth_page
+        from memoryhub.web.live import follow_store, follow_task, show_task
         from memoryhub.web.navigation import change_views, show_matching
+        from memoryhub.web.secrets_page import secrets_page
 
+        page = self._page
+        describe = needs(Act.GOVERN, page(describe_pages.describe_page))
+        members = needs(Act.GOVERN, page(people_pages.members_page, title="Members"))
+        settings = needs(Act.GOVERN, page(settings_page.settings_page, title="Settings"))
         verify = require_POST(needs(Act.WRITE, self.verify_chain))
-        verdicts = require_POST(needs(Act.REVIEW, give_verdicts))
+        verdicts = require_POST(needs(Act.REVIEW, inbox_page.give_verdicts))
         pages = [
-            path("describe/", self.admin_view(needs(Act.GOVERN, self.describe)), name="describe"),
-            path("members/", self.admin_view(needs(Act.GOVERN, self.members)), name="members"),
-            path("settings/", self.admin_view(needs(Act.GOVERN, self.settings)), name="settings"),
-            path("inbox/", self.admin_view(self.inbox), name="inbox"),
+            path("describe/", self.admin_view(describe), name="describe"),
+            path("members/", self.admin_view(members), name="members"),
+            path("settings/", self.admin_view(settings), name="settings"),
+            path("inbox/", self.admin_view(page(inbox_page.show_inbox)), name="inbox"),
             path("inbox/verdicts/", self.admin_view(verdicts), name="inbox_verdicts"),
-            path("graph/<int:entity_id>/", self.admin_view(self.graph), name="graph"),
+            path("graph/<int:entity_id>/", self.admin_view(page(governance_pages.show_graph)), name="graph"),
             path("pick/", self.admin_view(show_matching), name="pick"),
-            path("secrets/", self.admin_view(self.secrets), name="secrets"),
-            path("blame/", self.admin_view(self.blame), name="blame"),
-            path("audit/", self.admin_view(self.audit), name="audit"),
-            path("imports/", self.admin_view(self.imports), name="imports"),
-            path("imports/<int:batch_id>/", self.admin_view(self.one_import), name="import"),
-            path("worth/", self.admin_view(self.worth), name="worth"),
+            path("secrets/", self.admin_view(page(secrets_page, title="Secrets")), name="secrets"),
+            path("blame/", self.admin_view(page(governance_pages.show_blame)), name="blame"),
+            path("audit/", self.admin_view(page(governance_pages.show_audit)), name="audit"),
+            path("imports/", self.admin_view(page(governance_pages.show_imports)), name="imports"),
+            path("imports/<int:batch_id>/", self.admin_view(page(governance_pages.show_import)), name="import"),
+            path("worth/", self.admin_view(page(worth_page.worth_page, title="Worth")), name="worth"),
             path("log/verify/", self.admin_view(verify), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
             path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
             path("views/", self.admin_view(require_POST(change_views)), name="views"),
             path("live/", self.admin_view(follow_store), name="live"),
-            path("tasks/<str:task_id>/", self.admin_view(self.task), name="task"),
+            path("tasks/<str:task_id>/", self.admin_view(page(show_task)), name="task"),
             path("tasks/<str:task_id>/live/", self.admin_view(follow_task), name="live_task"),
             path("stream/<path:stream>/", self.admin_view(self.show_stream), name="stream"),
         ]
         return [*pages, *super().get_urls()]
+
+    def _page(self, view: Callable[..., HttpResponseBase], **context: Any) -> Callable[..., HttpResponseBase]:
+        """Return a view that is called with the context of every page."""
+
+        @wraps(view)
+        def page(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+            return view(request, context={**self.each_context(request), **context}, **kwargs)
+
+        return page
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
         from memoryhub.core.log import anchor_warning
@@ -114,70 +131,6 @@ class HubAdminSite(AdminSite):
 
     def password_change_done(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         raise Http404("this hub has no passwords")
-
-    def describe(self, request: HttpRequest) -> HttpResponse:
-        from memoryhub.web.describe_pages import describe_page
-
-        return describe_page(
-            request, {**self.each_context(request), "title": f"Describe {StorePlace.of(current_store()).this}"}
-        )
-
-    def members(self, request: HttpRequest) -> HttpResponse:
-        from memoryhub.web.people_pages import members_page
-
-        if current_store() == GLOBAL_STORE:
-            raise Http404("the global scope has no members")
-        return members_page(request, {**self.each_context(request), "title": "Members"})
-
-    def settings(self, request: HttpRequest) -> HttpResponse:
-        from memoryhub.web.settings_page import settings_page
-
-        return settings_page(request, {**self.each_context(request), "title": "Settings"})
-
-    def inbox(self, request: HttpRequest) -> HttpResponse:
-        from memoryhub.web.inbox_page import show_inbox
-
-        return show_inbox(request, self.each_context(request))
-
-    def graph(self, request: HttpRequest, entity_id: int) -> HttpResponse:
-        from memoryhub.web.governance_pages import show_graph
-
-        return show_graph(request, entity_id, self.each_context(request))
-
-    def secrets(self, request: HttpRequest) -> HttpResponse:
-        from memoryhub.web.secrets_page import secrets_page
-
-        return secrets_page(request, {**self.each_context(request), "title": "Secrets"})
-
-    def worth(self, request: HttpRequest) -> HttpResponse:
-        from memoryhub.web.worth_page import worth_page
-
-        return worth_page(request, {**self.each_context(request), "title": "Worth"})
-
-    def blame(self, request: HttpRequest) -> HttpResponse:
-        from memoryhub.web.governance_pages import show_blame
-
-        return show_blame(request, self.each_context(request))
-
-    def audit(self, request: HttpRequest) -> HttpResponseBase:
-        from memoryhub.web.governance_pages import show_audit
-
-        return show_audit(request, self.each_context(request))
-
-    def imports(self, request: HttpRequest) -> HttpResponse:
-        from memoryhub.web.governance_pages import show_imports
-
-        return show_imports(request, self.each_context(request))
-
-    def one_import(self, request: HttpRequest, batch_id: int) -> HttpResponse:
-        from memoryhub.web.governance_pages import show_import
-
-        return show_import(request, batch_id, self.each_context(request))
-
-    def task(self, request: HttpRequest, task_id: str) -> HttpResponseBase:
-        from memoryhub.web.live import show_task
-
-        return show_task(request, task_id, self.each_context(request))
 
     def verify_chain(self, request: HttpRequest) -> HttpResponse:
         from memoryhub.ops.jobs.status import check_chain

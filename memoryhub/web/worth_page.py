@@ -70,9 +70,9 @@ def worth_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     page = {
         "report": report,
         "periods": [(choice.value, choice.label, choice is period) for choice in Period],
-        "parts": _parts(report.lines),
+        "parts": _outcome_parts(report.lines),
         "chart": _chart(report),
-        "rows": [_row(measure) for measure in report.experiment.measures],
+        "rows": [_compared_outcome(measure) for measure in report.experiment.measures],
         "percents": _percents(report),
         "followed": " and ".join(KINDS[kind].plural for kind in FOLLOWED),
         "can_undo": request.session.pop(_CAN_UNDO, ()),
@@ -125,7 +125,7 @@ def _percents(report: WorthReport) -> dict[str, int]:
     }
 
 
-def _parts(lines: Lines) -> list[OutcomePart]:
+def _outcome_parts(lines: Lines) -> list[OutcomePart]:
     parts = []
     x = 0.0
     for name, (label, about) in _OUTCOMES.items():
@@ -143,7 +143,7 @@ def _chart(report: WorthReport) -> BarChart:
     return bar_chart(counts, description=description, label_every=max(1, len(counts) // 5))
 
 
-def _row(measure: Measure) -> ComparedOutcome:
+def _compared_outcome(measure: Measure) -> ComparedOutcome:
     if measure.low is None or measure.high is None:
         return ComparedOutcome(measure)
     unit = _SCALE / 2 / (1.1 * max(abs(measure.low), abs(measure.high)))
