@@ -29,9 +29,9 @@ COMMAND = """
 import sys
 from memoryhub.cli import main
 from memoryhub.ops import hub_tables
-from memoryhub.transfer.moving import peer
+from memoryhub.transfer.moving import switching
 from tests import forks
-peer.subprocess = hub_tables.subprocess = forks.SUBPROCESS
+switching.subprocess = hub_tables.subprocess = forks.SUBPROCESS
 sys.exit(main(["memory-hub", *sys.argv[1:]]))
 """
 _MODULE = "import runpy, sys; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
