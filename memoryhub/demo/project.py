@@ -27,11 +27,10 @@ from memories.schemas.links import RelationCreate
 from memories.selectors import get_memories
 from memories.services import update_memory, write_memory
 from memories.services.links import create_relation
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import Conflict, NotFound
-from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import SAMPLE_TRACE, use_origin
 from memoryhub.core.stores.store import StoreId, forget, project_store, use_store
 from memoryhub.ops.backups.files import backup_folder
@@ -284,7 +283,7 @@ def remove_demo(*, also_others: bool = False) -> int:
 
 def contents() -> DemoContents:
     with use_store(demo_store()):
-        events = RawEvent.objects.all()
+        events = log.events()
         return DemoContents(events.count(), events.exclude(trace_id=SAMPLE_TRACE).exclude(source=_HUBS_OWN).count())
 
 

@@ -19,7 +19,6 @@ from memoryhub.core.backends.selected import integrity, machines
 from memoryhub.core.backends.sqlite import files
 from memoryhub.core.disk import make_folder
 from memoryhub.core.errors import HubError, Unavailable
-from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId
 from memoryhub.transfer.bundles.archive import open_bundle
 
@@ -164,8 +163,8 @@ def hub_problem(path: Path, name: str = "hub.db") -> str:
 
 
 def foreign_log(store: StoreId) -> str:
-    names = rows.fetch("SELECT project_id FROM raw_events WHERE project_id <> %s LIMIT 1", [store.name])
-    return f"the log is of {names[0][0]!r}, not of {store.name!r}" if names else ""
+    event = log.events().exclude(project_id=store.name).first()
+    return f"the log is of {event.project_id!r}, not of {store.name!r}" if event else ""
 
 
 # Finds an older store that was put back with its anchor (decision 37). Nothing is compared if a restore or an
@@ -177,15 +176,11 @@ def compared_with_backup(store: StoreId) -> str:
     restored = [made_at(path) for path in kept_before_restores(store) if path.name.endswith(BEFORE_RESTORE)]
     if not backups or clock.is_misdated(made_at(backups[-1])):
         return ""  # the clock was ahead when it was made, so it may be from before a restore
-    if max([*restored, *_losses_accepted()], default=_NEVER) >= made_at(backups[-1]):
+    losses = log.events().of_type(log.LOSS_ACCEPTED).values_list("occurred_at", flat=True)
+    if max([*restored, *map(clock.from_text, losses)], default=_NEVER) >= made_at(backups[-1]):
         return ""
     newest = examine_backup(backups[-1], store)
     return "" if newest.problem else _difference(newest)
-
-
-def _losses_accepted() -> list[datetime]:
-    times = rows.fetch("SELECT occurred_at FROM raw_events WHERE event_type = %s", [log.LOSS_ACCEPTED.name])
-    return [clock.from_text(moment) for (moment,) in times]
 
 
 def _difference(backup: Examined) -> str:

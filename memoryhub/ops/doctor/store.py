@@ -19,7 +19,6 @@ from memoryhub.core.backends.sqlite.options import JOURNAL_SIZE_LIMIT
 from memoryhub.core.errors import Damaged, HubError, Locked, Moved
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.rebuilding import verify_damaged
-from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, current_store, folder_of, use_store
 from memoryhub.ops.backups.files import (
     BEFORE_REBUILD,
@@ -221,8 +220,8 @@ def _beside(store: StoreId) -> Iterator[_Pair]:
 def _is_older_than_a_backup(store: StoreId) -> bool:
     try:
         with use_store(store):
-            first = rows.fetch("SELECT event_id FROM raw_events ORDER BY position LIMIT 1")
-        return bool(first) and ids.time_of(first[0][0]) < (clock.now() - _BACKUP_AGE).timestamp()
+            first = log.events().first()
+        return first is not None and ids.time_of(first.event_id) < (clock.now() - _BACKUP_AGE).timestamp()
     except (HubError, ValueError):  # also an id that was damaged
         return True
 

@@ -23,7 +23,6 @@ from memoryhub.core.events.event_types import EventType
 from memoryhub.core.file_stamps import file_stamps
 from memoryhub.core.jobs import Every, Job, defined_jobs
 from memoryhub.core.log.anchor import read_anchor
-from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, current_store, use_store
 from memoryhub.models import JobResult, JobRun, StoreCheck
 from memoryhub.ops.jobs.running import (
@@ -62,16 +61,10 @@ def projection_lag() -> int:
 
 
 def _lag(model: type[models.Model]) -> int:
-    names = [event_type.name for event_type in _MADE_FROM[model]]
-    of_these = f"event_type IN ({', '.join(['%s'] * len(names))}) AND payload_json IS NOT NULL"
+    events = log.events().of_type(*_MADE_FROM[model]).readable()
     last = model._default_manager.aggregate(last=models.Max("pk"))["last"] or 0
-    missing, is_current = rows.fetch(
-        f"SELECT (SELECT count(*) FROM raw_events WHERE {of_these} AND position > %s), "
-        f"EXISTS (SELECT 1 FROM raw_events WHERE {of_these} AND position = %s)",
-        [*names, last, *names, last],
-    )[0]
-    lag: int = missing
-    if last and not is_current:
+    lag = events.window(after=last).count()
+    if last and not events.filter(position=last).exists():
         return max(lag, 1)
     return lag
 

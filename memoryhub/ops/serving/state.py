@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.db.models import Max
+
 from memories.embeddings.following import events_to_embed
 from memoryhub import __version__, env
-from memoryhub.core import clock, spool
+from memoryhub.core import clock, log, spool
 from memoryhub.core.autostart import is_allowed
 from memoryhub.core.backends.selected import machines
 from memoryhub.core.clients import ConnectedClient, connected_clients
 from memoryhub.core.errors import HubError
 from memoryhub.core.origin import SAMPLE_TRACE
-from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import list_projects, project_store, use_store
 from memoryhub.ops.serving.process import Running, find_running
 from memoryhub.teams.sending import TeamState, team_states
@@ -60,7 +61,8 @@ def hub_state() -> HubState:
         try:
             with use_store(project_store(project)):
                 pending += events_to_embed()
-                for client, at in _last_captures():
+                hooks = log.events().filter(source="hook").exclude(trace_id=SAMPLE_TRACE).order_by()
+                for client, at in hooks.values_list("actor").annotate(at=Max("occurred_at")):
                     captures[client] = max(at, captures.get(client, ""))
         except HubError:
             continue
@@ -76,8 +78,3 @@ def hub_state() -> HubState:
         teams=team_states(),
         embeddings_pending=pending,
     )
-
-
-def _last_captures() -> list[tuple[str, str]]:
-    captured = "source = 'hook' AND coalesce(trace_id, '') <> %s"
-    return rows.fetch(f"SELECT actor, max(occurred_at) FROM raw_events WHERE {captured} GROUP BY actor", [SAMPLE_TRACE])

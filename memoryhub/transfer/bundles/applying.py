@@ -227,8 +227,8 @@ class MergeReport(ReplayReport):
 
 def find_merge(head: str) -> int:
     """Return the event with which the log that ends in ``head`` was merged into the current store, or 0."""
-    merges = rows.fetch("SELECT position, payload_json FROM raw_events WHERE event_type = %s", [LOG_MERGED.name])
-    return next((position for position, payload in merges if json.loads(payload or "{}").get("head") == head), 0)
+    merges = log.events().of_type(LOG_MERGED).payloads()
+    return next((position for position, payload in merges.items() if payload.get("head") == head), 0)
 
 
 def merge(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +17,10 @@ from decisions.models import Decision
 from decisions.selectors import views as decision_views
 from memories.events import MEMORIES, MEMORY_SEEN, MEMORY_WRITTEN, USE, MemoryState
 from memories.models import EndType, Memory, MemoryScope, MemoryVersion, Relation, ReviewState
-from memoryhub.core.events.event_types import EventType, names_where, quoted
+from memoryhub.core import log
+from memoryhub.core.events.event_types import EventType, names_where
 from memoryhub.core.log.erase import PAYLOAD_REDACTED
 from memoryhub.core.log.quarantine import outside_quarantine
-from memoryhub.core.models import RawEvent
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, json_text
 from memoryhub.core.text import flat
 from memoryhub.transfer.folder import FolderForm, vault_tag
 from memoryhub.transfer.mirror.files import DECISION, MEMORY, REVISION, MirrorDocument, formatted, revision_of
@@ -54,11 +51,8 @@ Edges = Mapping[int, Sequence[tuple[str, int]]]
 def reached(*, of_memories: bool = True) -> str:
     """Return the last event of the log that can change a file, as its position and digest; or one of a decision."""
     names = names_where(lambda event_type: _matters(event_type) and (of_memories or event_type.group is not MEMORIES))
-    pairs = rows.fetch(
-        f"SELECT position, chain_digest FROM raw_events WHERE event_type IN ({quoted(names)}) "
-        "ORDER BY position DESC LIMIT 1"
-    )
-    return f"{pairs[0][0]}:{pairs[0][1]}" if pairs else ""
+    last = log.events().of_type(*names).last()
+    return f"{last.position}:{last.chain_digest}" if last else ""
 
 
 def _matters(event_type: EventType[Any]) -> bool:
@@ -117,26 +111,16 @@ class MirrorListing:
 
 def redacted_since(erasure: int) -> set[int]:
     """Return the ids of what had text redacted after an event of the log."""
-    events = rows.fetch(_REDACTED_SINCE, [PAYLOAD_REDACTED.name, erasure])
-    positions = sorted({int(position) for (digests,) in events for position in json.loads(digests)})
-    return {row[0] for row in rows.fetch(_ENTITIES, [json.dumps(positions)])}
-
-
-_REDACTED_SINCE = (
-    f"SELECT {json_text('payload_json', 'digests')} FROM raw_events "
-    "WHERE event_type = %s AND payload_json IS NOT NULL AND position > %s"
-)
-_ENTITIES = (
-    "SELECT position FROM raw_events WHERE stream_seq = 1 AND stream_id IN "
-    f"(SELECT stream_id FROM raw_events WHERE position IN {IDS})"
-)
+    positions: set[int] = set()
+    for payload in log.events().of_type(PAYLOAD_REDACTED).window(after=erasure).payloads().values():
+        positions |= set(map(int, payload["digests"]))
+    streams = log.events().at(positions).order_by().values("stream_id")
+    return set(log.events().filter(stream_seq=1, stream_id__in=streams).positions())
 
 
 # A memory that came from a file has the id of that file in its key; others have the id of their event
 def _entity_ids(event_type: EventType[Any]) -> dict[str, int]:
-    values = rows.fetch(
-        "SELECT position, event_id, idempotency_key FROM raw_events WHERE event_type = %s", [event_type.name]
-    )
+    values = list(log.events().of_type(event_type).values_list("position", "event_id", "idempotency_key"))
     ids = {event_id: position for position, event_id, key in values if not (key or "").startswith(KEY)}
     for position, event_id, key in values:
         if (key or "").startswith(KEY):
@@ -246,13 +230,11 @@ def find_version(memory_id: int, revision_text: str) -> int | None:
         return None
     versions = MemoryVersion.objects.filter(memory_id=memory_id).order_by("-version")
     positions: dict[int, int] = dict(versions.values_list("id", "version"))
-    payloads = RawEvent.objects.filter(position__in=positions).order_by("-position")
-    for position, text in payloads.values_list("position", "payload_json"):
-        payload = json.loads(text or "{}")
-        if (
-            payload
-            and revision(MemoryState(**{name: payload[name] for name in _STATE if name in payload})) == revision_text
-        ):
+    payloads = log.events().at(positions).payloads()
+    for position in sorted(payloads, reverse=True):
+        payload = payloads[position]
+        state = MemoryState(**{name: payload[name] for name in _STATE if name in payload})
+        if revision(state) == revision_text:
             return positions[position]
     return None
 
