@@ -123,7 +123,7 @@ def _entity_ids(event_type: EventType[Any]) -> dict[str, int]:
     values = list(log.events().of_type(event_type).values_list("position", "event_id", "idempotency_key"))
     ids = {event_id: position for position, event_id, key in values if not (key or "").startswith(KEY)}
     for position, event_id, key in values:
-        if (key or "").startswith(KEY):
+        if key and key.startswith(KEY):
             uid = key.removeprefix(KEY)
             ids[event_id if uid in ids else uid] = position
     return ids
