@@ -7,4 +7,4 @@ class DecisionsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from decisions import agent_guard, contributions, events, projectors, search, services  # noqa: F401
+        from decisions import contributions, events, projectors, search, services  # noqa: F401

@@ -11,9 +11,10 @@ from django.db.models import QuerySet
 
 from decisions.models import LINEAGE, DecisionEdge, DecisionStatus, EdgeRelation
 from memories.scopes import NEWEST
+from memoryhub.core import log
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine, quarantined_among
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, json_text
+from memoryhub.core.stores.dialect import IDS
 
 # SQL predicate: neither edge `e` nor its ends are in quarantine.
 VISIBLE = f"e.event {OUTSIDE} AND e.from_id {OUTSIDE} AND e.to_id {OUTSIDE}"
@@ -24,15 +25,9 @@ _UP = (
     f"AND (e.event = e.from_id OR e.event {OUTSIDE})"
 )
 
-# The last status but deprecated and superseded that a decision's own events set, up to a position. A decision
-# recorded without a status was accepted.
-_STATUS = json_text("payload_json", "status")
-_EARLIER_STATUS = (
-    "SELECT status FROM (SELECT stream_seq, CASE event_type WHEN 'decision.recorded' "
-    f"THEN coalesce({_STATUS}, 'accepted') ELSE {_STATUS} END AS status FROM raw_events WHERE stream_id = %s "
-    "AND position <= %s AND event_type IN ('decision.recorded', 'decision.marked')) AS settings "
-    "WHERE status IN ('proposed', 'accepted', 'rejected') ORDER BY stream_seq DESC LIMIT 1"
-)
+_OWN_STATUSES = (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED, DecisionStatus.REJECTED)
+# What a decision is if it was recorded without a status
+_DEFAULT_STATUS = {"decision.recorded": DecisionStatus.ACCEPTED.value, "decision.marked": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +36,7 @@ class LineageStep:
 
     id: int
     depth: int
-    # Of the edge by which it was first reached.
+    # The edge by which it was first reached
     relation: str
     # The decision from which it was reached.
     via: int
@@ -86,18 +81,22 @@ class Succession:
 
     def heads(self, decision_id: int) -> frozenset[int]:
         """Return the decisions that apply instead of this one: itself if none does."""
-        itself = frozenset(() if self._is_quarantined(decision_id) else (decision_id,))
-        return self._successors(decision_id) or itself
+        successors = self._successors(decision_id)
+        if successors or decision_id in self._quarantined:
+            return successors
+        return frozenset([decision_id])
 
     def status(self, decision_id: int) -> str:
         """Return the status that follows from the decision's own events and from its successors."""
         recorded_status = self._own_status(decision_id)
         is_open = recorded_status in (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED)
-        return DecisionStatus.SUPERSEDED if is_open and self._successors(decision_id) else recorded_status
+        if is_open and self._successors(decision_id):
+            return DecisionStatus.SUPERSEDED
+        return recorded_status
 
     def takes_effect(self, decision_id: int) -> bool:
         """Return whether the decision takes effect by itself, whatever supersedes it."""
-        if self._is_quarantined(decision_id):
+        if decision_id in self._quarantined:
             return False
         if self.statuses[decision_id] == DecisionStatus.DEPRECATED:
             return self._earlier_status(decision_id) == DecisionStatus.ACCEPTED
@@ -122,14 +121,13 @@ class Succession:
                 continue
             stack.pop()
             above = _union(memory[heir] for heir in self._heirs[here])
-            memory[here] = above or frozenset([here] if counts(here) else ())
+            if not above and counts(here):
+                above = frozenset([here])
+            memory[here] = above
         return _union(memory[heir] for heir in self._heirs[decision_id])
 
     def _is_proposal(self, decision_id: int) -> bool:
-        return self._own_status(decision_id) == DecisionStatus.PROPOSED and not self._is_quarantined(decision_id)
-
-    def _is_quarantined(self, decision_id: int) -> bool:
-        return decision_id in self._quarantined
+        return self._own_status(decision_id) == DecisionStatus.PROPOSED and decision_id not in self._quarantined
 
     def _own_status(self, decision_id: int) -> str:
         status = self.statuses[decision_id]
@@ -137,10 +135,17 @@ class Succession:
             return status
         return self._earlier_status(decision_id) or DecisionStatus.ACCEPTED
 
+    # The last status but deprecated and superseded that the decision's own events set
     def _earlier_status(self, decision_id: int) -> str:
         if decision_id not in self._earlier:
-            records = rows.fetch(_EARLIER_STATUS, [f"decision:{decision_id}", self._until])
-            self._earlier[decision_id] = str(records[0][0]) if records else ""
+            self._earlier[decision_id] = ""
+            settings = log.events().of_stream(f"decision:{decision_id}").of_type(*_DEFAULT_STATUS)
+            for event in settings.window(up_to=self._until).reverse():
+                payload = json.loads(event.payload_json or "{}")
+                status = payload.get("status") or _DEFAULT_STATUS[event.event_type]
+                if status in _OWN_STATUSES:
+                    self._earlier[decision_id] = status
+                    break
         return self._earlier[decision_id]
 
 

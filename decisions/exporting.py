@@ -27,15 +27,22 @@ def chosen_decisions(*, ids: Sequence[int] = (), lineage: bool = False) -> list[
 
     With ``lineage`` their ancestors and descendants are included.
     """
-    decisions = find_decisions(ids) if ids else list(outside_quarantine(Decision.objects.order_by("id")))
+    if ids:
+        decisions = find_decisions(ids)
+    else:
+        decisions = list(outside_quarantine(Decision.objects.order_by("id")))
     if not decisions:
         raise NotFound("this project has no decisions yet; record one, or name another project")
     if ids and lineage:
-        related = {step.id for start in ids for step in (*ancestors(start), *descendants(start))}
-        decisions = list(Decision.objects.filter(id__in=related.union(ids)))
-    ordered = sorted(decisions, key=lambda decision: decision.id)
-    batches = (ordered[start : start + _BATCH] for start in range(0, len(ordered), _BATCH))
-    return [view for batch in batches for view in views(batch, with_heads=False)]
+        related = set(ids)
+        for start in ids:
+            related.update(step.id for step in (*ancestors(start), *descendants(start)))
+        decisions = list(Decision.objects.filter(id__in=related))
+    decisions.sort(key=lambda decision: decision.id)
+    exported: list[dict[str, Any]] = []
+    for start in range(0, len(decisions), _BATCH):
+        exported += views(decisions[start : start + _BATCH], with_heads=False)
+    return exported
 
 
 _ARROWS = {EdgeRelation.CONFLICTS_WITH: "x--x", EdgeRelation.RELATES_TO: "-.-"}
@@ -168,9 +175,9 @@ def _front_matter(decision: Mapping[str, Any], names: Mapping[int, str]) -> Iter
 
 
 def _status(decision: Mapping[str, Any], names: Mapping[int, str]) -> str:
-    by = [_link(decision_id, names) for decision_id in decision["superseded_by"]]
-    is_replaced = decision["status"] == "superseded" and by
-    return f"superseded by {', '.join(by)}" if is_replaced else decision["status"]
+    if decision["status"] != "superseded" or not decision["superseded_by"]:
+        return str(decision["status"])
+    return f"superseded by {', '.join(_link(decision_id, names) for decision_id in decision['superseded_by'])}"
 
 
 # A time at midnight came from a record that gives only a day.
@@ -211,7 +218,10 @@ def _body(decision: Mapping[str, Any], links: Sequence[str]) -> Iterator[str]:
 def _outcome(decision: Mapping[str, Any], *, is_short: bool) -> Iterator[str]:
     if decision["chosen"]:
         yield "## Decision Outcome\n"
-        yield (_short_outcome if is_short else _long_outcome)(decision["chosen"], decision["rationale"])
+        if is_short:
+            yield _short_outcome(decision["chosen"], decision["rationale"])
+        else:
+            yield _long_outcome(decision["chosen"], decision["rationale"])
     elif decision["rationale"]:
         yield f"## Rationale\n\n{decision['rationale']}\n"
 
@@ -221,8 +231,10 @@ def _is_short(chosen: str) -> bool:
 
 
 def _short_outcome(chosen: str, rationale: str) -> str:
-    because = f", because {rationale}" if rationale and "\n" not in rationale else f"\n\n{rationale}".rstrip("\n")
-    return f'Chosen option: "{chosen}"{because}\n'
+    option = f'Chosen option: "{chosen}"'
+    if rationale and "\n" not in rationale:
+        return f"{option}, because {rationale}\n"
+    return option + f"\n\n{rationale}".rstrip("\n") + "\n"
 
 
 def _long_outcome(chosen: str, rationale: str) -> str:

@@ -23,11 +23,8 @@ from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
 from memoryhub.core.stores import rows
 
-_STORED = [
-    name
-    for name in DecisionView.model_fields
-    if name not in ("edges", "superseded_by", "heads", "commits", "artifacts", "quarantine")
-]
+_DERIVED = {"edges", "superseded_by", "heads", "commits", "artifacts", "quarantine"}
+_STORED = [name for name in DecisionView.model_fields if name not in _DERIVED]
 
 _OPEN = (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED)
 
@@ -47,7 +44,7 @@ def find_decisions(ids: Sequence[int]) -> list[Decision]:
     Raises:
         NotFound: some are missing; the message names them.
     """
-    by_id = {decision.id: decision for decision in Decision.objects.filter(id__in=list(ids))}
+    by_id = Decision.objects.in_bulk(list(ids))
     missing = [decision_id for decision_id in ids if decision_id not in by_id]
     if missing:
         raise not_found("decision", missing)
@@ -65,8 +62,9 @@ def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dic
     quarantine = quarantine_marks(ids)
     superseded = {decision.id for decision in decisions if decision.status == DecisionStatus.SUPERSEDED}
     replaced = heads([key for key in ids if key in superseded_by or key in superseded]) if with_heads else {}
-    return [
-        DecisionView(
+    results = []
+    for decision in decisions:
+        view = DecisionView(
             **{name: getattr(decision, name) for name in _STORED},
             edges=edges.get(decision.id, []),
             superseded_by=superseded_by.get(decision.id, []),
@@ -74,9 +72,9 @@ def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dic
             commits=commits.get(decision.id, []),
             artifacts=artifacts.get(decision.id, []),
             quarantine=quarantine.get(decision.id, ""),
-        ).model_dump(mode="json")
-        for decision in decisions
-    ]
+        )
+        results.append(view.model_dump(mode="json"))
+    return results
 
 
 def commits_of(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
@@ -88,19 +86,17 @@ def commits_of(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
         "ORDER BY c.committed_at DESC, c.id DESC",
         ids,
     )
-    return _grouped(
-        (
-            decision_id,
-            {
-                "id": commit_id,
-                "sha": sha,
-                "message": message.split("\n", 1)[0],
-                "date": clock.day(rows.time_text(committed_at)),
-                "link_type": link_type,
-            },
-        )
-        for decision_id, commit_id, sha, message, committed_at, link_type in commits
-    )
+    by_decision: dict[int, list[dict[str, Any]]] = {}
+    for decision_id, commit_id, sha, message, committed_at, link_type in commits:
+        commit = {
+            "id": commit_id,
+            "sha": sha,
+            "message": message.split("\n", 1)[0],
+            "date": clock.day(rows.time_text(committed_at)),
+            "link_type": link_type,
+        }
+        by_decision.setdefault(decision_id, []).append(commit)
+    return by_decision
 
 
 def decisions_of_commits(commit_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
@@ -111,10 +107,10 @@ def decisions_of_commits(commit_ids: Sequence[int]) -> dict[int, list[dict[str, 
         f"AND l.event {OUTSIDE} AND d.id {OUTSIDE} ORDER BY d.id",
         commit_ids,
     )
-    return _grouped(
-        (commit_id, {"id": decision_id, "title": title, "link_type": link_type})
-        for commit_id, decision_id, title, link_type in links
-    )
+    by_commit: dict[int, list[dict[str, Any]]] = {}
+    for commit_id, decision_id, title, link_type in links:
+        by_commit.setdefault(commit_id, []).append({"id": decision_id, "title": title, "link_type": link_type})
+    return by_commit
 
 
 def _edges(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
@@ -178,14 +174,14 @@ def get_decisions(*, command: DecisionGet) -> list[dict[str, Any]]:
         criteria = [name for name in ("ids", "topic", "file_path") if getattr(command, name)]
         if len(criteria) != 1:
             raise Invalid(f"give one of ids, topic and file_path; got {' and '.join(criteria) or 'none'}")
-        decisions = views(_wanted(command))
+        decisions = views(_selected(command))
         note_read(Use.FETCHED, [decision["id"] for decision in decisions])
         if not command.lineage:
             return decisions
         return [{**decision, "lineage": lineage_of(decision["id"])} for decision in decisions]
 
 
-def _wanted(command: DecisionGet) -> list[Decision]:
+def _selected(command: DecisionGet) -> list[Decision]:
     if command.ids:
         return find_decisions(command.ids)
     if command.topic:
@@ -230,11 +226,12 @@ def lineage_of(decision_id: int) -> dict[str, Any]:
 
     At most ``MAX_STEPS`` per side; ``ancestor_count`` and ``descendant_count`` are the totals.
     """
-    before, after = ancestors(decision_id), descendants(decision_id)
+    before = ancestors(decision_id)
+    after = descendants(decision_id)
     current = heads([decision_id]).get(decision_id, [])
     nearest = [*before[:MAX_STEPS], *after[:MAX_STEPS]]
     ids = [*(step.id for step in nearest), *current]
-    by_id = {decision.id: decision for decision in Decision.objects.filter(id__in=ids)}
+    by_id = Decision.objects.in_bulk(ids)
     return {
         "ancestors": _steps(before[:MAX_STEPS], by_id),
         "ancestor_count": len(before),
@@ -245,11 +242,12 @@ def lineage_of(decision_id: int) -> dict[str, Any]:
 
 
 def _steps(steps: Sequence[LineageStep], by_id: dict[int, Decision]) -> list[dict[str, Any]]:
-    return [
-        {**_brief(by_id[step.id]), "depth": step.depth, "relation": step.relation, "via": step.via}
-        for step in steps
-        if step.id in by_id
-    ]
+    views = []
+    for step in steps:
+        if step.id in by_id:
+            view = _brief(by_id[step.id])
+            views.append({**view, "depth": step.depth, "relation": step.relation, "via": step.via})
+    return views
 
 
 def _brief(decision: Decision) -> dict[str, Any]:
@@ -269,10 +267,12 @@ def list_decisions(*, command: DecisionList) -> Listing:
         remaining = matching.filter(id__lt=parts[0]) if parts else matching
         decisions = list(remaining.order_by("-id")[: command.limit + 1])
         entries = decisions[: command.limit]
+        if command.compact:
+            results = [{"id": decision.id, "title": decision.title} for decision in entries]
+        else:
+            results = views(entries, with_heads=False)
         return page(
-            [{"id": decision.id, "title": decision.title} for decision in entries]
-            if command.compact
-            else views(entries, with_heads=False),
+            results,
             total=matching.count(),
             more=len(decisions) > command.limit,
             cursor_of=lambda item: encode_cursor(item["id"]),

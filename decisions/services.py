@@ -36,11 +36,12 @@ from decisions.schemas import (
     Evidence,
 )
 from decisions.selectors import find_decision, find_decisions
+from memoryhub.config.current_settings import project_settings, settings_decided_by
 from memoryhub.core import clock, log
-from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.errors import Conflict, Forbidden, Invalid, NotFound
+from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.rollback import Effect, Step, Values, define_effect
-from memoryhub.core.models import RawEvent
-from memoryhub.core.origin import current_origin
+from memoryhub.core.origin import AGENT_PREFIX, Origin, current_origin
 from memoryhub.core.text import flat
 from sessions_app.models import Commit
 
@@ -61,9 +62,8 @@ def add_evidence(*, command: DecisionEvidence) -> DecisionResult:
     """
     with log.transaction():
         decision = find_decision(command.id)
-        answer = DecisionResult(id=decision.id, status=decision.status, title=decision.title)
         if log.find_by_key(command.idempotency_key, DECISION_EVIDENCED):
-            return answer.model_copy(update={"is_new": False})
+            return _answer(decision, is_new=False)
         commits, waiting = commits_named(command.commits, command.link_type)
         artifacts = [*artifacts_of(command), *waiting]
         if not commits and not artifacts:
@@ -71,16 +71,17 @@ def add_evidence(*, command: DecisionEvidence) -> DecisionResult:
         payload = DecisionEvidenced(decision_id=decision.id, artifacts=artifacts, commits=commits)
         draft = log.prepare(DECISION_EVIDENCED, payload)
         log.append(draft, stream=f"decision:{decision.id}", idempotency_key=command.idempotency_key)
-        return answer.model_copy(update={"redacted": list(draft.redactions)})
+        return _answer(decision).model_copy(update={"redacted": list(draft.redactions)})
 
 
 def artifacts_of(evidence: Evidence) -> list[Artifact]:
     """Return the evidence other than commits."""
-    return [
-        Artifact(kind=kind, value=value.removeprefix("./") if kind is ArtifactKind.FILE_PATH else value)
-        for field, kind in _KIND_OF_FIELD.items()
-        for value in dict.fromkeys(getattr(evidence, field))
-    ]
+    artifacts = []
+    for field, kind in _KIND_OF_FIELD.items():
+        for value in dict.fromkeys(getattr(evidence, field)):
+            text = value.removeprefix("./") if kind is ArtifactKind.FILE_PATH else value
+            artifacts.append(Artifact(kind=kind, value=text))
+    return artifacts
 
 
 def commits_named(
@@ -97,9 +98,9 @@ def commits_named(
     for sha in shas:
         condition |= Q(sha__gte=sha, sha__lt=f"{sha}g")
     recorded = dict(Commit.objects.filter(condition).values_list("id", "sha")) if names else {}
-    missing = [commit_id for commit_id in ids if commit_id not in recorded]
-    if missing:
-        raise NotFound(f"there is no commit #{missing[0]} here; pass its sha, or record it first")
+    for commit_id in ids:
+        if commit_id not in recorded:
+            raise NotFound(f"there is no commit #{commit_id} here; pass its sha, or record it first")
     unknown = [sha for sha in shas if not any(full.startswith(sha) for full in recorded.values())]
     commits = [CommitEvidence(commit_id=commit_id, link_type=link_type) for commit_id in sorted(recorded)]
     return commits, [Artifact(kind=ArtifactKind.COMMIT, value=sha) for sha in dict.fromkeys(unknown)]
@@ -107,7 +108,6 @@ def commits_named(
 
 _TEXTS = ("title", "context", "chosen", "alternatives", "rationale", "impact", "phase", "topic", "status", "source")
 _INHERITED = ("title", "impact", "phase", "topic", "context")
-_RELATIONS = tuple(EdgeRelation)
 
 
 def record_decision(*, command: DecisionRecord) -> DecisionResult:
@@ -124,7 +124,7 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
     with log.transaction():
         first = log.find_by_key(command.idempotency_key, DECISION_RECORDED)
         if first:
-            return _again(first)
+            return _answer(find_decision(first.position), is_new=False)
         edges = _edges(command)
         find_decisions(list(dict.fromkeys(edge.to for edge in edges)))
         refuse_superseded(edges, branch=command.branch)
@@ -139,20 +139,16 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
         event = log.append(draft, entity="decision", idempotency_key=command.idempotency_key)
         named = [edge.to for edge in edges if edge.relation is EdgeRelation.SUPERSEDES]
         superseded = replaced_by(event.position, named)
-    return DecisionResult(
+    result = DecisionResult(
         id=event.position,
         status=draft.payload.status,
         title=draft.payload.title,
         superseded=superseded,
-        supersedes_once_accepted=_waiting(named, superseded, draft.payload.status),
         redacted=list(draft.redactions),
     )
-
-
-def _waiting(named: Sequence[int], superseded: Sequence[int], status: DecisionStatus) -> list[int]:
-    if status is not DecisionStatus.PROPOSED:
-        return []
-    return [decision_id for decision_id in named if decision_id not in superseded]
+    if draft.payload.status is DecisionStatus.PROPOSED:
+        result.supersedes_once_accepted = [replaced for replaced in named if replaced not in superseded]
+    return result
 
 
 def supersede_decision(*, command: DecisionSupersede) -> DecisionResult:
@@ -184,8 +180,10 @@ def _fields(command: DecisionFields) -> dict[str, Any]:
 
 
 def _edges(command: DecisionRecord) -> list[Edge]:
-    named = {relation: dict.fromkeys(getattr(command, relation)) for relation in _RELATIONS}
-    return [Edge(relation=relation, to=to) for relation, ids in named.items() for to in ids]
+    edges: list[Edge] = []
+    for relation in EdgeRelation:
+        edges += [Edge(relation=relation, to=to) for to in dict.fromkeys(getattr(command, relation))]
+    return edges
 
 
 def refuse_superseded(edges: Sequence[Edge], *, branch: bool) -> None:
@@ -208,11 +206,6 @@ def refuse_superseded(edges: Sequence[Edge], *, branch: bool) -> None:
     )
 
 
-def _again(event: RawEvent) -> DecisionResult:
-    decision = find_decision(event.position)
-    return DecisionResult(id=decision.id, status=decision.status, title=decision.title, is_new=False)
-
-
 # Decisions shown at each end of a path.
 _ENDS = 10
 
@@ -231,7 +224,7 @@ def link_decisions(*, command: DecisionLink) -> DecisionResult:
     with log.transaction():
         decision, _ = find_decisions([command.id, command.to])
         edge = Edge(relation=command.relation, to=command.to)
-        if _is_there(command):
+        if _edge_exists(command):
             return _answer(decision, is_new=False)
         if command.relation in LINEAGE:
             _refuse_cycle(command)
@@ -255,7 +248,7 @@ def unlink_decisions(*, command: DecisionUnlink) -> DecisionResult:
         decision, _ = find_decisions([command.id, command.to])
         if log.find_by_key(command.idempotency_key, DECISION_UNLINKED):
             return _answer(decision, is_new=False)
-        if not _is_there(command):
+        if not _edge_exists(command):
             raise NotFound(
                 f"#{command.id} does not name #{command.to} as {command.relation}; decision_get shows its edges"
             )
@@ -307,7 +300,7 @@ def mark_decision(*, command: DecisionMark) -> DecisionResult:
     return _answer(decision).model_copy(update={"superseded": superseded})
 
 
-def _is_there(command: DecisionLink | DecisionUnlink) -> bool:
+def _edge_exists(command: DecisionLink | DecisionUnlink) -> bool:
     edges = visible_edges().filter(from_id=command.id, relation=command.relation, to_id=command.to)
     return bool(edges.exists())
 
@@ -315,10 +308,11 @@ def _is_there(command: DecisionLink | DecisionUnlink) -> bool:
 def _refuse_cycle(command: DecisionLink) -> None:
     path = path_between(command.to, command.id)
     if path:
-        hidden = len(path) - 2 * _ENDS
         parts = [f"#{decision_id}" for decision_id in path]
-        parts_in_short = [*parts[:_ENDS], f"({hidden} more)", *parts[-_ENDS:]] if hidden > 0 else parts
-        chain = " → ".join(parts_in_short)
+        hidden = len(path) - 2 * _ENDS
+        if hidden > 0:
+            parts[_ENDS:-_ENDS] = [f"({hidden} more)"]
+        chain = " → ".join(parts)
         raise Conflict(
             f"#{command.id} {command.relation} #{command.to} would close a cycle: {chain} → #{command.to}", path=path
         )
@@ -367,3 +361,17 @@ define_effect(
         apply=_put_status_back,
     )
 )
+
+
+# Where ``capture_decisions`` is off, agents record no decisions; people still do. Agents call over MCP, or over REST
+# with an agent's token. They may still mark, link and add evidence.
+@log.guard
+def refuse_decisions(event_type: EventType[Any], origin: Origin) -> Origin:
+    """Refuse a new decision of an agent if the setting is off."""
+    is_agent = origin.source == "mcp" or (origin.source == "rest" and origin.actor.startswith(AGENT_PREFIX))
+    if event_type is DECISION_RECORDED and is_agent and not project_settings().capture_decisions:
+        raise Forbidden(
+            "agents cannot record decisions here: capture_decisions is false, set by "
+            f"{settings_decided_by()['capture_decisions']}; ask the user to record it in the admin"
+        )
+    return origin

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -181,10 +181,10 @@ def blame(*, command: BlameRequest, folder: Path | None = None) -> Blame:
 
 def _folder_of_project() -> Path:
     folders = [*map(str, bound_folders(current_store().name)), root_of_project()]
-    folder_here = next((Path(folder) for folder in folders if folder and Path(folder).is_dir()), None)
-    if folder_here is None:
-        raise NotFound("no folder of this project is known on this machine; run `memory-hub blame` in its repository")
-    return folder_here
+    for folder in folders:
+        if folder and Path(folder).is_dir():
+            return Path(folder)
+    raise NotFound("no folder of this project is known on this machine; run `memory-hub blame` in its repository")
 
 
 def _path_in(top: Path, name: str) -> str:
@@ -232,16 +232,17 @@ class _Trail:
         recorded = outside_quarantine(Commit.objects.filter(sha__in=shas)) if shas else Commit.objects.none()
         self._commits: dict[str, int] = dict(recorded.values_list("sha", "id"))
         self._decisions = _decisions_of(self._commits.values())
-        ids = {*self._commits.values(), *(one.id for decisions in self._decisions.values() for one in decisions)}
+        ids = set(self._commits.values())
+        for decisions in self._decisions.values():
+            ids.update(decision.id for decision in decisions)
         headers = RawEvent.objects.filter(position__in=ids).exclude(session_id="")
-        self._written_in = {
-            position: (session, turn)
-            for position, session, turn in headers.values_list("position", "session_id", "turn_id")
-        }
+        self._written_in: dict[int, tuple[str, str]] = {}
+        for position, session, turn in headers.values_list("position", "session_id", "turn_id"):
+            self._written_in[position] = (session, turn)
         names = {session for session, _ in self._written_in.values()}
         self._sessions = _sessions(names)
         self._prompts = _prompts(self._written_in.values())
-        self._given = _given(names)
+        self._in_packs = _guidelines_in_packs(names)
         self._guidelines = _guidelines() if self._commits else []
 
     def range_of(self, lines: Sequence[git.Line]) -> BlamedRange:
@@ -264,7 +265,7 @@ class _Trail:
     def _from(self, commit: BlamedCommit) -> dict[str, Any]:
         decisions = self._decisions.get(commit.id or 0, [])
         # A commit that was imported from git was in no session, and its decision may have been in one
-        evidence = (commit.id, *(one.id for one in decisions))
+        evidence = (commit.id, *(decision.id for decision in decisions))
         written_in = next((self._written_in[number] for number in evidence if number in self._written_in), ("", ""))
         session, prompt = self._sessions.get(written_in[0]), self._prompts.get(written_in)
         guidelines = self._in_force(commit.committed_at, written_in[0])
@@ -278,17 +279,23 @@ class _Trail:
         }
 
     def _in_force(self, when: datetime | None, session: str) -> list[BlamedGuideline]:
-        in_packs = self._given.get(session, frozenset())
-        in_force = [
-            BlamedGuideline(id=one.id, title=one.title, priority=one.priority, given=one.id in in_packs)
-            for one in self._guidelines
-            if when and one.created_at <= when and (one.deleted_at is None or one.deleted_at > when)
-        ]
-        return sorted(in_force, key=lambda one: (not one.given, -(one.priority or 0), one.id))
+        if not when:
+            return []
+        in_packs = self._in_packs.get(session, set())
+        in_force = []
+        for memory in self._guidelines:
+            if memory.created_at <= when and (memory.deleted_at is None or memory.deleted_at > when):
+                is_given = memory.id in in_packs
+                in_force.append(
+                    BlamedGuideline(id=memory.id, title=memory.title, priority=memory.priority, given=is_given)
+                )
+        return sorted(in_force, key=lambda guideline: (not guideline.given, -(guideline.priority or 0), guideline.id))
 
 
 def _end_of(decisions: Sequence[BlamedDecision], session: BlamedSession | None, prompt: BlamedPrompt | None) -> str:
-    missing = [] if decisions else ["no decision is linked to the commit"]
+    missing = []
+    if not decisions:
+        missing.append("no decision is linked to the commit")
     if session is None:
         missing.append("it was recorded in no session")
     elif prompt is None:
@@ -297,32 +304,28 @@ def _end_of(decisions: Sequence[BlamedDecision], session: BlamedSession | None, 
 
 
 def _decisions_of(commits: Iterable[int]) -> dict[int, list[BlamedDecision]]:
-    links = list(
-        CommitLink.objects.filter(commit_id__in=list(commits)).values_list("commit_id", "decision_id", "link_type")
-    )
-    decisions = outside_quarantine(Decision.objects.filter(id__in={decision for _, decision, _ in links}))
-    by_id = {number: (title, status) for number, title, status in decisions.values_list("id", "title", "status")}
+    links = CommitLink.objects.filter(commit_id__in=list(commits))
+    rows = sorted(links.values_list("commit_id", "decision_id", "link_type"))
+    decisions = outside_quarantine(Decision.objects.filter(id__in={decision for _, decision, _ in rows}))
+    by_id = decisions.only("title", "status").in_bulk()
     by_commit: dict[int, list[BlamedDecision]] = {}
-    for commit, decision, link in sorted(links):
-        if decision in by_id:
-            title, status = by_id[decision]
+    for commit, number, link in rows:
+        if number in by_id:
+            decision = by_id[number]
             by_commit.setdefault(commit, []).append(
-                BlamedDecision(id=decision, title=title, status=status, link=link.replace("_", " "))
+                BlamedDecision(id=number, title=decision.title, status=decision.status, link=link.replace("_", " "))
             )
     return by_commit
 
 
 def _sessions(names: Iterable[str]) -> dict[str, BlamedSession]:
-    sessions = outside_quarantine(Session.objects.filter(session_id__in=list(names)))
-    return {
-        session.session_id: BlamedSession(
-            id=session.id,
-            session_id=session.session_id,
-            title=first_line(session.purpose) or session.session_id,
-            agent=session.agent,
+    sessions = {}
+    for session in outside_quarantine(Session.objects.filter(session_id__in=list(names))):
+        title = first_line(session.purpose) or session.session_id
+        sessions[session.session_id] = BlamedSession(
+            id=session.id, session_id=session.session_id, title=title, agent=session.agent
         )
-        for session in sessions
-    }
+    return sessions
 
 
 # The first prompt of each turn
@@ -347,19 +350,16 @@ def _prompts(turns: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BlamedPr
 
 
 # Guidelines in the packs of sessions
-def _given(sessions: Iterable[str]) -> dict[str, frozenset[int]]:
+def _guidelines_in_packs(sessions: Iterable[str]) -> dict[str, set[int]]:
     by_session: dict[str, set[int]] = {}
     packs = ContextPack.objects.filter(session_id__in=list(sessions))
     for session, marks in packs.values_list("session_id", "marks"):
-        by_session.setdefault(session, set()).update(_numbers(marks))
-    return {session: frozenset(numbers) for session, numbers in by_session.items()}
-
-
-def _numbers(marks: Mapping[str, str]) -> Iterator[int]:
-    for key in marks:
-        number = key.rpartition("#")[2]
-        if key.startswith("guidelines #") and number.isdecimal():
-            yield int(number)
+        numbers = by_session.setdefault(session, set())
+        for key in marks:
+            number = key.rpartition("#")[2]
+            if key.startswith("guidelines #") and number.isdecimal():
+                numbers.add(int(number))
+    return by_session
 
 
 def _guidelines() -> list[Memory]:
@@ -369,16 +369,12 @@ def _guidelines() -> list[Memory]:
 
 def known_about(path: str) -> list[KnownEntry]:
     """Return the memories and decisions that govern a file, then the memories that mention it."""
-    governs = [
-        number
-        for number, thing in governing().items()
-        if any(path == governed or path.startswith(f"{governed}/") for governed in thing.paths)
-    ]
     mentions = outside_quarantine(Memory.objects.live().filter(has_part("content", path), review=ReviewState.ACCEPTED))
-    mentioned = (
-        mentions.exclude(scope="session").order_by("-updated_at", "-id").values_list("id", flat=True)[:_MENTIONS]
-    )
-    how = dict.fromkeys(mentioned, "mentions") | dict.fromkeys(governs, "governs")
+    latest = mentions.exclude(scope="session").order_by("-updated_at", "-id")
+    how = dict.fromkeys(latest.values_list("id", flat=True)[:_MENTIONS], "mentions")
+    for number, thing in governing().items():
+        if any(path == governed or path.startswith(f"{governed}/") for governed in thing.paths):
+            how[number] = "governs"
     entities = find_entities(list(how))
     entries = [
         KnownEntry(type=entity.type, id=number, title=entity.title, kind=entity.kind, how=how[number])

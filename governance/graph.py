@@ -108,7 +108,7 @@ class _GraphWalk:
         self._frontier: list[int] = []
 
     def begin(self, entity_id: int) -> bool:
-        self._add(self._known([entity_id]), {entity_id: 0})
+        self._add(self._nodes([entity_id]), {entity_id: 0})
         return bool(self.graph.nodes)
 
     def take(self, step: int) -> None:
@@ -121,7 +121,7 @@ class _GraphWalk:
             for here, there, way in ((edge.start, edge.end, -1), (edge.end, edge.start, 1)):
                 if here in present and there not in self.graph.nodes:
                     columns.setdefault(there, self.graph.columns[here] + way)
-        self._add(self._chosen(self._known(columns)), columns)
+        self._add(self._chosen(self._nodes(columns)), columns)
 
     def _add(self, nodes: Sequence[GraphNode], columns: dict[int, int]) -> None:
         self._frontier = [node.id for node in nodes]
@@ -144,15 +144,14 @@ class _GraphWalk:
         return self._files.setdefault(path, -1 - len(self._files))
 
     # Newest first
-    def _known(self, ids: Iterable[int]) -> list[GraphNode]:
+    def _nodes(self, ids: Iterable[int]) -> list[GraphNode]:
         numbers = set(ids)
-        hidden = quarantined_among(sorted(number for number in numbers if number > 0))
-        entities = find_entities(number for number in numbers - hidden if number > 0)
-        items = [
-            GraphNode(entity.id, NodeType(entity.type), entity.title, entity.kind, entity.deleted)
-            for entity in entities.values()
-            if entity.type in set(NodeType)
-        ]
+        positions = {number for number in numbers if number > 0}
+        items = []
+        for entity in find_entities(positions - quarantined_among(sorted(positions))).values():
+            if entity.type in set(NodeType):
+                node = GraphNode(entity.id, NodeType(entity.type), entity.title, entity.kind, entity.deleted)
+                items.append(node)
         files = [GraphNode(number, NodeType.FILE, path) for path, number in self._files.items() if number in numbers]
         return [*sorted(items, key=lambda node: -node.id), *files]
 

@@ -320,12 +320,15 @@ def preview_undo(batch_id: int) -> ImportUndo:
         )
     headers = _headers(batch)
     sessions = _sessions_in_use(headers)
-    reasons = _kept([header for header in headers if not _session_of(header)]) | _kept_sessions(headers, sessions)
-    stay = {*reasons, *_kept_relations(headers, reasons)}
+    outside = [header for header in headers if not _session_of(header)]
+    reasons = _items_built_on(outside) | _sessions_that_went_on(headers, sessions)
+    stay = {*reasons, *_relations_between(reasons, headers)}
     void = [header for header in headers if header.entity not in stay and _session_of(header) not in sessions]
     positions = [header.position for header in void]
-    created = (header for header in void if header.stream.endswith(f":{header.position}") or header.type in _CREATES)
-    items = Counter(header.stream.partition(":")[0] for header in created)
+    items: Counter[str] = Counter()
+    for header in void:
+        if header.stream.endswith(f":{header.position}") or header.type in _CREATES:
+            items[header.stream.partition(":")[0]] += 1
     token = hashlib.sha256(json.dumps([batch.id, positions]).encode()).hexdigest()[:16]
     return ImportUndo(batch, len(void), dict(items), positions, list(reasons.values())[:_MOST_NAMED], token)
 
@@ -364,25 +367,31 @@ def _session_of(header: EventHeader) -> str:
 
 
 def _sessions_in_use(headers: Sequence[EventHeader]) -> set[str]:
-    names = sorted({name for header in headers if (name := _session_of(header))})
+    names = {_session_of(header) for header in headers} - {""}
+    if not names:
+        return set()
     positions = [header.position for header in headers]
-    used = (
-        rows.fetch(_USED.format(void=void_sql()), [positions[0], json.dumps(names), json.dumps(positions)])
-        if names
-        else ()
-    )
+    used = rows.fetch(_USED.format(void=void_sql()), [positions[0], json.dumps(sorted(names)), json.dumps(positions)])
     return {name for (name,) in used}
 
 
-def _kept_sessions(headers: Sequence[EventHeader], names: Collection[str]) -> dict[int, KeptItem]:
+def _sessions_that_went_on(headers: Sequence[EventHeader], names: Collection[str]) -> dict[int, KeptItem]:
     began = [header for header in headers if header.type in _CREATES and _session_of(header) in names]
-    titles = {entity.id: entity.title for entity in find_entities([header.position for header in began]).values()}
     ids = [header.position for header in began if header.stream.startswith("session:")]
-    return {number: KeptItem(number, titles.get(number, ""), "it went on since") for number in ids}
+    return _kept_items(dict.fromkeys(ids, "it went on since"))
+
+
+def _kept_items(why: Mapping[int, str]) -> dict[int, KeptItem]:
+    entities = find_entities(why)
+    items = {}
+    for entity_id, reason in why.items():
+        title = entities[entity_id].title if entity_id in entities else ""
+        items[entity_id] = KeptItem(entity_id, title, reason)
+    return items
 
 
 # What others have built on since, by the id of the item
-def _kept(headers: Sequence[EventHeader]) -> dict[int, KeptItem]:
+def _items_built_on(headers: Sequence[EventHeader]) -> dict[int, KeptItem]:
     by_type: dict[str, list[EventHeader]] = {}
     for header in headers:
         by_type.setdefault(header.type, []).append(header)
@@ -397,24 +406,20 @@ def _kept(headers: Sequence[EventHeader]) -> dict[int, KeptItem]:
             is_later = max(derived.id, derived.via) > headers[0].position
             if is_later and derived.via in touched and derived.id not in touched:
                 why.setdefault(derived.via, text.format(derived.id))
-    titles = {entity.id: entity.title for entity in find_entities(why).values()}
-    return {entity: KeptItem(entity, titles.get(entity, ""), reason) for entity, reason in sorted(why.items())}
+    return _kept_items(dict(sorted(why.items())))
 
 
 def _changed_since(headers: Sequence[EventHeader]) -> set[int]:
+    if not headers:
+        return set()
     streams = {header.stream: header.entity for header in headers}
     positions = [header.position for header in headers]
-    void = void_sql()
-    later = (
-        rows.fetch(_LATER.format(void=void), [positions[0], json.dumps(sorted(streams)), json.dumps(positions)])
-        if positions
-        else ()
-    )
-    return {streams[stream] for (stream,) in later}
+    parameters = [positions[0], json.dumps(sorted(streams)), json.dumps(positions)]
+    return {streams[stream] for (stream,) in rows.fetch(_LATER.format(void=void_sql()), parameters)}
 
 
 # Relations of the batch go with an end that goes
-def _kept_relations(headers: Sequence[EventHeader], ends_in_use: Collection[int]) -> set[int]:
+def _relations_between(ends: Collection[int], headers: Sequence[EventHeader]) -> set[int]:
     relations = [header.entity for header in headers if header.stream.startswith("relation:")]
-    ends = Relation.objects.filter(id__in=relations).values_list("id", "source_id", "target_id")
-    return {relation for relation, source, target in ends if source in ends_in_use and target in ends_in_use}
+    batch_relations = Relation.objects.filter(id__in=relations).values_list("id", "source_id", "target_id")
+    return {relation for relation, source, target in batch_relations if source in ends and target in ends}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 from governance.blame import BlamedRange, BlameView
-from governance.retention.schemas import Going, HoldView, Kept, Plan, Report, RunView, Share
+from governance.retention.schemas import HoldView, Plan, Report, RunView, Share
 from governance.staleness.schemas import AffirmResult
 from memoryhub.core import clock
 from memoryhub.core.text import counted, flat, indented
@@ -40,96 +39,104 @@ def run_lines(run: RunView) -> Iterator[str]:
 
 
 def report_lines(report: Report, *, samples: bool, gone: bool = False) -> Iterator[str]:
+    verb = "deleted" if gone else "delete "
     for going in report.going:
-        yield flat(f"{'deleted' if gone else 'delete '} {_share(going)}  [{going.rule}: {going.says}]")
+        yield flat(f"{verb} {_share(going)}  [{going.rule}: {going.says}]")
         if going.warning:
             yield flat(f"         warning: {going.warning}")
-        yield from _samples(going) if samples else ()
+        if samples:
+            yield from _samples(going)
     for share in report.kept:
         yield flat(f"keep    {_share(share)}  [{share.says}]")
-        yield from _samples(share) if samples else ()
+        if samples:
+            yield from _samples(share)
     total = f"{report.things:,} in {counted(report.events, 'event')}, {size(report.bytes)}"
-    yield f"{'deleted' if gone else 'to delete'}: {total}"
+    yield f"deleted: {total}" if gone else f"to delete: {total}"
 
 
 def hold_line(hold: HoldView) -> str:
-    return flat(f"#{hold.id} {hold.stream_id} by {hold.placed_by} on {_day(hold.placed_at)}: {hold.reason}")
+    return flat(f"#{hold.id} {hold.stream_id} by {hold.placed_by} on {clock.day(hold.placed_at)}: {hold.reason}")
 
 
-def thing_name(share: Going | Kept | Share) -> str:
-    one, many = _NAMES[share.what]
-    noun = one if share.things == 1 else many
+def thing_name(share: Share) -> str:
+    noun = _NAMES[share.what][share.things != 1]
     return f"{noun} ({share.sub})" if share.sub else noun
 
 
 def size(count: int) -> str:
-    number, units = float(count), ("bytes", "KB", "MB", "GB")
-    for unit in units[:-1]:
+    if count < _KILO:
+        return f"{count:,} bytes"
+    number = count / _KILO
+    for unit in ("KB", "MB"):
         if number < _KILO:
-            return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:,.1f} {unit}"
+            return f"{number:,.1f} {unit}"
         number /= _KILO
-    return f"{number:,.1f} {units[-1]}"
+    return f"{number:,.1f} GB"
 
 
-def _share(share: Going | Kept) -> str:
-    days = f"{_day(share.oldest)} to {_day(share.newest)}"
+def _share(share: Share) -> str:
+    days = f"{clock.day(share.oldest)} to {clock.day(share.newest)}"
     return f"{share.things:>7,} {thing_name(share)}, {size(share.bytes)}, {days}"
 
 
-def _samples(share: Going | Kept) -> Iterator[str]:
+def _samples(share: Share) -> Iterator[str]:
     for sample in share.samples:
-        by = f" — {sample.by}" if sample.by else ""
-        yield f"           #{sample.id} {flat(f'{_day(sample.at)} {sample.text}{by}')}"
-
-
-def _day(moment: datetime) -> str:
-    return clock.day(moment)
+        line = f"{clock.day(sample.at)} {sample.text}"
+        if sample.by:
+            line += f" — {sample.by}"
+        yield f"           #{sample.id} {flat(line)}"
 
 
 def blame_lines(view: BlameView) -> Iterator[str]:
-    seen = set()
-    for lines_of_commit in view.ranges:
-        lines = (
-            f"{lines_of_commit.first}"
-            if lines_of_commit.first == lines_of_commit.last
-            else f"{lines_of_commit.first}-{lines_of_commit.last}"
-        )
-        yield flat(f"{view.file}:{lines} {_commit_of(lines_of_commit)}")
-        sha = lines_of_commit.commit.sha if lines_of_commit.commit else ""
-        if sha not in seen:  # the trail of a commit is the same for all its lines
-            yield from (f"  {line}" for line in _trail_lines(lines_of_commit))
-        seen.add(sha)
+    shas: set[str] = set()
+    for part in view.ranges:
+        lines = str(part.first)
+        if part.last != part.first:
+            lines += f"-{part.last}"
+        yield flat(f"{view.file}:{lines} {_commit_of(part)}")
+        sha = part.commit.sha if part.commit else ""
+        if sha not in shas:  # the trail of a commit is the same for all its lines
+            yield from (f"  {line}" for line in _trail_lines(part))
+        shas.add(sha)
     if view.more_ranges:
         yield f"({counted(view.more_ranges, 'more range')} of lines; name fewer lines)"
     if view.known:
         yield "about this file:"
-    yield from (
-        flat(f"  #{entry.id} {entry.kind or entry.type} {entry.title} ({entry.how} it)") for entry in view.known
-    )
+    for entry in view.known:
+        yield flat(f"  #{entry.id} {entry.kind or entry.type} {entry.title} ({entry.how} it)")
 
 
-def _commit_of(lines: BlamedRange) -> str:
-    if lines.commit is None:
+def _commit_of(part: BlamedRange) -> str:
+    commit = part.commit
+    if commit is None:
         return "not committed"
-    commit = lines.commit
-    when = f" {clock.day(commit.committed_at)}" if commit.committed_at else ""
-    moved = f", then in {commit.path}" if commit.path else ""
-    return f"{commit.sha[:10]}{when} “{commit.summary}” by {commit.author}{moved}"
+    line = commit.sha[:10]
+    if commit.committed_at:
+        line += f" {clock.day(commit.committed_at)}"
+    line += f" “{commit.summary}” by {commit.author}"
+    if commit.path:
+        line += f", then in {commit.path}"
+    return line
 
 
-def _trail_lines(lines: BlamedRange) -> Iterator[str]:
-    for decision in lines.decisions:
+def _trail_lines(part: BlamedRange) -> Iterator[str]:
+    for decision in part.decisions:
         yield flat(f"decision #{decision.id} {decision.status} {decision.title} ({decision.link})")
-    if lines.session:
-        yield flat(f"session #{lines.session.id} {lines.session.title} by {lines.session.agent or 'unknown'}")
-    if lines.prompt:
-        yield flat(f"prompt #{lines.prompt.id} “{lines.prompt.text}”")
-    if lines.guidelines:
-        named = [f"#{one.id} {one.title}{' (given)' if one.given else ''}" for one in lines.guidelines]
-        more = f", and {lines.more_guidelines} more" if lines.more_guidelines else ""
-        yield flat(f"guidelines then: {', '.join(named)}{more}")
-    if lines.ends and lines.commit:
-        yield f"the trail ends: {lines.ends}"
+    if part.session:
+        yield flat(f"session #{part.session.id} {part.session.title} by {part.session.agent or 'unknown'}")
+    if part.prompt:
+        yield flat(f"prompt #{part.prompt.id} “{part.prompt.text}”")
+    if part.guidelines:
+        names = []
+        for guideline in part.guidelines:
+            mark = " (given)" if guideline.given else ""
+            names.append(f"#{guideline.id} {guideline.title}{mark}")
+        line = f"guidelines then: {', '.join(names)}"
+        if part.more_guidelines:
+            line += f", and {part.more_guidelines} more"
+        yield flat(line)
+    if part.ends and part.commit:
+        yield f"the trail ends: {part.ends}"
 
 
 _PATHS = 3
@@ -138,30 +145,32 @@ _PATHS = 3
 def stale_line(item: dict[str, Any], *, diff: bool = False) -> str:
     if "reasons" not in item:
         return flat(f"#{item['id']} {item['title']}")
-    commits = [commit_text(commit, diff=diff) for commit in item["commits"]]
-    reasons = "; ".join(filter(None, [*(_reason_text(reason) for reason in item["reasons"]), *commits]))
+    notes = [flat(reason["says"]) for reason in item["reasons"] if reason["why"] != "touched"]
+    notes += [_commit_text(commit, diff=diff) for commit in item["commits"]]
     head = flat(f"#{item['id']} {item['kind']} {item['title']}")
-    return f"{head} — since {clock.day(item['since'])}: {reasons}"
+    return f"{head} — since {clock.day(item['since'])}: {'; '.join(filter(None, notes))}"
 
 
-def _reason_text(reason: dict[str, Any]) -> str:
-    return "" if reason["why"] == "touched" else flat(reason["says"])
-
-
-def commit_text(commit: dict[str, Any], *, diff: bool = False) -> str:
-    counted = diff and not commit["diff"]
-    paths = [f"{file['path']}{_numbers(file) if counted else ''}" for file in commit["files"]]
-    more = f" and {len(paths) - _PATHS} more" if len(paths) > _PATHS else ""
-    line = flat(f"commit {commit['sha'][:10]} “{commit['subject'][:80]}” touched {', '.join(paths[:_PATHS])}{more}")
-    return f"{line}\n{indented(commit['diff'])}\n" if commit["diff"] else line
-
-
-# Binary files have no line counts
-def _numbers(file: dict[str, Any]) -> str:
-    return "" if file["insertions"] is None else f" +{file['insertions']} −{file['deletions']}"
+def _commit_text(commit: dict[str, Any], *, diff: bool) -> str:
+    paths = []
+    for file in commit["files"][:_PATHS]:
+        path = file["path"]
+        # Binary files have no line counts
+        if diff and not commit["diff"] and file["insertions"] is not None:
+            path += f" +{file['insertions']} −{file['deletions']}"
+        paths.append(path)
+    line = f"commit {commit['sha'][:10]} “{commit['subject'][:80]}” touched {', '.join(paths)}"
+    more = len(commit["files"]) - _PATHS
+    if more > 0:
+        line += f" and {more} more"
+    return f"{flat(line)}\n{indented(commit['diff'])}\n" if commit["diff"] else flat(line)
 
 
 def affirmed_text(result: AffirmResult) -> str:
-    again = "" if result.is_new else " already"
-    redacted = f" (redacted before storing: {', '.join(result.redacted)})" if result.redacted else ""
-    return flat(f"#{result.id} {result.kind} affirmed{again}: {result.title}{redacted}")
+    line = f"#{result.id} {result.kind} affirmed"
+    if not result.is_new:
+        line += " already"
+    line += f": {result.title}"
+    if result.redacted:
+        line += f" (redacted before storing: {', '.join(result.redacted)})"
+    return flat(line)

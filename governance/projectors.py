@@ -3,8 +3,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.db.models.expressions import RawSQL
-
 from governance.events import (
     HOLD_LIFTED,
     HOLD_PLACED,
@@ -34,7 +32,6 @@ from memoryhub.core.log.quarantine import (
     outside_quarantine,
 )
 from memoryhub.core.log.read import entity_of
-from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 
@@ -76,24 +73,24 @@ def lift(event: Event[HoldLifted]) -> None:
     )
 
 
-# The first hold on the whole store, on a stream of these events, or on a session of theirs
-_HELD = (
-    "SELECT h.id, h.stream_id, h.reason FROM governance_hold h WHERE h.lifted_at IS NULL AND (h.stream_id = '*' OR "
-    f"h.stream_id IN (SELECT e.stream_id FROM raw_events e WHERE e.position IN {IDS} "
-    f"UNION SELECT 'session:' || e.session_id FROM raw_events e WHERE e.position IN {IDS})) "
-    "ORDER BY h.id LIMIT 1"
-)
-
-
 # A projector, because every way to erase appends this event, so none can bypass a hold; raising here rolls the whole
 # erasure back (decision 26). No log contains such an erasure, so a rebuild never raises.
 @projects(PAYLOAD_ERASED)
 def refuse_held(event: Event[PayloadErased]) -> None:
-    listed = json.dumps(event.payload.positions)
-    for number, stream, reason in rows.fetch(_HELD, [listed, listed]):
-        raise Forbidden(
-            f"hold #{number} on {stream} prevents this ({reason}); nothing was erased; lift the hold first", hold=number
-        )
+    erased = log.events().at(event.payload.positions)
+    for hold in Hold.objects.filter(lifted_at=None).order_by("id"):
+        held = erased
+        if hold.stream_id != "*":
+            held = erased.of_stream(hold.stream_id)
+            kind, _, name = hold.stream_id.partition(":")
+            if kind == "session":
+                held |= erased.of_session(name)
+        if held.exists():
+            raise Forbidden(
+                f"hold #{hold.id} on {hold.stream_id} prevents this ({hold.reason}); nothing was erased; "
+                "lift the hold first",
+                hold=hold.id,
+            )
 
 
 @projects(RETENTION_BEGAN)
@@ -147,7 +144,6 @@ _AFFIRM = (
     "ON CONFLICT (entity_id) DO UPDATE SET event = excluded.event, actor = excluded.actor, "
     "reason = excluded.reason, affirmed_at = excluded.affirmed_at"
 )
-_STREAMS = f"SELECT stream_id FROM raw_events WHERE position IN {IDS} AND event_type = '{THING_AFFIRMED.name}'"
 
 
 # Takes headers: an affirmation counts even if its reason was erased
@@ -163,15 +159,13 @@ def affirm(event: Event[Any]) -> None:
 
 @projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)
 def settle_affirmations(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
-    affirmed = RawEvent.objects.filter(
-        stream_id__in=RawSQL(rows.rendered(_STREAMS), [json.dumps(event.payload.ids)]),  # noqa: S611 - a constant
-        event_type=THING_AFFIRMED.name,
-        position__lt=event.position,
-    )
-    for affirmation in affirmed.order_by("position"):
+    affirmations = log.events().of_type(THING_AFFIRMED)
+    streams = affirmations.at(event.payload.ids).order_by().values("stream_id")
+    affirmed = affirmations.filter(stream_id__in=streams).window(up_to=event.position - 1)
+    for affirmation in affirmed:
         rows.execute("DELETE FROM governance_affirmation WHERE entity_id = %s", [entity_of(affirmation)])
     present = find_entities(entity_of(affirmation) for affirmation in affirmed)
-    for affirmation in outside_quarantine(affirmed).order_by("position"):
+    for affirmation in outside_quarantine(affirmed):
         if entity_of(affirmation) in present:
             affirm(log.event_of(affirmation))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from memories.duplicates import Existing
-from memories.events import MEMORY_DELETED, MemoryState
+from memories.events import MEMORY_DELETED
 from memories.models import Memory, MemoryKind, MemoryScope, MemoryVersion
 from memories.schemas import IfExists, MemoryRestore, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult, WriteStatus
 from memories.services import delete_memory, restore_memory, update_memory, write_memories
@@ -18,7 +18,6 @@ from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Conflict
 from memoryhub.core.kinds import GUIDELINE
-from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, use_store
 
@@ -30,7 +29,7 @@ ACTOR = "memory-hub bootstrap"
 _FILE = Path(__file__).with_name("bootstrap.toml")
 
 
-class Done(StrEnum):
+class GuidelineStatus(StrEnum):
     ADDED = "added"
     RENEWED = "renewed"
     RESTORED = "restored"
@@ -42,9 +41,9 @@ class Done(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GuidelineResult:
     name: str
-    done: Done
+    status: GuidelineStatus
     id: int
 
 
@@ -63,7 +62,7 @@ def guidelines() -> dict[str, MemoryWrite]:
     return {f"bootstrap:{entry['key']}": _command(entry) for entry in entries}
 
 
-def load_guidelines() -> list[Outcome]:
+def load_guidelines() -> list[GuidelineResult]:
     """Bring the global scope's guidelines up to date. Idempotent.
 
     Adds missing ones, restores what ``remove_guidelines`` deleted, and updates those whose text has changed.
@@ -71,18 +70,24 @@ def load_guidelines() -> list[Outcome]:
     commands = guidelines()
     with use_store(GLOBAL_STORE, create=True), use_origin(actor=ACTOR), log.transaction():
         written = _written(list(commands))
-        outcomes = [_updated(guideline, commands[key]) for key, guideline in written.items()]
-        return [*_add({key: command for key, command in commands.items() if key not in written}), *outcomes]
+        updated = []
+        for key, guideline in written.items():
+            name = guideline.memory.title if guideline.memory else commands[key].title
+            updated.append(GuidelineResult(name, _update(guideline, commands[key]), guideline.id))
+        missing = [command for key, command in commands.items() if key not in written]
+        return [*map(_result_of, write_memories(commands=missing)), *updated]
 
 
-def remove_guidelines() -> list[Outcome]:
+def remove_guidelines() -> list[GuidelineResult]:
     """Soft-delete the guidelines that nobody has edited."""
     if not stores.exists(GLOBAL_STORE):
         return []
     with use_store(GLOBAL_STORE), use_origin(actor=ACTOR), log.transaction():
-        written = _written(list(guidelines())).values()
-        live = [guideline for guideline in written if guideline.memory and not guideline.memory.deleted_at]
-        return [_remove(guideline) for guideline in live]
+        return [
+            GuidelineResult(guideline.memory.title, _remove(guideline), guideline.id)
+            for guideline in _written(list(guidelines())).values()
+            if guideline.memory and not guideline.memory.deleted_at
+        ]
 
 
 def _command(entry: Mapping[str, Any]) -> MemoryWrite:
@@ -103,62 +108,54 @@ def _command(entry: Mapping[str, Any]) -> MemoryWrite:
 
 
 def _written(keys: list[str]) -> dict[str, _Guideline]:
-    positions = dict(RawEvent.objects.filter(idempotency_key__in=keys).values_list("idempotency_key", "position"))
-    ids = list(positions.values())
+    written = log.events().with_key(*keys)
+    ids = written.positions()
     memories = Memory.objects.in_bulk(ids)
     edits = MemoryVersion.objects.filter(memory_id__in=ids).exclude(actor=ACTOR)
     edited = set(edits.values_list("memory_id", flat=True))
-    removed = _removed_here(ids)
-    return {
-        key: _Guideline(memory_id, memories.get(memory_id), memory_id in edited, memory_id in removed)
-        for key, memory_id in positions.items()
-    }
+    deletions = log.events().of_stream(*(f"memory:{memory_id}" for memory_id in ids)).of_type(MEMORY_DELETED)
+    # The last deletion of each stays
+    deleted_by = dict(deletions.values_list("stream_id", "actor"))
+    guidelines_by_key = {}
+    for event in written:
+        guidelines_by_key[event.idempotency_key or ""] = _Guideline(
+            id=event.position,
+            memory=memories.get(event.position),
+            edited=event.position in edited,
+            removed=deleted_by.get(event.stream_id) == ACTOR,
+        )
+    return guidelines_by_key
 
 
-def _removed_here(ids: list[int]) -> set[int]:
-    streams = {f"memory:{memory_id}": memory_id for memory_id in ids}
-    deletions = RawEvent.objects.filter(stream_id__in=list(streams), event_type=MEMORY_DELETED.name)
-    last = dict(deletions.order_by("position").values_list("stream_id", "actor"))
-    return {streams[stream] for stream, actor in last.items() if actor == ACTOR}
+def _result_of(result: WriteResult) -> GuidelineResult:
+    is_new = result.status is WriteStatus.CREATED
+    status = GuidelineStatus.ADDED if is_new else GuidelineStatus.TAKEN
+    return GuidelineResult(result.title, status, result.id)
 
 
-def _add(missing: Mapping[str, MemoryWrite]) -> list[Outcome]:
-    commands = list(missing.values())
-    return [_outcome_of(result) for result in write_memories(commands=commands)]
-
-
-def _outcome_of(result: WriteResult) -> Outcome:
-    return Outcome(result.title, Done.ADDED if result.status is WriteStatus.CREATED else Done.TAKEN, result.id)
-
-
-def _updated(guideline: _Guideline, command: MemoryWrite) -> Outcome:
-    name = guideline.memory.title if guideline.memory else command.title
-    return Outcome(name, _update(guideline, command), guideline.id)
-
-
-def _update(guideline: _Guideline, command: MemoryWrite) -> Done:
+def _update(guideline: _Guideline, command: MemoryWrite) -> GuidelineStatus:
     if guideline.memory is None or (guideline.memory.deleted_at and not guideline.removed):
-        return Done.DELETED
+        return GuidelineStatus.DELETED
     if guideline.memory.deleted_at:
         return _restore(guideline.memory, command)
     if guideline.edited:
-        return Done.EDITED
-    return Done.RENEWED if _renew(guideline.memory, command) else Done.UNCHANGED
+        return GuidelineStatus.EDITED
+    return GuidelineStatus.RENEWED if _renew(guideline.memory, command) else GuidelineStatus.UNCHANGED
 
 
-def _restore(memory: Memory, command: MemoryWrite) -> Done:
+def _restore(memory: Memory, command: MemoryWrite) -> GuidelineStatus:
     try:
         restore_memory(command=MemoryRestore(id=memory.id, scope=MemoryScope.GLOBAL))
     except Conflict:
-        return Done.TAKEN
+        return GuidelineStatus.TAKEN
     _renew(memory, command)
-    return Done.RESTORED
+    return GuidelineStatus.RESTORED
 
 
 def _renew(memory: Memory, command: MemoryWrite) -> bool:
     fields = command.model_dump(include={"title", "content", "type", "tags", "attributes"})
     current = Existing.of(memory)
-    if not current.differs(MemoryState(**{**current.state.columns(), **fields})):
+    if not current.differs(current.state.with_changes(**fields)):
         return False
     update_memory(
         command=MemoryUpdate(id=memory.id, scope=MemoryScope.GLOBAL, change_reason="guideline text updated", **fields)
@@ -166,9 +163,8 @@ def _renew(memory: Memory, command: MemoryWrite) -> bool:
     return True
 
 
-def _remove(guideline: _Guideline) -> Outcome:
-    name = guideline.memory.title if guideline.memory else ""
+def _remove(guideline: _Guideline) -> GuidelineStatus:
     if guideline.edited:
-        return Outcome(name, Done.EDITED, guideline.id)
+        return GuidelineStatus.EDITED
     delete_memory(command=MemoryTouch(id=guideline.id, scope=MemoryScope.GLOBAL, reason="bootstrap --remove"))
-    return Outcome(name, Done.REMOVED, guideline.id)
+    return GuidelineStatus.REMOVED

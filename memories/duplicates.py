@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from itertools import chain
@@ -16,12 +15,11 @@ from memories.projectors import content_hash
 from memories.schemas import SimilarMemory
 from memories.search.index import has_full_text, text_index
 from memories.search.text import STOP_WORDS, folded
-from memoryhub import env
 from memoryhub.core.log.quarantine import OUTSIDE
-from memoryhub.core.secrets.cleaning import current_tag_key
+from memoryhub.core.secrets.context import current_tag_key
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import upsert
-from memoryhub.core.stores.routing import current_alias
+from memoryhub.core.stores.routing import StoreCache, current_request
 
 _JSON = ("tags", "resource_links", "attributes")
 _REVIEW = ("review", "review_reason", "accepted_version")
@@ -70,32 +68,29 @@ class Existing:
 # again gives the old key; ``store_meta`` has its keyed digest and the id of the memory, never the key.
 _TOPIC = "topic:"
 _DIGEST_BYTES = 16
-# Seconds. A redaction by this process counts at once, one by another process within this time.
-_CACHE_SECONDS = 1.0
-_MAX_CACHED = 256
-_redacted_topics: dict[tuple[str, str], tuple[float, dict[str, int]]] = {}
 
 
 def remember_topics(topics: Mapping[str, int]) -> None:
     """Remember that memories had these topic keys before a redaction, so that ``current_topic`` finds them."""
     for topic, memory_id in topics.items():
         rows.execute(upsert("store_meta", "key", ["value"]), [f"{_TOPIC}{_topic_digest(topic)}", str(memory_id)])
-    _redacted_topics.clear()
+    _redacted_topics.forget()
+
+
+def _read_redacted_topics(_before: dict[str, int] | None) -> dict[str, int]:
+    stored = rows.fetch("SELECT key, value FROM store_meta WHERE key LIKE %s", [f"{_TOPIC}%"])
+    return {key.removeprefix(_TOPIC): int(value) for key, value in stored}
+
+
+_redacted_topics = StoreCache(_read_redacted_topics)
 
 
 def current_topic(topic: str) -> str:
     """Return the key that a topic has since a redaction, otherwise the topic itself."""
-    alias = current_alias.get()
-    if not alias:
+    request = current_request()
+    if request is None:
         return topic
-    cache_key = env.home_text(), alias
-    read_at, ids = _redacted_topics.get(cache_key, (0.0, None))
-    if ids is None or time.monotonic() - read_at > _CACHE_SECONDS:
-        remembered = rows.fetch("SELECT key, value FROM store_meta WHERE key LIKE %s", [f"{_TOPIC}%"])
-        ids = {key.removeprefix(_TOPIC): int(value) for key, value in remembered}
-        if len(_redacted_topics) >= _MAX_CACHED:
-            _redacted_topics.clear()
-        _redacted_topics[cache_key] = time.monotonic(), ids
+    ids = _redacted_topics.get(request)
     memory_id = ids.get(_topic_digest(topic)) if ids else None
     if memory_id is None:
         return topic

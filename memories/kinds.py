@@ -60,9 +60,11 @@ def number_defaults(kind: str) -> dict[str, int | float]:
 
 def attribute_columns(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that have a column of their own; None for those that the kind lacks."""
-    indexed = KINDS[kind].indexed
-    whole = KINDS[kind].attributes.model_validate(attributes) if indexed else None
-    return {name: getattr(whole, name) if name in indexed else None for name in INDEXED}
+    columns: dict[str, Any] = dict.fromkeys(INDEXED)
+    if KINDS[kind].indexed:
+        whole = KINDS[kind].attributes.model_validate(attributes)
+        columns |= {name: getattr(whole, name) for name in KINDS[kind].indexed}
+    return columns
 
 
 def attribute_text(kind: str, attributes: Mapping[str, Any]) -> str:

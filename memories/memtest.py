@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from memories import scopes
 from memories.models import Memory, MemoryQuerySet
-from memories.pack import compose_pack
+from memories.pack import preview_pack
 from memories.schemas import MemorySearch
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest
 from memories.search.engine import texts_of
@@ -58,7 +57,7 @@ class MemoryTests(Command):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MemoryTestResult:
     title: str
     faults: list[str]
 
@@ -98,14 +97,14 @@ def read_tests(path: Path) -> MemoryTests:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class WrittenSample:
     """Tests that were written, and titles of memories that their own words do not find."""
 
     tests: list[MemoryTest]
     not_found: list[str]
 
 
-def write_sample(path: Path, memories: MemoryQuerySet, *, most: int = 20) -> Sample:
+def write_sample(path: Path, memories: MemoryQuerySet, *, most: int = 20) -> WrittenSample:
     """Write tests that find a sample of memories by words of their text; only those that pass now are kept.
 
     Raises:
@@ -114,9 +113,14 @@ def write_sample(path: Path, memories: MemoryQuerySet, *, most: int = 20) -> Sam
     """
     if path.exists() or path.is_symlink():
         raise Conflict(f"{path} exists; name another file, or move it away")
-    sample = [test for memory in _spread(memories, most) if (test := _test_of(memory.title, memory.content))]
-    passed = [not any(_faults(test)) for test in sample]
-    passing = list(compress(sample, passed))
+    passing: list[MemoryTest] = []
+    not_found: list[str] = []
+    for memory in _spread(memories, most):
+        test = _test_of(memory.title, memory.content)
+        if test and any(_faults(test)):
+            not_found.append(memory.title)
+        elif test:
+            passing.append(test)
     if not passing:
         raise Invalid("no memory in the sample is found by words of its own text; nothing was written")
     data = {"tests": [test.model_dump(mode="json", exclude_unset=True) for test in passing]}
@@ -124,7 +128,7 @@ def write_sample(path: Path, memories: MemoryQuerySet, *, most: int = 20) -> Sam
         path.write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False))
     except OSError as error:
         raise Invalid(f"can't write {path}: {error.strerror}") from error
-    return Sample(passing, [str(test.expect[0]) for test, is_found in zip(sample, passed, strict=True) if not is_found])
+    return WrittenSample(passing, not_found)
 
 
 # Evenly over all of them, so that every part of an import is tested
@@ -137,18 +141,16 @@ def _spread(memories: MemoryQuerySet, most: int) -> list[Memory]:
 # The first words that are not those of the title, which would find it anyway
 def _test_of(title: str, content: str) -> MemoryTest | None:
     title_words = {word.casefold() for word in _WORD.findall(title)}
-    words = [
-        word
-        for word in _WORD.findall(content[:2_000])
-        if len(word) > _SHORT_WORD and word.casefold() not in title_words
-    ]
-    chosen = list(dict.fromkeys(words))[:_QUERY_WORDS]
-    return MemoryTest(query=" ".join(chosen), expect=[title]) if len(chosen) >= _LEAST_WORDS else None
+    words = [word for word in _WORD.findall(content[:2_000]) if len(word) > _SHORT_WORD]
+    chosen = list(dict.fromkeys(word for word in words if word.casefold() not in title_words))[:_QUERY_WORDS]
+    if len(chosen) < _LEAST_WORDS:
+        return None
+    return MemoryTest(query=" ".join(chosen), expect=[title])
 
 
-def run_tests(tests: MemoryTests) -> Iterator[Outcome]:
+def run_tests(tests: MemoryTests) -> Iterator[MemoryTestResult]:
     for test in tests.tests:
-        yield Outcome(test.title, list(_faults(test)))
+        yield MemoryTestResult(test.title, list(_faults(test)))
 
 
 def _faults(test: MemoryTest) -> Iterator[str]:
@@ -164,31 +166,36 @@ def _search_faults(test: MemoryTest, query: str) -> Iterator[str]:
     hits = search(command=MemorySearch(query=query, limit=test.within)).results
     for name in test.expect:
         if not any(_is(hit, name) for hit in hits):
-            yield f"{name!r} is not among the first {test.within}: {', '.join(map(_shown, hits)) or 'nothing found'}"
-    texts = _texts(hits) if test.never else {}
+            listed = ", ".join(map(_hit_name, hits)) or "nothing found"
+            yield f"{name!r} is not among the first {test.within}: {listed}"
+    texts = _texts_by_hit(hits) if test.never else {}
     for unwanted in test.never:
         for hit in hits:
             if _is(hit, unwanted):
-                yield f"{_shown(hit)} is among the first {test.within}"
+                yield f"{_hit_name(hit)} is among the first {test.within}"
             elif flat(str(unwanted)).casefold() in texts[hit["scope"], hit["id"]]:
-                yield f"{_shown(hit)} is among the first {test.within}, and contains {unwanted!r}"
-    if not test.allow_superseded:
-        yield from (f"{_shown(hit)} is superseded, and among the first {test.within}" for hit in hits if _replaced(hit))
+                yield f"{_hit_name(hit)} is among the first {test.within}, and contains {unwanted!r}"
+    for hit in hits:
+        is_superseded = hit["superseded_by"] or hit["note"].startswith("superseded")
+        if is_superseded and not test.allow_superseded:
+            yield f"{_hit_name(hit)} is superseded, and among the first {test.within}"
 
 
 # Titles and texts, to compare with
-def _texts(hits: Sequence[dict[str, Any]]) -> dict[tuple[str, int], str]:
+def _texts_by_hit(hits: Sequence[dict[str, Any]]) -> dict[tuple[str, int], str]:
     texts_by_hit: dict[tuple[str, int], str] = {}
     for level in scopes.levels():
         with use_store(level.store):
             here = {hit["id"]: hit for hit in hits if hit["scope"] in level.scopes}
             texts = texts_of(here)
-        texts_by_hit |= {(hit["scope"], entry): f"{hit['title']} {texts.get(entry, '')}" for entry, hit in here.items()}
-    return {key: flat(text).casefold() for key, text in texts_by_hit.items()}
+        for hit_id, hit in here.items():
+            text = f"{hit['title']} {texts.get(hit_id, '')}"
+            texts_by_hit[hit["scope"], hit_id] = flat(text).casefold()
+    return texts_by_hit
 
 
 def _pack_faults(test: MemoryTest, query: str) -> Iterator[str]:
-    text = compose_pack(command=ContextPackRequest(query=query, max_tokens=test.max_tokens))
+    text = preview_pack(command=ContextPackRequest(query=query, max_tokens=test.max_tokens)).text
     tokens = estimate_tokens(text)
     if tokens > test.max_tokens:
         yield f"the pack has {tokens} tokens, more than {test.max_tokens}"
@@ -201,9 +208,5 @@ def _is(hit: dict[str, Any], name: Name) -> bool:
     return hit["title"] == name or (number.isdigit() and hit["id"] == int(number))
 
 
-def _replaced(hit: dict[str, Any]) -> bool:
-    return bool(hit["superseded_by"]) or hit["note"].startswith("superseded")
-
-
-def _shown(hit: dict[str, Any]) -> str:
+def _hit_name(hit: dict[str, Any]) -> str:
     return f"#{hit['id']} {hit['title']}"

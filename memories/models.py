@@ -74,25 +74,11 @@ MemoryManager = StoreManager.from_queryset(MemoryQuerySet)
 class Memory(StoreModel):
     """A titled text; its id is the position of the event that created it."""
 
-    from_own_stream: ClassVar[tuple[str, ...]] = (
-        "kind",
-        "type",
-        "scope",
-        "title",
-        "content",
-        "content_hash",
-        "author",
-        "source",
-        "tags",
-        "resource_links",
-        "attributes",
-        "priority",
-        "confidence",
-        "valid_until",
-        "session_id",
-        "version",
-        "seen_count",
-        "created_at",
+    from_own_stream: ClassVar[tuple[str, ...]] = tuple(
+        (
+            "kind type scope title content content_hash author source tags resource_links attributes priority "
+            "confidence valid_until session_id version seen_count created_at"
+        ).split()
     )
 
     id = PositionField(primary_key=True)
@@ -177,15 +163,8 @@ KIND_MODELS: Mapping[str, type[Memory]] = {name: _proxy(kind) for name, kind in 
 class MemoryVersion(StoreModel):
     """A version of a memory. Its text is the payload of the event at ``id`` (decision 2)."""
 
-    from_own_stream: ClassVar[tuple[str, ...]] = (
-        "memory",
-        "version",
-        "base_version",
-        "reason",
-        "actor",
-        "source",
-        "session_id",
-        "created_at",
+    from_own_stream: ClassVar[tuple[str, ...]] = tuple(
+        ("memory version base_version reason actor source session_id created_at").split()
     )
 
     id = PositionField(primary_key=True)
@@ -207,10 +186,7 @@ class MemoryVersion(StoreModel):
 
 
 class MemoryTag(StoreModel):
-    from_own_stream: ClassVar[tuple[str, ...]] = (
-        "tag",
-        "memory",
-    )
+    from_own_stream: ClassVar[tuple[str, ...]] = ("tag", "memory")
 
     pk = models.CompositePrimaryKey("tag", "memory_id")
     tag = models.CharField(max_length=64)
@@ -326,12 +302,7 @@ IGNORED_AFTER = 5
 class SearchDocument(StoreModel):
     """A findable entity of any app, with what searches filter by. Its text is stored elsewhere (decision 3)."""
 
-    from_own_stream: ClassVar[tuple[str, ...]] = (
-        "source",
-        "kind",
-        "type",
-        "title",
-    )
+    from_own_stream: ClassVar[tuple[str, ...]] = ("source", "kind", "type", "title")
 
     id = PositionField(primary_key=True)
     source = models.CharField(max_length=16)

@@ -63,3 +63,10 @@ def sort_of(keys: Collection[str]) -> PackSort:
 def reference_of(key: str) -> str:
     """Return the reference in the key of a mark: ``#412`` of ``facts #412``."""
     return key.rpartition(" ")[2]
+
+
+def local_id(key: str) -> int:
+    """Return the id in the key of a mark; 0 for an entity of another store."""
+    scope, _, number = reference_of(key).partition("#")
+    is_local = not scope and number.isdecimal()
+    return int(number) if is_local else 0

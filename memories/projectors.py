@@ -9,8 +9,6 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from django.db.models.expressions import RawSQL
-
 from memories.events import (
     ACCEPTED,
     CONFLICT_RESOLVED,
@@ -45,16 +43,15 @@ from memoryhub.core.entities import find_entities
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.log.quarantine import (
-    OUTSIDE,
     QUARANTINE_LIFTED,
     QUARANTINE_PLACED,
     QuarantineLifted,
     QuarantinePlaced,
+    outside_quarantine,
     quarantined_among,
 )
-from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, TEXTS, json_int, json_text
+from memoryhub.core.stores.dialect import IDS, json_text
 from sessions_app.events import SESSION_ENDED, SessionEnded
 from sessions_app.models import SessionMode
 
@@ -268,23 +265,6 @@ _TAKE_TOPIC = (
     "AND (o.scope = 'session') = (memories_memory.scope = 'session') "
     "AND (o.scope <> 'session' OR o.session_id = memories_memory.session_id)))"
 )
-# Relations that were deleted before a position
-_REMOVED = (
-    f"SELECT stream_id FROM raw_events WHERE stream_id IN {TEXTS} AND event_type = '{RELATION_DELETED.name}' "
-    "AND position < %s"
-)
-# The conflicts that some events opened or resolved
-_DISPUTED = (
-    f"SELECT coalesce({json_int('payload_json', 'conflict_id')}, position) FROM raw_events "
-    f"WHERE position IN {IDS} AND payload_json IS NOT NULL "
-    f"AND event_type IN ('{MEMORY_REVISED.name}', '{CONFLICT_RESOLVED.name}')"
-)
-# The last resolution of a conflict before a position, unless it is in quarantine itself
-_RESOLVED = (
-    "SELECT max(position) FROM raw_events WHERE stream_id = %s AND position < %s AND payload_json IS NOT NULL "
-    f"AND event_type = '{CONFLICT_RESOLVED.name}' AND {json_int('payload_json', 'conflict_id')} = %s "
-    f"AND position {OUTSIDE}"
-)
 
 
 @projects(QUARANTINE_PLACED)
@@ -299,14 +279,9 @@ def give_up_names(event: Event[QuarantinePlaced]) -> None:
 def take_names_back(event: Event[QuarantineLifted]) -> None:
     for memory_id, topic in rows.fetch(_TOPICS, [json.dumps(event.payload.ids)]):
         rows.execute(_TAKE_TOPIC, [topic, memory_id, topic])
-    dropped = RawEvent.objects.filter(
-        position__in=RawSQL(rows.rendered(IDS), [json.dumps(event.payload.ids)]),  # noqa: S611 - a constant
-        event_type__in=[RELATION_CREATED.name, TAG_CREATED.name],
-        payload_json__isnull=False,
-    )
-    events = [log.event_of(raw) for raw in dropped.order_by("position")]
-    _describe_again([created for created in events if created.type == TAG_CREATED.name])
-    relations = [created for created in events if created.type == RELATION_CREATED.name]
+    dropped = log.events().at(event.payload.ids).readable()
+    _describe_again([log.event_of(stored) for stored in dropped.of_type(TAG_CREATED)])
+    relations = [log.event_of(stored) for stored in dropped.of_type(RELATION_CREATED)]
     if event.version == 1:
         _relate_as_version_1(relations)
     else:
@@ -314,16 +289,18 @@ def take_names_back(event: Event[QuarantineLifted]) -> None:
 
 
 def _describe_again(events: Sequence[Event[TagCreated]]) -> None:
-    tags = set(Tag.objects.values_list("name", flat=True)) if events else set()
+    if not events:
+        return
+    described = set(Tag.objects.values_list("name", flat=True))
     for event in events:
-        if event.payload.name not in tags:
+        if event.payload.name not in described:
             describe_tag(event)
 
 
 # Lifted events of version 1 were projected without these checks: a rebuild must come out the same
 def _relate_as_version_1(events: Sequence[Event[RelationCreated]]) -> None:
     same = Relation.objects.filter(source_id__in=[event.payload.source_id for event in events])
-    related = set(same.values_list("relation", "source_id", "target_id")) if events else set()
+    related = set(same.values_list("relation", "source_id", "target_id"))
     for event in events:
         payload = event.payload
         if (payload.relation, payload.source_id, payload.target_id) not in related:
@@ -332,10 +309,13 @@ def _relate_as_version_1(events: Sequence[Event[RelationCreated]]) -> None:
 
 # Newest first; skips relations that were deleted, exist again, lost an end, or would now close a cycle
 def _relate_again(events: Sequence[Event[RelationCreated]], before: int) -> None:
-    removed = {row[0] for row in rows.fetch(_REMOVED, [json.dumps([event.stream_id for event in events]), before])}
+    deletions = log.events().of_stream(*(event.stream_id for event in events)).of_type(RELATION_DELETED)
+    removed = set(deletions.window(up_to=before - 1).values_list("stream_id", flat=True))
     ends = set(find_entities(end for event in events for end in (event.payload.source_id, event.payload.target_id)))
     for event in reversed(events):
-        relation, source, target = (event.payload.relation, event.payload.source_id, event.payload.target_id)
+        relation = event.payload.relation
+        source = event.payload.source_id
+        target = event.payload.target_id
         if event.stream_id in removed or not {source, target} <= ends or same_relation(relation, source, target):
             continue
         if relation not in ACYCLIC or not path_between(relation, target, source):
@@ -345,9 +325,10 @@ def _relate_again(events: Sequence[Event[RelationCreated]], before: int) -> None
 # A conflict disappears while the version that opened it is in quarantine, and is open again while its resolution is
 @projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)
 def update_conflicts(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
-    disputed = {row[0] for row in rows.fetch(_DISPUTED, [json.dumps(event.payload.ids)])}
+    disputes = log.events().at(event.payload.ids).of_type(MEMORY_REVISED, CONFLICT_RESOLVED).payloads()
+    disputed = {payload.get("conflict_id", position) for position, payload in disputes.items()}
     aside = quarantined_among(sorted(disputed))
-    for opened in RawEvent.objects.filter(position__in=disputed, payload_json__isnull=False).order_by("position"):
+    for opened in log.events().at(disputed).readable():
         rows.execute("DELETE FROM memories_conflict WHERE id = %s", [opened.position])
         if opened.position not in aside:
             _open_again(log.event_of(opened), event.position)
@@ -357,18 +338,23 @@ def _open_again(opened: Event[MemoryRevised], before: int) -> None:
     if opened.payload.conflicts_with is None or not Memory.objects.filter(id=opened.payload.memory_id).exists():
         return
     open_conflict(opened, opened.payload.conflicts_with)
-    ((resolved,),) = rows.fetch(_RESOLVED, [opened.stream_id, before, opened.position])
-    if resolved:
-        resolve(log.event_of(RawEvent.objects.get(position=resolved)))
+    resolutions = (
+        log.events().of_stream(opened.stream_id).of_type(CONFLICT_RESOLVED).window(up_to=before - 1).readable()
+    )
+    for stored in outside_quarantine(resolutions, "position").reverse():
+        resolution = log.event_of(stored)
+        if resolution.payload.conflict_id == opened.position:
+            resolve(resolution)
+            return
 
 
-_OF_MEMORY = (
+_ROWS_OF_MEMORY = (
     "DELETE FROM memories_memorytag WHERE memory_id = %s",
     "DELETE FROM memories_memoryversion WHERE memory_id = %s",
     "DELETE FROM memories_conflict WHERE memory_id = %s",
     "DELETE FROM memories_memory WHERE id = %s",
 )
-_OF_END = (
+_ROWS_OF_END = (
     "DELETE FROM memories_relation WHERE source_type = %s AND source_id = %s",
     "DELETE FROM memories_relation WHERE target_type = %s AND target_id = %s",
 )
@@ -380,7 +366,7 @@ def remove_erased(event: Event[PayloadErased]) -> None:
         kind, _, memory_id = stream.partition(":")
         if kind != EndType.MEMORY:
             continue
-        for sql in _OF_MEMORY:
+        for sql in _ROWS_OF_MEMORY:
             rows.execute(sql, [memory_id])
-        for sql in _OF_END:
+        for sql in _ROWS_OF_END:
             rows.execute(sql, [EndType.MEMORY, memory_id])

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from memories.models import SearchDocument
+from memories.references import clause
 from memories.schemas import Stats, Timeline
 from memories.search.pipeline import mode_name
 from memories.selectors import count_by_type
@@ -14,7 +15,6 @@ from memoryhub.core.events.projection import read_models
 from memoryhub.core.log.quarantine import quarantine_notes
 from memoryhub.core.log.read import entity_of, timeline_entry
 from memoryhub.core.log.views import position_at, viewed_store
-from memoryhub.core.models import RawEvent
 from memoryhub.core.search import retrieval
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import flat
@@ -34,15 +34,17 @@ def timeline(*, command: Timeline) -> list[dict[str, Any]]:
         events = _of_iteration(command.iteration_id, command.limit or OF_ITERATION)
     else:
         events = _around(command)
-    titles = _titles([entity_of(event) for event in events])
+    documents = SearchDocument.objects.filter(id__in=[entity_of(event) for event in events])
+    titles = dict(documents.values_list("id", "title"))
     aside = quarantine_notes(events)
     return [timeline_entry(event, aside.get(event.position) or titles.get(entity_of(event))) for event in events]
 
 
-def _around(command: Timeline) -> list[RawEvent]:
-    centre, (before, after) = _centre(command), _window(command)
-    earlier = RawEvent.objects.filter(position__lte=centre).order_by("-position")[: before + 1]
-    later = RawEvent.objects.filter(position__gt=centre).order_by("position")[:after]
+def _around(command: Timeline) -> list[log.StoredEvent]:
+    centre = _centre(command)
+    before, after = _window(command)
+    earlier = log.events().window(up_to=centre).reverse()[: before + 1]
+    later = log.events().window(after=centre)[:after]
     return [*reversed(earlier), *later]
 
 
@@ -55,12 +57,10 @@ def _window(command: Timeline) -> tuple[int, int]:
     return command.limit - 1 - after, after
 
 
-def _of_iteration(iteration_id: int, count: int) -> list[RawEvent]:
+def _of_iteration(iteration_id: int, count: int) -> list[log.StoredEvent]:
     iteration = find_iteration(iteration_id)
-    events = RawEvent.objects.filter(position__gte=iteration.id)
-    if iteration.end_position:
-        events = events.filter(position__lte=iteration.end_position)
-    return [*reversed(events.order_by("-position")[:count])]
+    events = log.events().window(after=iteration.id - 1, up_to=iteration.end_position)
+    return [*reversed(events.reverse()[:count])]
 
 
 def _centre(command: Timeline) -> int:
@@ -74,12 +74,8 @@ def _centre(command: Timeline) -> int:
     return last
 
 
-def _titles(ids: list[int]) -> dict[int, str]:
-    return dict(SearchDocument.objects.filter(id__in=ids).values_list("id", "title"))
-
-
 def timeline_line(event: dict[str, Any]) -> str:
-    session = f" session={event['session_id']}" if event["session_id"] else ""
+    session = clause(" session=", event["session_id"])
     head = f"#{event['position']} {clock.minute(event['occurred_at'])} {event['type']}"
     return flat(f"{head} #{event['id']} {event['title']}{session}").rstrip()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from memories import scopes, selectors, services, timeline
 from memories.embeddings.meaning import model_name
@@ -60,15 +60,12 @@ from memories.selectors.versions import conflict_text, list_conflicts
 from memories.services import links
 from memories.uses.events import Use
 from memories.uses.notes import note_read
-from memoryhub.core.errors import Invalid
 from memoryhub.core.paging import as_lines
 from memoryhub.core.schemas import MAX_INTEGER, Command, at_most
 from memoryhub.core.stores.store import Scope, current_store
 from memoryhub.core.text import shortened
 from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, fitted, listed, register_resources, register_tools
-from memoryhub.core.validation import explain
-
-C = TypeVar("C", bound=BaseModel)
+from memoryhub.core.validation import command_from
 
 
 def _answer(text: str, result: BaseModel) -> Answer:
@@ -77,13 +74,6 @@ def _answer(text: str, result: BaseModel) -> Answer:
 
 def _written(result: WriteResult) -> Answer:
     return _answer(write_text(result), result)
-
-
-def parsed(schema: type[C], parameters: dict[str, Any]) -> C:
-    try:
-        return schema.model_validate(parameters)
-    except ValidationError as error:
-        raise Invalid(explain(error)) from error
 
 
 _NO_HIT = "nothing found; try fewer or other words"
@@ -312,7 +302,7 @@ def pack(command: ContextPackRequest) -> Answer:
 
 
 def read_pack(parameters: dict[str, str]) -> dict[str, Any]:
-    return pack_context(command=parsed(ContextPackRequest, parameters)).data()
+    return pack_context(command=command_from(ContextPackRequest, parameters)).data()
 
 
 def ask(command: MemoryQuery) -> Answer:
@@ -450,15 +440,15 @@ def _pagination(limit: int, offset: int, total: int) -> dict[str, Any]:
 
 
 def read_memory(parameters: dict[str, str]) -> dict[str, Any]:
-    return get_whole(command=parsed(MemoryGet, {"ids": [parameters["id"]]}))
+    return get_whole(command=command_from(MemoryGet, {"ids": [parameters["id"]]}))
 
 
 def read_list(parameters: dict[str, str]) -> dict[str, Any]:
-    return list_by_offset(command=parsed(ListByOffset, _with_tags(parameters)))
+    return list_by_offset(command=command_from(ListByOffset, _with_tags(parameters)))
 
 
 def read_search(parameters: dict[str, str]) -> dict[str, Any]:
-    return search_by_offset(command=parsed(SearchByOffset, _with_tags(parameters)))
+    return search_by_offset(command=command_from(SearchByOffset, _with_tags(parameters)))
 
 
 def _with_tags(parameters: dict[str, str]) -> dict[str, Any]:

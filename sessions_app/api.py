@@ -109,7 +109,8 @@ def list_commits(request: HttpRequest, command: Query[Paging]) -> Any:
 @router.post("commits", response=RecordAnswer, tags=["commits"], summary="Record commits")
 def record_commits(request: HttpRequest, commits: list[CommitRecord]) -> Any:
     """Commits that are already recorded are skipped, so the call can be repeated."""
-    return asdict(services.record_commits(commits=commits))
+    recorded = services.record_commits(commits=commits)
+    return {"recorded": recorded, "known": len(commits) - recorded}
 
 
 @router.get("events", response=Listing, tags=["events"], summary="Read the event log")

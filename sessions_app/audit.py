@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +28,7 @@ class AuditVerify(Command):
 class Audit:
     """The verification, the checkpoint it was compared with and the one that was written, if any."""
 
-    found: log.Verification
+    verification: log.Verification
     compared: Checkpoint | None = None
     written: Checkpoint | None = None
 
@@ -44,7 +45,9 @@ def verify_log(*, checkpoint: Path | None = None, new_checkpoint: Path | None = 
     """
     earlier = read_checkpoint(checkpoint) if checkpoint else None
     verification = log.verify(earlier)
-    target = new_checkpoint or (checkpoint if earlier is None else None)
+    target = new_checkpoint
+    if target is None and earlier is None:
+        target = checkpoint
     if target is None or not verification.ok:
         return Audit(verification, earlier)
     written = checkpoint_at(current_store(), verification.events, verification.head_digest)
@@ -81,11 +84,14 @@ def replay_page(*, command: AuditReplay) -> Listing:
 
     Deterministic if the window has an end.
     """
-    window = _window(command)
-    events = window.filter(position__gt=_start(command))[: command.limit + 1]
+    window = _events_of(command)
+    (start,) = decode_cursor(command.cursor, (int,)) or (0,)
+    events = window.filter(position__gt=start)[: command.limit + 1]
     rows = [described(event) for event in events]
+    if command.compact:
+        rows = [{"event_type": event["event_type"], "position": event["position"]} for event in rows]
     return page(
-        [_compact(event) if command.compact else event for event in rows[: command.limit]],
+        rows[: command.limit],
         total=window.count(),
         more=len(rows) > command.limit,
         cursor_of=lambda event: encode_cursor(event["position"]),
@@ -96,35 +102,24 @@ def replay_page(*, command: AuditReplay) -> Listing:
 
 def replay_lines(*, command: EventWindow, limit: int | None = None) -> Iterator[str]:
     """Yield each event of a window as a line of canonical JSON; deterministic."""
-    return log.replay(_window(command)[:limit])
+    return log.replay(_events_of(command)[:limit])
 
 
 def event_line(event: dict[str, Any]) -> str:
     if "payload_digest" not in event:
         return f"#{event['position']} {event['event_type']}"
-    session = f" session={event['session_id']}" if event["session_id"] else ""
-    turn = f" turn={event['turn_id']}" if event["turn_id"] else ""
-    about = "(erased)" if event["payload"] is None else main_text(event["payload"])
-    head = f"#{event['position']} {event['occurred_at']} {event['event_type']} {event['stream_id']}"
-    who = f"by {event['actor']} via {event['source']}"
-    return flat(f"{head}/{event['stream_seq']} {who}{session}{turn} {about}").rstrip()
+    words = [
+        f"#{event['position']} {event['occurred_at']} {event['event_type']} {event['stream_id']}/{event['stream_seq']}",
+        f"by {event['actor']} via {event['source']}",
+    ]
+    words += [f"{name}={event[key]}" for name, key in (("session", "session_id"), ("turn", "turn_id")) if event[key]]
+    words.append("(erased)" if event["payload"] is None else main_text(event["payload"]))
+    return flat(" ".join(words)).rstrip()
 
 
-def _compact(event: dict[str, Any]) -> dict[str, Any]:
-    return {"event_type": event["event_type"], "position": event["position"]}
-
-
-def _start(command: AuditReplay) -> int:
-    parts = decode_cursor(command.cursor, (int,))
-    return parts[0] if parts else 0
-
-
-def _window(command: EventWindow) -> EventQuerySet:
+def _events_of(command: EventWindow) -> EventQuerySet:
     events = log.events().window(
-        after=command.after,
-        up_to=command.up_to,
-        since=clock.to_text(command.since) if command.since else "",
-        until=clock.to_text(command.until) if command.until else "",
+        after=command.after, up_to=command.up_to, since=_log_time(command.since), until=_log_time(command.until)
     )
     if command.stream:
         events = events.of_stream(command.stream)
@@ -135,3 +130,7 @@ def _window(command: EventWindow) -> EventQuerySet:
     if command.type:
         events = events.of_type(*command.type)
     return events
+
+
+def _log_time(moment: datetime | None) -> str:
+    return clock.to_text(moment) if moment else ""

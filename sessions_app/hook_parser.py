@@ -11,9 +11,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from memoryhub.config.clients import Command, Edit, Hook, HookEffect, Hooks, hook_clients
+from memoryhub.config.clients import Command, Edit, Hook, Hooks, hook_clients
 from memoryhub.config.hook_json import hook_answer, with_last_message
 from memoryhub.config.hook_json import value_at as _at
+from memoryhub.config.hook_table import HookEffect
 from memoryhub.config.identity import begin_session, identify_project, peek_session, place_session
 from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core import clock
@@ -64,7 +65,7 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: b
     if _is_unrecorded(table, hook, data):
         hook = Hook(effect=HookEffect.NOTHING)
     session = session_name(_at(data, table.session))
-    if not session and hook.effect is not HookEffect.NOTHING:
+    if not session and hook.effect.is_recorded:
         raise Invalid(f"{table.session!r} is missing in the data from {client}; it names the session")
     if hook.transcript and not is_remote:
         data = with_last_message(data, path=hook.content[0], transcript=hook.transcript)
@@ -72,14 +73,14 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: b
     folder = _folder(_at(data, table.directory))
     return HookEvent(
         effect=hook.effect,
-        answers=hook.effect in (HookEffect.START, HookEffect.PROMPT) and hook.takes_context,
+        answers=bool(hook.effect.answer) and hook.takes_context,
         session_id=session,
         directory=_folder(_at(data, ROOT_KEY)) or folder,
         working_directory=folder,
         reason=flat(_word(_at(data, table.reason)))[:100],
         type=event_type,
         payload=_without_empty(payload),
-        written=_written(table, hook, data),
+        written=_written_content(table, hook, data),
     )
 
 
@@ -92,7 +93,7 @@ def place_event(event: HookEvent, *, client: str, project: str | None) -> tuple[
         NotFound: the session began in a folder that has no project.
         Invalid: the event names no folder, several projects are possible, or a settings file cannot be read.
     """
-    folder = event.directory if event.directory.startswith("/") else ""
+    folder = _absolute(event.directory)
     if project:
         project = identify_project(project=project, directory=Path("/"))
         if folder:
@@ -106,9 +107,12 @@ def place_event(event: HookEvent, *, client: str, project: str | None) -> tuple[
 
 def owner_of(event: HookEvent, *, client: str, project: str) -> str:
     """Return the project of an event that is not captured yet, "" if it is unknown."""
-    # A relative folder means nothing here
-    folder = event.directory if event.directory.startswith("/") else "/"
-    return project or peek_session(client, event.session_id, folder).project
+    return project or peek_session(client, event.session_id, _absolute(event.directory) or "/").project
+
+
+# A relative folder means nothing here
+def _absolute(folder: str) -> str:
+    return folder if folder.startswith("/") else ""
 
 
 # Clients in JavaScript may cut a text inside a surrogate pair; the halves become question marks.
@@ -140,7 +144,7 @@ def _hook(table: Hooks, client: str, event: str) -> Hook:
 # A sub-agent works in its session's turn, so only its tools are recorded: its prompt and its answer are those of the
 # tool that started it.
 def _is_unrecorded(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> bool:
-    is_inside = bool(_word(_at(data, table.agent))) and hook.effect is not HookEffect.TOOL
+    is_inside = bool(_word(_at(data, table.agent))) and not hook.effect.is_tool
     return is_inside or any(_has(data, path, part) for path, part in table.skipped.items())
 
 
@@ -151,54 +155,59 @@ def _has(data: Mapping[str, Any], path: str, part: str) -> bool:
 
 # Type and payload of the event to append; if the payload's first field is empty, the event is not recorded.
 def _turn_event(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    if hook.effect is not HookEffect.TOOL:
-        content = _texts(data, hook.content, 50_000)
+    if not hook.effect.is_tool:
+        content = _texts_at(data, hook.content, 50_000)
         if hook.echo:
             content = re.sub(rf"<{hook.echo}>.*?</{hook.echo}>\s*", "", content, flags=re.DOTALL)
         return hook.type, {"content": content}
-    tool, agent = _word(_at(data, table.tool)), {"agent_id": _texts(data, (table.agent,), 200)}
+    tool, agent = _word(_at(data, table.tool)), {"agent_id": _texts_at(data, (table.agent,), 200)}
     if tool in hook.commands:
-        return COMMAND_RUN.name, _command(table, hook.commands[tool], data) | agent
+        return COMMAND_RUN.name, _command_payload(table, hook.commands[tool], data) | agent
     if tool in hook.edits:
         return FILE_EDITED.name, _edit(table, hook.edits[tool], data) | agent
-    return TOOL_MESSAGE.name, {} if tool in table.unrecorded else _call(table, hook, data) | agent
+    if tool in table.unrecorded:
+        return TOOL_MESSAGE.name, {}
+    return TOOL_MESSAGE.name, _call(table, hook, data) | agent
 
 
 def _without_empty(payload: dict[str, Any]) -> dict[str, Any]:
-    first = next(iter(payload.values()), "")
-    return {name: value for name, value in payload.items() if value not in (None, "")} if first else {}
+    if not next(iter(payload.values()), ""):
+        return {}
+    return {name: value for name, value in payload.items() if value not in (None, "")}
 
 
-def _command(table: Hooks, tool: Command, data: Mapping[str, Any]) -> dict[str, Any]:
+def _command_payload(table: Hooks, tool: Command, data: Mapping[str, Any]) -> dict[str, Any]:
     numbers = [code for path in tool.exit_code if type(code := _at(data, path)) is int]
     return {
-        "command": _texts(data, (tool.command,), 10_000),
-        "output": _texts(data, tool.output, 8_000),
-        "exit_code": numbers[0] if numbers else _exit_code(_text(_at(data, tool.exit_text))),
-        "directory": _texts(data, (table.directory,), 4_000),
+        "command": _texts_at(data, (tool.command,), 10_000),
+        "output": _texts_at(data, tool.output, 8_000),
+        "exit_code": next(iter(numbers), _exit_code(_as_text(_at(data, tool.exit_text)))),
+        "directory": _texts_at(data, (table.directory,), 4_000),
     }
 
 
 def _edit(table: Hooks, tool: Edit, data: Mapping[str, Any]) -> dict[str, Any]:
-    patch = _text(_at(data, tool.patch)) if tool.patch else ""
-    path = _PATCHED.search(patch) if patch else None
-    change = patch or (_text(_at(data, tool.text)) if tool.text else _changes(tool, data))
-    return {
-        "path": _cut(path[1].strip(), 4_000) if path else _texts(data, (tool.path,), 4_000),
-        "change": _cut(change, 4_000),
-        "tool": _texts(data, (table.tool,), 200),
-    }
+    path = _texts_at(data, (tool.path,), 4_000)
+    patch = _text_at(data, tool.patch)
+    if file := _PATCHED.search(patch):
+        path = _cut_text(file[1].strip(), 4_000)
+    change = patch or _text_at(data, tool.text)
+    if not change and not tool.text:
+        change = _edits_of_pairs(tool, data)
+    return {"path": path, "change": _cut_text(change, 4_000), "tool": _texts_at(data, (table.tool,), 200)}
 
 
-def _written(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> str:
+def _written_content(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> str:
     tool = hook.edits.get(_word(_at(data, table.tool)))
-    return _word(_at(data, tool.text)) if tool and tool.text else ""
+    if tool is None or not tool.text:
+        return ""
+    return _word(_at(data, tool.text))
 
 
 def _call(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "tool": _texts(data, (table.tool,), 200),
-        "call_id": _texts(data, (table.call,), 200),
+        "tool": _texts_at(data, (table.tool,), 200),
+        "call_id": _texts_at(data, (table.call,), 200),
         "input": _bounded(_at(data, table.input)),
         "output": _bounded(_at(data, hook.result)),
         "is_error": hook.is_error,
@@ -206,8 +215,13 @@ def _call(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # The texts at these paths, one per line; absent ones are skipped.
-def _texts(data: Mapping[str, Any], paths: tuple[str, ...], longest: int) -> str:
-    return _cut("\n".join(filter(None, (_text(_at(data, path)) for path in paths))), longest)
+def _texts_at(data: Mapping[str, Any], paths: tuple[str, ...], longest: int) -> str:
+    return _cut_text("\n".join(filter(None, (_as_text(_at(data, path)) for path in paths))), longest)
+
+
+# "" for a tool without such a path.
+def _text_at(data: Mapping[str, Any], path: str) -> str:
+    return _as_text(_at(data, path)) if path else ""
 
 
 def _word(value: Any) -> str:
@@ -216,30 +230,30 @@ def _word(value: Any) -> str:
 
 # A path that no file system accepts becomes "", so that the event itself is kept.
 def _folder(value: Any) -> str:
-    path = _word(value)
-    return "" if "\0" in path else path
+    if not isinstance(value, str) or "\0" in value:
+        return ""
+    return value
 
 
 # Parts of a message are joined by line breaks; anything else becomes JSON.
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, list):
-        return "\n".join(filter(None, map(_text, value)))
+        return "\n".join(filter(None, map(_as_text, value)))
     if isinstance(value, Mapping) and isinstance(value.get("text"), str):
         return str(value["text"])
     return json.dumps(value, ensure_ascii=False)
 
 
-def _changes(tool: Edit, data: Mapping[str, Any]) -> str:
+def _edits_of_pairs(tool: Edit, data: Mapping[str, Any]) -> str:
     pairs = _at(data, tool.pairs) if tool.pairs else [data]
     if not isinstance(pairs, list):
         return ""
-    return "\n".join(_changed(_at(pair, tool.old), _at(pair, tool.new)) for pair in pairs)
-
-
-def _changed(old: Any, new: Any) -> str:
-    lines = [f"- {line}" for line in _text(old).splitlines()] + [f"+ {line}" for line in _text(new).splitlines()]
+    lines = []
+    for pair in pairs:
+        lines += [f"- {line}" for line in _as_text(_at(pair, tool.old)).splitlines()]
+        lines += [f"+ {line}" for line in _as_text(_at(pair, tool.new)).splitlines()]
     return "\n".join(lines)
 
 
@@ -252,12 +266,14 @@ def _exit_code(text: str) -> int | None:
 def _bounded(value: Any, longest: int = 2_000) -> Any:
     shorter = _shortened(value, longest, 6)
     whole = json.dumps(shorter, ensure_ascii=False)
-    return shorter if len(whole) <= 4 * longest else _cut(whole, 4 * longest)
+    if len(whole) <= 4 * longest:
+        return shorter
+    return _cut_text(whole, 4 * longest)
 
 
 def _shortened(value: Any, longest: int, depth: int) -> Any:
     if isinstance(value, str):
-        return _cut(value, longest)
+        return _cut_text(value, longest)
     if depth == 0 and isinstance(value, Mapping | list):
         return "[…]"
     if isinstance(value, Mapping):
@@ -267,7 +283,7 @@ def _shortened(value: Any, longest: int, depth: int) -> Any:
     return value
 
 
-def _cut(text: str, longest: int) -> str:
+def _cut_text(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
     note = f"\n[… {len(text) - longest} characters left out …]\n"
@@ -320,4 +336,6 @@ def _is_of_session(event: HookEvent) -> bool:
 # A quiet command prints neither a hash nor a failure: HEAD counts if it is recent.
 def _latest(folder: Path) -> list[CommitRecord]:
     last = git.read_commit(folder, "HEAD")
-    return [last] if last and abs(clock.now() - last.committed_at) < _JUST_NOW else []
+    if last is None or abs(clock.now() - last.committed_at) >= _JUST_NOW:
+        return []
+    return [last]

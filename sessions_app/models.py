@@ -64,13 +64,7 @@ class TurnStatus(models.TextChoices):
 class Turn(StoreModel):
     """A user request and the work that answers it; its id is the position of the event that began it."""
 
-    from_own_stream: ClassVar[tuple[str, ...]] = (
-        "session_id",
-        "turn_id",
-        "began_at",
-        "actor",
-        "summary",
-    )
+    from_own_stream: ClassVar[tuple[str, ...]] = ("session_id", "turn_id", "began_at", "actor", "summary")
 
     id = PositionField(primary_key=True)
     session_id = models.CharField("session", max_length=200)
@@ -106,12 +100,7 @@ class IterationStatus(models.TextChoices):
 class Iteration(StoreModel):
     """A piece of work in phases, such as a feature; at most one is active in a project."""
 
-    from_own_stream: ClassVar[tuple[str, ...]] = (
-        "command",
-        "description",
-        "session_id",
-        "started_at",
-    )
+    from_own_stream: ClassVar[tuple[str, ...]] = ("command", "description", "session_id", "started_at")
 
     id = PositionField(primary_key=True)
     command = models.CharField(max_length=64)
@@ -158,13 +147,7 @@ class Profile(StoreModel):
 
 
 class Commit(StoreModel):
-    from_own_stream: ClassVar[tuple[str, ...]] = (
-        "sha",
-        "message",
-        "author",
-        "committed_at",
-        "files",
-    )
+    from_own_stream: ClassVar[tuple[str, ...]] = ("sha", "message", "author", "committed_at", "files")
 
     id = PositionField(primary_key=True)
     sha = models.CharField(max_length=64, unique=True)

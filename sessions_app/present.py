@@ -13,11 +13,11 @@ _VERBS = {"implements": "implements", "reverts": "reverts", "relates": "relates 
 def session_line(session: dict[str, Any]) -> str:
     if "status" not in session:
         return flat(f"#{session['id']} {session['session_id']}")
-    summary = f": {session['summary']}" if session["summary"] else ""
-    return flat(
+    line = (
         f"#{session['id']} session {session['session_id']} {session['status']} {clock.minute(session['started_at'])} "
-        f"by {session['agent']} {session['purpose']}{summary}"
+        f"by {session['agent']} {session['purpose']}"
     )
+    return _with_summary(line, session["summary"])
 
 
 def session_text(session: dict[str, Any]) -> str:
@@ -30,18 +30,25 @@ def session_text(session: dict[str, Any]) -> str:
 
 
 def turn_line(turn: dict[str, Any]) -> str:
-    summary = f": {turn['summary']}" if turn["summary"] else ""
     head = f"#{turn['id']} turn {turn['turn_id']} {turn['status']} {clock.minute(turn['began_at'])}"
-    return flat(f"{head} session={turn['session_id']} {counted(turn['event_count'], 'event')}{summary}")
+    line = f"{head} session={turn['session_id']} {counted(turn['event_count'], 'event')}"
+    return _with_summary(line, turn["summary"])
+
+
+def _with_summary(line: str, summary: str) -> str:
+    return flat(f"{line}: {summary}" if summary else line)
 
 
 def iteration_line(iteration: dict[str, Any]) -> str:
-    completed = f" done: {', '.join(iteration['phases_completed'])}" if iteration["phases_completed"] else ""
-    phase = f" now: {iteration['phase']}" if iteration["phase"] and iteration["status"] == "active" else ""
-    return flat(
+    line = (
         f"#{iteration['id']} {iteration['command']} {iteration['status']} {clock.minute(iteration['started_at'])} "
-        f"{iteration['description']}{completed}{phase}"
+        f"{iteration['description']}"
     )
+    if iteration["phases_completed"]:
+        line += f" done: {', '.join(iteration['phases_completed'])}"
+    if iteration["phase"] and iteration["status"] == "active":
+        line += f" now: {iteration['phase']}"
+    return flat(line)
 
 
 def iteration_text(iteration: dict[str, Any]) -> str:
@@ -62,9 +69,8 @@ def iteration_text(iteration: dict[str, Any]) -> str:
 
 def commit_text(commit: dict[str, Any]) -> str:
     """Return a commit with its whole message, its decisions and its files."""
-    decisions = (f"{_VERBS[link['link_type']]} #{link['id']} {link['title']}" for link in commit["decisions"])
     files = (f"{file['path']} (+{file['insertions']} -{file['deletions']})" for file in commit["files"])
-    below = "\n".join([commit["message"], *map(flat, decisions), *map(flat, files)])
+    below = "\n".join([commit["message"], *map(flat, _decision_lines(commit)), *map(flat, files)])
     return "\n".join([commit_line({**commit, "decisions": []}), indented(below)])
 
 
@@ -75,5 +81,10 @@ def commit_line(commit: dict[str, Any]) -> str:
     change = f"+{commit['insertions']} -{commit['deletions']}"
     when = clock.day(commit["committed_at"])
     head = f"#{commit['id']} {commit['sha'][:10]} {when} {commit['author']}: {subject} ({change})"
-    decisions = "; ".join(f"{_VERBS[link['link_type']]} #{link['id']} {link['title']}" for link in commit["decisions"])
-    return flat(f"{head} → {decisions}" if decisions else head)
+    if commit["decisions"]:
+        head += f" → {'; '.join(_decision_lines(commit))}"
+    return flat(head)
+
+
+def _decision_lines(commit: dict[str, Any]) -> list[str]:
+    return [f"{_VERBS[link['link_type']]} #{link['id']} {link['title']}" for link in commit["decisions"]]

@@ -94,7 +94,9 @@ def pause_or_resume(event: Event[SessionTouched]) -> None:
 
 
 def _moment(time: str | None, event: Event[Any]) -> datetime:
-    return clock.from_text(time) if time else event.occurred_at
+    if time:
+        return clock.from_text(time)
+    return event.occurred_at
 
 
 @projects(PROJECT_CONFIGURED)
@@ -141,13 +143,7 @@ def expire(event: Event[TurnExpired]) -> None:
 def _close(event: Event[Any], status: TurnStatus, summary: str, ended_at: str | None = None) -> None:
     rows.execute(
         "UPDATE sessions_app_turn SET status = %s, ended_at = %s, summary = %s WHERE session_id = %s AND turn_id = %s",
-        [
-            status,
-            rows.time_value(_moment(ended_at, event)),
-            summary,
-            event.payload.session_id,
-            event.payload.turn_id,
-        ],
+        [status, rows.time_value(_moment(ended_at, event)), summary, event.payload.session_id, event.payload.turn_id],
     )
 
 
@@ -211,7 +207,9 @@ def advance_iteration(event: Event[IterationAdvanced]) -> None:
     completed_json, artifacts_json = rows.fetch(
         "SELECT phases_completed, artifacts FROM sessions_app_iteration WHERE id = %s", [payload.iteration_id]
     )[0]
-    completed = json.loads(completed_json) + ([payload.completed] if payload.completed else [])
+    completed = json.loads(completed_json)
+    if payload.completed:
+        completed.append(payload.completed)
     rows.update(
         Iteration,
         payload.iteration_id,
@@ -223,11 +221,11 @@ def advance_iteration(event: Event[IterationAdvanced]) -> None:
 
 @projects(ITERATION_COMPLETED, ITERATION_ABANDONED)
 def end_iteration(event: Event[IterationEnded]) -> None:
-    completed = event.type == ITERATION_COMPLETED.name
+    is_completed = event.type == ITERATION_COMPLETED.name
     rows.update(
         Iteration,
         event.payload.iteration_id,
-        status=IterationStatus.COMPLETED if completed else IterationStatus.ABANDONED,
+        status=IterationStatus.COMPLETED if is_completed else IterationStatus.ABANDONED,
         outcome=event.payload.outcome,
         ended_at=event.occurred_at,
         end_position=event.position,

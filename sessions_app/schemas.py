@@ -105,9 +105,7 @@ class SessionEnd(Command):
         "", max_length=20_000, description="what was done, learnt and left open", json_schema_extra=self_evident
     )
     session_id: Identifier | None = Field(
-        None,
-        description="default: this connection's session, else the only active one",
-        json_schema_extra=only_in_full,
+        None, description="default: this connection's session, else the only active one", json_schema_extra=only_in_full
     )
     discard: bool = Field(False, description="delete a scratch session's entries")
     promote: bool = Field(
@@ -122,8 +120,9 @@ class SessionEnd(Command):
     @model_validator(mode="before")
     @classmethod
     def _normalize(cls, data: Any) -> Any:
-        is_discarded = isinstance(data, dict) and data.get("status") == "discarded"
-        return {"discard": True, **data} if is_discarded else data
+        if isinstance(data, dict) and data.get("status") == "discarded":
+            return {"discard": True, **data}
+        return data
 
 
 class SessionList(Paging):
@@ -171,22 +170,22 @@ class TurnCall(Command):
     turn_id: Identifier | None = Field(None, description="must match the token's, if given", json_schema_extra=unlisted)
 
 
-def _parsed(value: object) -> object:
+def _parsed_object(value: object) -> object:
+    if not isinstance(value, str):
+        return value
     try:
-        return json.loads(value) if isinstance(value, str) else value
+        return json.loads(value)
     except ValueError as error:
         raise ValueError("it must be an object, or an object as JSON text") from error
 
 
 # An object; its text as JSON is accepted too
-EventData = Annotated[dict[str, Any], BeforeValidator(_parsed)]
+EventData = Annotated[dict[str, Any], BeforeValidator(_parsed_object)]
 
 
 # No colon or space: the hub's own traces, such as those of imports, have one. Masked secrets don't match either.
 TraceId = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$"),
-    LOWERED,
+    str, StringConstraints(strip_whitespace=True, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$"), LOWERED
 ]
 
 
@@ -235,16 +234,16 @@ class TurnView(BaseModel):
 
 
 def _as_change(file: object) -> object:
-    return {"path": file} if isinstance(file, str) else file
+    if isinstance(file, str):
+        return {"path": file}
+    return file
 
 
 # A path, or an object with the numbers of inserted and deleted lines too.
 ChangedFile = Annotated[
     FileChange,
     BeforeValidator(_as_change),
-    WithJsonSchema(
-        {"anyOf": [{"type": "string"}, FileChange.model_json_schema()], LISTED_AS: {"type": "string"}},
-    ),
+    WithJsonSchema({"anyOf": [{"type": "string"}, FileChange.model_json_schema()], LISTED_AS: {"type": "string"}}),
 ]
 
 

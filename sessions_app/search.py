@@ -88,7 +88,7 @@ def _about_iteration(commit_id: int) -> str:
         "JOIN sessions_app_iteration i ON i.id = c.iteration_id WHERE c.id = %s",
         [commit_id],
     )
-    return str(titles[0][0]) if titles else ""
+    return "".join(title for (title,) in titles)
 
 
 @indexed_when(SESSION_STARTED, SESSION_ENDED)

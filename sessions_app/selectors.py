@@ -1,19 +1,17 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import QuerySet
 
+from memoryhub.core import log
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import outside_quarantine, quarantine_notes
 from memoryhub.core.log.read import timeline_entry
-from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging
-from memoryhub.core.stores import rows
 from sessions_app.models import Commit, Iteration, Profile, Session, Turn
 from sessions_app.present import commit_line, iteration_line, session_line, turn_line
 from sessions_app.schemas import (
@@ -51,9 +49,8 @@ def view_sessions(sessions: Iterable[Session]) -> list[dict[str, Any]]:
 
 def metadata_of(ids: list[int]) -> dict[int, dict[str, Any]]:
     """Return the metadata that sessions were begun with, by id. It is not in the read model, only in the log."""
-    begun = RawEvent.objects.filter(position__in=ids, payload_json__isnull=False)
-    payloads = begun.values_list("position", "payload_json")
-    return {position: json.loads(payload).get("metadata", {}) for position, payload in payloads}
+    begun = log.events().at(ids).payloads()
+    return {position: payload.get("metadata", {}) for position, payload in begun.items()}
 
 
 def view_commit(commit: Commit) -> dict[str, Any]:
@@ -92,12 +89,14 @@ def get_iteration(*, command: IterationGet) -> dict[str, Any]:
         NotFound: there is no such iteration, or none at all.
     """
     visible = outside_quarantine(Iteration.objects.all())
-    latest = visible.order_by("-id").first() if command.id is None else find_iteration(command.id)
+    latest: Iteration | None
+    if command.id is None:
+        latest = visible.order_by("id").last()
+    else:
+        latest = find_iteration(command.id)
     if latest is None:
         raise NotFound("there is no iteration yet; start one with iteration_start")
-    window = RawEvent.objects.filter(position__gte=latest.id)
-    if latest.end_position:
-        window = window.filter(position__lte=latest.end_position)
+    window = log.events().window(after=latest.id - 1, up_to=latest.end_position)
     newest = list(window.order_by("-position")[: command.events])
     quarantined = quarantine_notes(newest)
     return {
@@ -126,8 +125,8 @@ def list_sessions(*, command: SessionList) -> Listing:
     if command.status:
         sessions = sessions.filter(status=command.status)
     listed = _page_of(sessions, command)
-    compact = [{"id": session.id, "session_id": session.session_id} for session in listed] if command.compact else None
-    return _page(compact or view_sessions(listed), sessions, command, session_line)
+    views = list(listed.values("id", "session_id")) if command.compact else view_sessions(listed)
+    return _page_of_views(views, sessions, command, session_line)
 
 
 def list_turns(*, command: TurnList) -> Listing:
@@ -138,7 +137,7 @@ def list_turns(*, command: TurnList) -> Listing:
     if command.status:
         turns = turns.filter(status=command.status)
     views = [view_turn(turn) for turn in _page_of(turns, command)]
-    return _page(views, turns, command, turn_line)
+    return _page_of_views(views, turns, command, turn_line)
 
 
 def list_iterations(*, command: IterationList) -> Listing:
@@ -147,15 +146,15 @@ def list_iterations(*, command: IterationList) -> Listing:
     if command.status:
         iterations = iterations.filter(status=command.status)
     views = [view_iteration(iteration) for iteration in _page_of(iterations, command)]
-    return _page(views, iterations, command, iteration_line)
+    return _page_of_views(views, iterations, command, iteration_line)
 
 
 def list_commits(*, command: Paging) -> Listing:
     """Return a page of commits, the last recorded first."""
     commits = outside_quarantine(Commit.objects.all())
     listed = _page_of(commits, command)
-    views = [{"id": commit.id, "sha": commit.sha} for commit in listed] if command.compact else view_commits(listed)
-    return _page(views, commits, command, commit_line)
+    views = list(listed.values("id", "sha")) if command.compact else view_commits(listed)
+    return _page_of_views(views, commits, command, commit_line)
 
 
 def _page_of(matching: QuerySet[Any], command: Paging) -> QuerySet[Any]:
@@ -165,7 +164,7 @@ def _page_of(matching: QuerySet[Any], command: Paging) -> QuerySet[Any]:
     return matching.order_by("-id")[: command.limit + 1]
 
 
-def _page(views: list[dict[str, Any]], matching: QuerySet[Any], command: Paging, line: Any) -> Listing:
+def _page_of_views(views: list[dict[str, Any]], matching: QuerySet[Any], command: Paging, line: Any) -> Listing:
     return page(
         views[: command.limit],
         total=matching.count(),
@@ -178,19 +177,15 @@ def _page(views: list[dict[str, Any]], matching: QuerySet[Any], command: Paging,
 
 def profile() -> ProfileView:
     """Return the profile of the current store."""
-    row = Profile.objects.first()
-    if row is None:
-        return ProfileView()
-    return ProfileView(**{name: getattr(row, name) for name in ProfileView.model_fields})
+    fields = Profile.objects.values(*ProfileView.model_fields).first() or {}
+    return ProfileView(**fields)
 
 
 def org_of_project() -> str | None:
     """Return the id of the current project's organisation, or None."""
-    profiles = rows.fetch("SELECT org FROM sessions_app_profile")
-    return profiles[0][0] if profiles else None
+    return Profile.objects.values_list("org", flat=True).first()
 
 
 def root_of_project() -> str:
     """Return the folder of the current project's repository, or ""."""
-    profiles = rows.fetch("SELECT root_path FROM sessions_app_profile")
-    return profiles[0][0] if profiles else ""
+    return Profile.objects.values_list("root_path", flat=True).first() or ""

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from itertools import groupby
 from typing import Any
 
-from django.db.models import Count, Min, Q, QuerySet, Sum
+from django.db.models import Count, Min, Q, Sum
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Length
 
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import Speech, event_type, names_of_speech
 from memoryhub.core.events.projection import void_sql
-from memoryhub.core.log.read import entity_of
-from memoryhub.core.models import RawEvent
+from memoryhub.core.log import EventQuerySet, StoredEvent
+from memoryhub.core.log.read import entity_of, main_text
 from memoryhub.core.paging import BYTES_PER_TOKEN
 from memoryhub.core.stores import rows
 from memoryhub.core.text import first_line
-from sessions_app.event_summaries import about, body
 from sessions_app.events.sessions import TURN_BEGAN, TURN_ENDED
 from sessions_app.models import Iteration, Session, Turn, TurnStatus
 
@@ -45,7 +44,7 @@ class TimelineItem:
     title: str
     text: str
     # The payload without `text`.
-    rest: dict[str, Any]
+    fields: dict[str, Any]
     is_erased: bool
 
     @property
@@ -55,12 +54,12 @@ class TimelineItem:
 
     @property
     def exit_code(self) -> int | None:
-        return self.rest.get("exit_code")
+        return self.fields.get("exit_code")
 
     @property
     def failed(self) -> bool:
         type_ = event_type(self.type)
-        return bool(self.exit_code or self.rest.get("is_error") or (type_ and type_.is_failure))
+        return bool(self.exit_code or self.fields.get("is_error") or (type_ and type_.is_failure))
 
 
 @dataclass(slots=True)
@@ -69,7 +68,7 @@ class TimelinePart:
 
     session_id: str
     turn: Turn | None
-    prompt: str
+    prompt: str = ""
     entries: list[TimelineItem] = field(default_factory=list)
     is_last: bool = False
     # Of all texts of the turn, estimated
@@ -85,7 +84,7 @@ class Day:
     parts: list[TimelinePart]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TimelinePage:
     """A page of a timeline, oldest first, with the cursors of its neighbours."""
 
@@ -99,37 +98,35 @@ class TimelinePage:
     later: int | None = None
 
 
-def session_events(session: Session) -> QuerySet[RawEvent]:
+def session_events(session: Session) -> EventQuerySet:
     """Return the events of a session and those that started, paused or ended it."""
-    stream = RawEvent.objects.filter(stream_id=f"session:{session.session_id}").values("position")
-    events = RawEvent.objects.filter(Q(session_id=session.session_id) | Q(position__in=stream))
+    stream = log.events().of_stream(f"session:{session.session_id}").order_by().values("position")
+    events = log.events().filter(Q(session_id=session.session_id) | Q(position__in=stream))
     return events.exclude(position__in=RawSQL(rows.rendered(void_sql()), []))  # noqa: S611 - a constant
 
 
-def turn_events(turn: Turn) -> QuerySet[RawEvent]:
-    events = RawEvent.objects.filter(session_id=turn.session_id, turn_id=turn.turn_id, position__gte=turn.id)
+def turn_events(turn: Turn) -> EventQuerySet:
+    events = log.events().of_turn(turn.session_id, turn.turn_id).window(after=turn.id - 1)
     if turn.status == TurnStatus.OPEN:
         return events
     # The turn's own stream ends with it. Without this bound, SQL would scan the rest of the session.
-    stream = RawEvent.objects.filter(position=turn.id).values("stream_id")
-    return events.filter(
-        position__lte=RawEvent.objects.filter(stream_id__in=stream).order_by("-stream_seq").values("position")[:1]
-    )
+    stream = log.events().filter(position=turn.id).order_by().values("stream_id")
+    last = log.events().filter(stream_id__in=stream).order_by("-stream_seq").values("position")[:1]
+    return events.filter(position__lte=last)
 
 
-def iteration_events(iteration: Iteration) -> QuerySet[RawEvent]:
+def iteration_events(iteration: Iteration) -> EventQuerySet:
     """Return the events from an iteration's start to its end."""
-    events = RawEvent.objects.filter(position__gte=iteration.id)
-    return events.filter(position__lte=iteration.end_position) if iteration.end_position else events
+    return log.events().window(after=iteration.id - 1, up_to=iteration.end_position)
 
 
-def count_types(events: QuerySet[RawEvent]) -> dict[str, int]:
-    counted = events.order_by().values("event_type").annotate(events=Count("position"))
-    return dict(counted.values_list("event_type", "events"))
+def count_types(events: EventQuerySet) -> dict[str, int]:
+    counts = events.order_by().values("event_type").annotate(events=Count("position"))
+    return dict(counts.values_list("event_type", "events"))
 
 
 def timeline_page(
-    events: QuerySet[RawEvent], *, before: int | None = None, after: int | None = None, size: int = PAGE
+    events: EventQuerySet, *, before: int | None = None, after: int | None = None, size: int = PAGE
 ) -> TimelinePage:
     """Return a page of ``events``: the last one, or the one before or after a position.
 
@@ -139,35 +136,34 @@ def timeline_page(
         after: the oldest events above this position; overrides ``before``.
         size: events per page.
     """
-    page, more = _cut(events, before, after, size)
+    if after is not None:
+        ordered = events.filter(position__gt=after).order_by("position")
+    elif before is not None:
+        ordered = events.filter(position__lt=before).order_by("-position")
+    else:
+        ordered = events.order_by("-position")
+    # Sort positions first, so that payloads of one page only are read.
+    positions = list(ordered.values_list("position", flat=True)[: size + 1])
+    page = list(log.events().at(positions[:size]))
     if not page:
         return TimelinePage([])
     first, last = page[0].position, page[-1].position
-    earlier = more if after is None else bool(after) and events.filter(position__lt=first).exists()
-    later = more if after is not None else before is not None and events.filter(position__gt=last).exists()
-    return TimelinePage(
-        days=_days(page),
-        first=first,
-        last=last,
-        count=len(page),
-        earlier=first if earlier else None,
-        later=last if later else None,
-    )
+    result = TimelinePage(days=_days(page), first=first, last=last, count=len(page))
+    has_more = len(positions) > size
+    if after is None:
+        has_earlier = has_more
+        has_later = before is not None and events.filter(position__gt=last).exists()
+    else:
+        has_earlier = bool(after) and events.filter(position__lt=first).exists()
+        has_later = has_more
+    if has_earlier:
+        result.earlier = first
+    if has_later:
+        result.later = last
+    return result
 
 
-def _cut(events: QuerySet[RawEvent], before: int | None, after: int | None, size: int) -> tuple[list[RawEvent], bool]:
-    if after is not None:
-        events = events.filter(position__gt=after)
-    elif before is not None:
-        events = events.filter(position__lt=before)
-    ordered = events.order_by("position" if after is not None else "-position")
-    # Sort positions first, so that payloads of one page only are read.
-    positions = list(ordered.values_list("position", flat=True)[: size + 1])
-    page = RawEvent.objects.filter(position__in=positions[:size]).order_by("position")
-    return list(page), len(positions) > size
-
-
-def _days(events: list[RawEvent]) -> list[Day]:
+def _days(events: list[StoredEvent]) -> list[Day]:
     turns = _turns_of(events)
     prompts = first_prompts(turns.values())
     titles = _titles(events)
@@ -199,26 +195,31 @@ def _duration(turn: Turn) -> float:
 
 
 def _count_tokens(turns: Collection[Turn]) -> dict[int, int]:
-    events = RawEvent.objects.filter(
-        session_id__in={turn.session_id for turn in turns}, turn_id__in={turn.turn_id for turn in turns}
-    )
-    sizes = events.order_by().values("session_id", "turn_id").annotate(size=Sum(Length("payload_json")))
-    sized = {(session, turn): size for session, turn, size in sizes.values_list("session_id", "turn_id", "size")}
-    return {turn.id: (sized.get((turn.session_id, turn.turn_id)) or 0) // BYTES_PER_TOKEN for turn in turns}
+    events = log.events().of_session(*{turn.session_id for turn in turns})
+    events = events.filter(turn_id__in={turn.turn_id for turn in turns}).order_by()
+    sizes: dict[tuple[str, str], int] = {}
+    for row in events.values("session_id", "turn_id").annotate(size=Sum(Length("payload_json"))):
+        sizes[row["session_id"], row["turn_id"]] = row["size"] or 0
+    return {turn.id: sizes.get((turn.session_id, turn.turn_id), 0) // BYTES_PER_TOKEN for turn in turns}
 
 
 def _parts(
-    events: Iterable[RawEvent], turns: dict[tuple[str, str], Turn], prompts: dict[int, str], titles: dict[int, str]
+    events: Iterable[StoredEvent], turns: dict[tuple[str, str], Turn], prompts: dict[int, str], titles: dict[int, str]
 ) -> list[TimelinePart]:
     parts: list[TimelinePart] = []
     by_turn: dict[int, TimelinePart] = {}
     for event in events:
         turn = turns.get((event.session_id, event.turn_id))
-        part = by_turn.get(turn.id) if turn else (parts[-1] if parts and parts[-1].turn is None else None)
+        part: TimelinePart | None = None
+        if turn:
+            part = by_turn.get(turn.id)
+        elif parts and parts[-1].turn is None:
+            part = parts[-1]
         if part is None:
-            part = TimelinePart(event.session_id, turn, prompts.get(turn.id, "") if turn else "")
+            part = TimelinePart(event.session_id, turn)
             parts.append(part)
             if turn:
+                part.prompt = prompts.get(turn.id, "")
                 by_turn[turn.id] = part
         if not _is_frame(event):
             part.entries.append(_entry(event, titles.get(entity_of(event), "")))
@@ -226,29 +227,30 @@ def _parts(
 
 
 # The turn's own line shows its start, and its end without a summary.
-def _is_frame(event: RawEvent) -> bool:
+def _is_frame(event: StoredEvent) -> bool:
     if event.event_type == TURN_ENDED.name:
         return not json.loads(event.payload_json or "{}").get("summary")
     return event.event_type == TURN_BEGAN.name
 
 
-def entries_of(events: list[RawEvent]) -> list[TimelineItem]:
+def entries_of(events: list[StoredEvent]) -> list[TimelineItem]:
     titles = _titles(events)
     return [_entry(event, titles.get(entity_of(event), "")) for event in events]
 
 
-def happened_at(event: RawEvent) -> str:
+def happened_at(event: StoredEvent) -> str:
     """Return when something happened that another tool recorded before it was imported, else when it was appended."""
-    known_type = event_type(event.event_type)
-    declared = known_type.schema.model_fields if known_type else {}  # not a client's own fields
+    declared = event_type(event.event_type)
+    if declared is None:
+        return event.occurred_at
     payload = json.loads(event.payload_json or "{}")
-    times = [str(payload[name]) for name in _TIMES if name in declared and payload.get(name)]
-    return min([event.occurred_at, *times])
+    names = [name for name in _TIMES if name in declared.schema.model_fields]  # not a client's own fields
+    return min([event.occurred_at, *(str(payload[name]) for name in names if payload.get(name))])
 
 
-def _entry(event: RawEvent, title: str) -> TimelineItem:
+def _entry(event: StoredEvent, title: str) -> TimelineItem:
     payload = json.loads(event.payload_json or "{}")
-    text, fields = body(event.event_type, payload)
+    text, fields = split_text(event.event_type, payload)
     return TimelineItem(
         position=event.position,
         type=event.event_type,
@@ -257,31 +259,27 @@ def _entry(event: RawEvent, title: str) -> TimelineItem:
         source=event.source,
         stream_id=event.stream_id,
         digest=event.chain_digest,
-        title=about(event.event_type, payload, title),
+        title=event_title(event.event_type, payload, title),
         text=text,
-        rest=fields,
+        fields=fields,
         is_erased=event.payload_json is None,
     )
 
 
-def _turns_of(events: list[RawEvent]) -> dict[tuple[str, str], Turn]:
+def _turns_of(events: list[StoredEvent]) -> dict[tuple[str, str], Turn]:
     names = {(event.session_id, event.turn_id) for event in events if event.turn_id}
     sessions, turns = {name for name, _ in names}, {name for _, name in names}
-    matches = Turn.objects.filter(session_id__in=sessions, turn_id__in=turns) if names else ()
+    matches = Turn.objects.filter(session_id__in=sessions, turn_id__in=turns)
     return {(turn.session_id, turn.turn_id): turn for turn in matches}
 
 
 def first_prompts(turns: Iterable[Turn]) -> dict[int, str]:
     """Map turn ids to the first line of the user's prompt; turns without one are left out."""
-    begins = dict(
-        RawEvent.objects.filter(position__in=[turn.id for turn in turns]).values_list("stream_id", "position")
-    )
-    openings = RawEvent.objects.filter(stream_id__in=list(begins), stream_seq__lte=_PROMPT_WITHIN)
-    latest_first = openings.order_by("-position").values_list("stream_id", "position", "event_type")
-    prompt_types = names_of_speech(Speech.PROMPT)
-    first = {stream: position for stream, position, name in latest_first if name in prompt_types}
-    prompts = RawEvent.objects.filter(position__in=list(first.values()), payload_json__isnull=False)
-    return {begins[event.stream_id]: _title(event) for event in prompts}
+    begins = dict(log.events().at([turn.id for turn in turns]).values_list("stream_id", "position"))
+    prompts = log.events().of_stream(*begins).of_type(*names_of_speech(Speech.PROMPT))
+    latest_first = prompts.filter(stream_seq__lte=_PROMPT_WITHIN).order_by("-position")
+    firsts = {event.stream_id: event for event in latest_first}
+    return {begins[stream]: _event_title(event) for stream, event in firsts.items() if event.payload_json is not None}
 
 
 def session_titles(sessions: Iterable[Session]) -> dict[str, str]:
@@ -295,12 +293,45 @@ def session_titles(sessions: Iterable[Session]) -> dict[str, str]:
 
 
 # Titles from the events that created the entities, by id.
-def _titles(events: list[RawEvent]) -> dict[int, str]:
+def _titles(events: list[StoredEvent]) -> dict[int, str]:
     ids = {entity_of(event) for event in events} - {event.position for event in events}
-    created = RawEvent.objects.filter(position__in=ids) if ids else ()
+    created = log.events().at(ids)
     here = [event for event in events if entity_of(event) == event.position]
-    return {event.position: _title(event) for event in [*created, *here]}
+    return {event.position: _event_title(event) for event in [*created, *here]}
 
 
-def _title(event: RawEvent) -> str:
-    return about(event.event_type, json.loads(event.payload_json or "{}"), "")
+def _event_title(event: StoredEvent) -> str:
+    return event_title(event.event_type, json.loads(event.payload_json or "{}"), "")
+
+
+# Payload fields that hold a readable text, the most informative first.
+_TEXTS = ("content", "output", "change", "summary", "outcome", "detail", "message", "description")
+
+
+def event_title(type_name: str, payload: Mapping[str, Any], title: str) -> str:
+    """Return one line that describes an event.
+
+    Args:
+        type_name: such as ``command.run``.
+        payload: its payload; empty once erased.
+        title: title of the entity that the event belongs to, if known.
+    """
+    if not payload:
+        return title
+    declared = event_type(type_name)
+    if declared and declared.about:
+        return first_line(declared.about(payload))
+    own_title = payload.get("title")
+    if isinstance(own_title, str) and own_title:
+        title = own_title
+    return first_line(title or main_text(payload))
+
+
+def split_text(type_name: str, payload: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the payload's main text, and the payload without it."""
+    line = event_title(type_name, payload, "")
+    for name in _TEXTS:
+        text = payload.get(name)
+        if isinstance(text, str) and text.strip() not in ("", line):
+            return text, {key: value for key, value in payload.items() if key != name}
+    return "", dict(payload)

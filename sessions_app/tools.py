@@ -42,7 +42,7 @@ def start_session(command: SessionStart) -> Answer:
     here = command.model_copy(update={"directory": command.directory or flat(current_folder().directory)})
     session = services.start_session(command=here)
     begun, opening = _session_answer(session, next_session=session.session_id), opening_of(session.session_id)
-    text = f"{begun.text}\n{opening}" if opening else begun.text
+    text = f"{begun.text}\n{opening}".rstrip()
     return Answer(text, {**begun.data, "context": opening}, session_id=begun.session_id)
 
 
@@ -127,7 +127,9 @@ def begin(command: TurnBegin) -> Answer:
 def append(command: EventAppend) -> Answer:
     event = turns.append_event(command=command)
     data = {"position": event.position, "type": event.type, "stream_seq": event.stream_seq, "turn_id": event.turn_id}
-    name = f"{event.type} {event.payload.type}" if event.type == CUSTOM_RECORDED.name else event.type
+    name = event.type
+    if name == CUSTOM_RECORDED.name:
+        name += f" {event.payload.type}"
     return Answer(f"appended #{event.position} {name} to turn {event.turn_id}", data)
 
 
@@ -170,7 +172,7 @@ def replay(command: AuditReplay) -> Answer:
 
 
 def verify(_: AuditVerify) -> Answer:
-    verification = verify_log().found
+    verification = verify_log().verification
     return Answer(verification.describe(), {**asdict(verification), "finding": verification.describe()})
 
 
@@ -199,8 +201,10 @@ def record_commit(command: CommitRead) -> Answer:
     folder = current_folder().directory
     commit = services.record_commit(command=command, directory=Path(folder) if folder else None)
     data = selectors.view_commit(commit)
-    attached = f" iteration=#{data['iteration_id']}" if data["iteration_id"] else ""
-    return Answer(f"{commit_line(data)}{attached}", data)
+    line = commit_line(data)
+    if data["iteration_id"]:
+        line += f" iteration=#{data['iteration_id']}"
+    return Answer(line, data)
 
 
 COMMIT_TOOLS = [
@@ -213,7 +217,7 @@ COMMIT_TOOLS = [
         writes=True,
         idempotent=True,
         full_name="memory_log_commit",
-    ),
+    )
 ]
 
 register_tools(*COMMIT_TOOLS)

@@ -25,6 +25,7 @@ from memories.worth.schemas import Period, WorthRequest
 from memoryhub.client.hook import team
 from memoryhub.client.hook.post import ClientEvent
 from memoryhub.client.setup.team import connect, parse_address
+from memoryhub.config.hook_table import HookEffect
 from memoryhub.core import clock, file_stamps, log, spool
 from memoryhub.core.backends.selected import views
 from memoryhub.core.errors import Gone, PreconditionFailed
@@ -227,7 +228,7 @@ class TeamTests(ClockTestCase):
         digest = sending._Sender(self.connection, None)._digest
         at = int((NOW + TEN_YEARS).timestamp() * 1000)
         problem = sending.SendingProblem("the hub refused the token", at, digest)
-        sending._write(Path(self.connection.place) / sending.PROBLEM, problem)
+        sending._write_json(Path(self.connection.place) / sending.PROBLEM, problem)
         with clock.frozen(NOW):
             self.assertFalse(sending.send_waiting(self.connection))
         later = sending.read_problem(self.connection)
@@ -239,7 +240,7 @@ class TeamTests(ClockTestCase):
         sending._Sender(self.connection, None)._note("the hub cannot be reached")
         os.utime(path, ((NOW + TEN_YEARS).timestamp(),) * 2)
         event = ClientEvent("claude-code", "UserPromptSubmit")
-        event.effect, event.deadline = "prompt", float("inf")
+        event.effect, event.deadline = HookEffect.PROMPT, float("inf")
         self.assertEqual(team._deadline(event, self.connection), float("inf"))
 
 

@@ -19,8 +19,9 @@ from django.core.management import get_commands, load_command_class
 from django.test import SimpleTestCase
 from pydantic import BaseModel
 
-from memoryhub.config.clients import Client, Hook, HookEffect, all_clients, hook_clients
+from memoryhub.config.clients import Client, Hook, all_clients, hook_clients
 from memoryhub.config.folder import allowed_in_folders, stricter_choices
+from memoryhub.config.hook_table import HookEffect
 from memoryhub.config.project_settings import InFolder, ProjectSettings, setting_info
 from memoryhub.core import errors
 from memoryhub.core.events.event_types import EventType, Retention, event_types

@@ -37,12 +37,12 @@ from decisions.selectors import find_decisions, lineage_of, views
 from memories.admin.base import warn_of_redactions
 from memories.admin.memory import plain_answer, shown_of
 from memories.admin.rendering import render
+from memoryhub.core import log
 from memoryhub.core.admin import needs
 from memoryhub.core.admin.cells import counted
 from memoryhub.core.admin.svg import Edge
 from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound
 from memoryhub.core.log.quarantine import quarantined_among
-from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, require
 from memoryhub.core.validation import explain
 from sessions_app.models import Iteration, Turn
@@ -350,7 +350,7 @@ class DecisionAdmin(DecisionEditing):
             "texts": [
                 (name, label, render(getattr(decision, name))) for name, label in _TEXTS if getattr(decision, name)
             ],
-            "event": RawEvent.objects.filter(position=decision.id).defer("payload_json").first(),
+            "event": log.events().at([decision.id]).defer("payload_json").first(),
             "turn": Turn.objects.filter(session_id=decision.session_id, turn_id=decision.turn_id).only("id").first(),
             "iteration": Iteration.objects.filter(id=decision.iteration_id).first() if decision.iteration_id else None,
             "marked": _marked(decision),
@@ -379,8 +379,7 @@ def _evidence(view: dict[str, Any]) -> dict[str, Any]:
 
 def _marked(decision: Decision) -> dict[str, Any] | None:
     """Return who set the current status, when and why; None if it was recorded with it."""
-    marked = RawEvent.objects.filter(stream_id=f"decision:{decision.id}", event_type=DECISION_MARKED.name)
-    for event in marked.order_by("-stream_seq"):
+    for event in log.events().of_stream(f"decision:{decision.id}").of_type(DECISION_MARKED).reverse():
         payload = json.loads(event.payload_json or "{}")
         if payload.get("status") == decision.status:
             return {"actor": event.actor, "at": event.occurred_at, "reason": payload.get("reason", "")}

@@ -2,38 +2,112 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import chain, product
 from pathlib import Path, PurePath
 from typing import Any
 
 from pydantic import ValidationError
 
 from decisions.edges import heads
-from decisions.importing.links import (
-    STATUS_OF_FILE,
-    Imported,
-    RecordLink,
-    existing_edges,
-    key_of,
-    read_imported,
-    removed_edges,
-)
+from decisions.events import DECISION_MARKED, DECISION_RECORDED, DECISION_UNLINKED, IMPORT_KEY
+from decisions.importing.links import RecordLink
 from decisions.importing.reading import Adr, read_adr, shorten
-from decisions.models import LINEAGE, DecisionStatus, EdgeRelation
+from decisions.models import LINEAGE, Decision, DecisionEdge, DecisionStatus, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionRecord
 from decisions.services import link_decisions, mark_decision, record_decision
 from memories.importing import define_known_files, delete_sections, find_files
 from memories.importing.files import MARKDOWN, left_out, modified_at, path_of_folder, read_text
+from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Gone, HubError
 from memoryhub.core.schemas import MAX_AUTHOR
 from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
+from memoryhub.core.stores.dialect import begins_with
 from memoryhub.core.text import flat
 from memoryhub.core.validation import explain
 from sessions_app.git import first_commits
+
+# Stored as the reason of a mark: by it an import recognises the statuses that it set itself.
+STATUS_OF_FILE = "its file says so"
+
+DecisionEdgeKey = tuple[int, EdgeRelation, int]
+
+
+# The idempotency key of a file's event: the file, the earlier decision and the content.
+def _key_of(path: str, *content: Any) -> str:
+    return f"{_prefix_of(path)}{_digest(json.dumps(content, ensure_ascii=False, sort_keys=True))}"
+
+
+def _prefix_of(path: str) -> str:
+    return f"{IMPORT_KEY}{_digest(path)}:"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+@dataclass(slots=True)
+class Imported:
+    # Decision ids by the prefix of their idempotency keys, the latest last.
+    versions: dict[str, list[int]] = field(default_factory=dict)
+    paths: set[str] = field(default_factory=set)
+    # The status that each decision's file had at the last import.
+    statuses: dict[int, DecisionStatus] = field(default_factory=dict)
+    # Decisions that have not been erased.
+    existing: dict[int, Decision] = field(default_factory=dict)
+
+    def versions_of(self, path: str) -> list[int]:
+        return self.versions.get(_prefix_of(path), [])
+
+    def latest(self, path: str) -> int | None:
+        for version in reversed(self.versions_of(path)):
+            if version in self.existing:
+                return version
+        return None
+
+    def add(self, path: str, decision_id: int, status: DecisionStatus) -> None:
+        self.versions.setdefault(_prefix_of(path), []).append(decision_id)
+        self.existing[decision_id] = Decision(id=decision_id, status=status)  # only these fields are used
+        self.statuses[decision_id] = status
+
+
+def read_imported() -> Imported:
+    imported = Imported()
+    recorded = log.events().of_type(DECISION_RECORDED).filter(begins_with("idempotency_key", IMPORT_KEY))
+    for position, key, text in recorded.values_list("position", "idempotency_key", "payload_json"):
+        prefix = str(key).rpartition(":")[0]
+        imported.versions.setdefault(f"{prefix}:", []).append(position)
+        payload = json.loads(text or "{}")
+        imported.statuses[position] = DecisionStatus(payload.get("status", DecisionStatus.ACCEPTED))
+        imported.paths.add(payload.get("source", ""))
+    imported.existing = {decision.id: decision for decision in Decision.objects.filter(id__in=imported.statuses)}
+    for payload in log.events().of_type(DECISION_MARKED).payloads().values():
+        if payload.get("reason") == STATUS_OF_FILE and payload["decision_id"] in imported.statuses:
+            imported.statuses[payload["decision_id"]] = DecisionStatus(payload["status"])
+    return imported
+
+
+# Edges that a person removed: an import leaves them out
+def _removed_edges(imported: Imported) -> set[DecisionEdgeKey]:
+    edges: set[DecisionEdgeKey] = set()
+    for payload in log.events().of_type(DECISION_UNLINKED).payloads().values():
+        start, end = payload["decision_id"], payload["edge"]["to"]
+        if start in imported.existing and end in imported.existing:
+            edges.add((start, EdgeRelation(payload["edge"]["relation"]), end))
+    return edges
+
+
+def _existing_edges(imported: Imported) -> set[DecisionEdgeKey]:
+    ids = imported.existing
+    edges = DecisionEdge.objects.filter(from_id__in=ids, to_id__in=ids).values_list("from_id", "relation", "to_id")
+    return {(start, EdgeRelation(relation), end) for start, relation, end in edges}
+
 
 # A change of one of these makes a new decision.
 _CONTENT = ("title", "context", "chosen", "alternatives", "rationale", "impact", "phase")
@@ -71,7 +145,7 @@ def import_adrs(*, directory: Path, progress: Progress | None = None, within: st
     """
     imported, records = read_imported(), read_records(directory, within)
     edges = resolve(records, imported.paths)
-    removed = removed_edges(imported)
+    removed = _removed_edges(imported)
     edges = {edge for edge in edges if not _joins_versions(edge, imported, removed)}
     run = _Import(imported, records, edges, AdrReport(problems=records.problems, skipped=records.skipped))
     for count, path in enumerate(in_order(records.adrs, edges), 1):
@@ -94,9 +168,9 @@ define_known_files(_imported_records)
 
 
 # Whether one of the edges is between any versions of the two files
-def _joins_versions(edge: FileEdge, imported: Imported, edges: Collection[tuple[int, EdgeRelation, int]]) -> bool:
+def _joins_versions(edge: FileEdge, imported: Imported, edges: Collection[DecisionEdgeKey]) -> bool:
     starts, ends = imported.versions_of(edge.path), imported.versions_of(edge.to)
-    return any((start, edge.relation, end) in edges for start in starts for end in ends)
+    return any((start, edge.relation, end) in edges for start, end in product(starts, ends))
 
 
 @dataclass(slots=True)
@@ -134,17 +208,21 @@ class _Import:
         self.imported.add(path, decision_id, adr.status)
 
     def _fields(self, path: str, adr: Adr) -> dict[str, Any]:
-        command = DecisionRecord.model_validate(
-            {
-                **{name: getattr(adr, name) for name in ("title", "context", "rationale", "status", "author")},
-                **({"chosen": adr.chosen} if adr.chosen.strip() else {}),
-                "alternatives": [alternative.model_dump() for alternative in adr.alternatives],
-                "decided_at": adr.decided_at,
-                "topic": topic_of(path, self.records.adrs, self.edges),
-                "source": path,
-                **adr.more,
-            }
-        )
+        fields = {
+            "title": adr.title,
+            "context": adr.context,
+            "rationale": adr.rationale,
+            "status": adr.status,
+            "author": adr.author,
+            "alternatives": [alternative.model_dump() for alternative in adr.alternatives],
+            "decided_at": adr.decided_at,
+            "topic": topic_of(path, self.records.adrs, self.edges),
+            "source": path,
+            **adr.more,
+        }
+        if adr.chosen.strip():
+            fields["chosen"] = adr.chosen
+        command = DecisionRecord.model_validate(fields)
         return command.model_dump(exclude_unset=True) | command.model_dump(include=set(_CONTENT))
 
     def _is_unchanged(self, earlier: int, fields: dict[str, Any]) -> bool:
@@ -153,7 +231,7 @@ class _Import:
 
     # A decision that replaced the file's by hand takes precedence; one that another file became does not.
     def _refuse_superseded(self, earlier: int) -> None:
-        imported = {version for versions in self.imported.versions.values() for version in versions}
+        imported = set(chain.from_iterable(self.imported.versions.values()))
         replacements = [head for head in heads([earlier]).get(earlier, []) if head not in imported]
         if replacements:
             raise Conflict(
@@ -165,7 +243,7 @@ class _Import:
         named = self._named(path, is_first=earlier is None)
         if earlier is not None:
             named["supersedes"] = [earlier]
-        key = key_of(path, earlier, named, [fields[name] for name in _CONTENT])
+        key = _key_of(path, earlier, named, [fields[name] for name in _CONTENT])
         filled = {name: value for name, value in fields.items() if name != "chosen" or value}
         command = DecisionRecord.model_validate({**filled, **named, "branch": True, "idempotency_key": key})
         return record_decision(command=command).id
@@ -197,7 +275,7 @@ class _Import:
         return self.imported.statuses[decision_id] == status or current in (status, DecisionStatus.SUPERSEDED)
 
     def link(self) -> None:
-        existing = existing_edges(self.imported)
+        existing = _existing_edges(self.imported)
         for edge in sorted(self.edges):
             start, end = self.imported.latest(edge.path), self.imported.latest(edge.to)
             if start is None or end is None or self._exists(edge, end, existing):
@@ -209,10 +287,10 @@ class _Import:
                 self.report.problems.append((edge.path, error.message))
 
     # An edge between any versions of the two files counts; a superseding edge must end at the latest.
-    def _exists(self, edge: FileEdge, end: int, existing: Collection[tuple[int, EdgeRelation, int]]) -> bool:
-        ends = [end] if edge.relation is EdgeRelation.SUPERSEDES else self.imported.versions_of(edge.to)
-        starts = self.imported.versions_of(edge.path)
-        return any((first, edge.relation, last) in existing for first in starts for last in ends)
+    def _exists(self, edge: FileEdge, end: int, existing: Collection[DecisionEdgeKey]) -> bool:
+        if edge.relation is not EdgeRelation.SUPERSEDES:
+            return _joins_versions(edge, self.imported, existing)
+        return any((start, edge.relation, end) in existing for start in self.imported.versions_of(edge.path))
 
 
 _ENDINGS = (*MARKDOWN, ".rst")
@@ -251,8 +329,8 @@ def _is_record(path: PurePath) -> bool:
 
 def read_records(directory: Path, within: str = "") -> Records:
     """Read every record below a folder; paths are relative to the git worktree, if it is in one."""
-    no_records = [(name, _NO_RECORD) for name in find_files(directory) if not _is_record(PurePath(name))]
-    records = Records(skipped=sorted([*left_out(directory), *no_records]))
+    no_records = [name for name in find_files(directory) if not _is_record(PurePath(name))]
+    records = Records(skipped=sorted([*left_out(directory), *((name, _NO_RECORD) for name in no_records)]))
     above = path_of_folder(directory, within)
     for name in record_names(directory):
         path = flat(above + PurePath(name).as_posix())
@@ -272,16 +350,21 @@ def _complete(adrs: dict[str, Adr], directory: Path, above: str) -> None:
     commits = first_commits(directory) if incomplete else {}
     for path in incomplete:
         adr, name = adrs[path], path.removeprefix(above)
+        adr.decided_at = adr.decided_at or _date_in(name)
         commit = commits.get(name)
-        adr.author = adr.author or (flat(commit.author)[:MAX_AUTHOR] if commit else "") or "unknown"
-        committed_at = commit.committed_at if commit else None
-        adr.decided_at = adr.decided_at or _date_in(name) or committed_at or modified_at(directory / name)
+        if commit:
+            adr.author = adr.author or flat(commit.author)[:MAX_AUTHOR]
+            adr.decided_at = adr.decided_at or commit.committed_at
+        adr.author = adr.author or "unknown"
+        adr.decided_at = adr.decided_at or modified_at(directory / name)
 
 
 def _date_in(name: str) -> datetime | None:
     match = _DATE_IN_NAME.match(PurePath(name).name)
+    if not match:
+        return None
     try:
-        return datetime.strptime("".join(match.groups()), "%Y%m%d").replace(tzinfo=UTC) if match else None
+        return datetime.strptime("".join(match.groups()), "%Y%m%d").replace(tzinfo=UTC)
     except ValueError:
         return None
 
@@ -300,9 +383,10 @@ def resolve(records: Records, earlier: Collection[str]) -> set[FileEdge]:
             targets = _paths_of(link.target, path, paths)
             if len(targets) != 1:
                 _report(records, path, link, targets)
+            elif targets != [path] and link.is_backward:
+                edges.add(FileEdge(targets[0], link.relation, path))
             elif targets != [path]:
-                ends = (targets[0], path) if link.is_backward else (path, targets[0])
-                edges.add(FileEdge(ends[0], link.relation, ends[1]))
+                edges.add(FileEdge(path, link.relation, targets[0]))
     _settle_superseded(records, edges)
     return edges
 
@@ -316,7 +400,7 @@ def _settle_superseded(records: Records, edges: Iterable[FileEdge]) -> None:
             below.setdefault(edge.path, []).append(edge.to)
     for status in (DecisionStatus.ACCEPTED, DecisionStatus.PROPOSED):
         _hand_down(status, records.adrs, below)
-    replaced = {path for paths in below.values() for path in paths}
+    replaced = set(chain.from_iterable(below.values()))
     for path, adr in records.adrs.items():
         if adr.status is DecisionStatus.SUPERSEDED:
             adr.status = DecisionStatus.DEPRECATED
@@ -326,7 +410,8 @@ def _settle_superseded(records: Records, edges: Iterable[FileEdge]) -> None:
 
 # A record that is not in the folder was imported earlier and counts as accepted.
 def _hand_down(status: DecisionStatus, adrs: Mapping[str, Adr], below: Mapping[str, Sequence[str]]) -> None:
-    successors = [path for path in below if (adrs[path].status if path in adrs else DecisionStatus.ACCEPTED) is status]
+    statuses = {path: adrs[path].status for path in below if path in adrs}
+    successors = [path for path in below if statuses.get(path, DecisionStatus.ACCEPTED) is status]
     while successors:
         for path in below.get(successors.pop(), ()):
             if path in adrs and adrs[path].status is DecisionStatus.SUPERSEDED:

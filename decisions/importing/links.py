@@ -2,103 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from hashlib import sha256
+from dataclasses import dataclass
 from typing import Any
 
-from decisions.events import DECISION_MARKED, DECISION_RECORDED, DECISION_UNLINKED, IMPORT_KEY
 from decisions.importing.vocabulary import (
     FILLERS,
+    OF_SECTION,
     PARTLY,
     RELATIONS,
     REPLACED_BY_PRECEDING,
     REPLACES_PRECEDING,
     STATUS_WORDS,
 )
-from decisions.models import Decision, DecisionEdge, DecisionStatus, EdgeRelation
-from memoryhub.core.models import RawEvent
-from memoryhub.core.stores.dialect import begins_with
-
-# Stored as the reason of a mark: by it an import recognises the statuses that it set itself.
-STATUS_OF_FILE = "its file says so"
-
-
-# The idempotency key of a file's event: the file, the earlier decision and the content.
-def key_of(path: str, *content: Any) -> str:
-    return f"{_prefix_of(path)}{_digest(json.dumps(content, ensure_ascii=False, sort_keys=True))}"
-
-
-def _prefix_of(path: str) -> str:
-    return f"{IMPORT_KEY}{_digest(path)}:"
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
-@dataclass(slots=True)
-class Imported:
-    # Decision ids by the prefix of their idempotency keys, the latest last.
-    versions: dict[str, list[int]] = field(default_factory=dict)
-    paths: set[str] = field(default_factory=set)
-    # The status that each decision's file had at the last import.
-    statuses: dict[int, DecisionStatus] = field(default_factory=dict)
-    # Decisions that have not been erased.
-    existing: dict[int, Decision] = field(default_factory=dict)
-
-    def versions_of(self, path: str) -> list[int]:
-        return self.versions.get(_prefix_of(path), [])
-
-    def latest(self, path: str) -> int | None:
-        versions = [version for version in self.versions_of(path) if version in self.existing]
-        return versions[-1] if versions else None
-
-    def add(self, path: str, decision_id: int, status: DecisionStatus) -> None:
-        self.versions.setdefault(_prefix_of(path), []).append(decision_id)
-        self.existing[decision_id] = Decision(id=decision_id, status=status)  # only these fields are used
-        self.statuses[decision_id] = status
-
-
-def read_imported() -> Imported:
-    imported = Imported()
-    recorded = RawEvent.objects.filter(begins_with("idempotency_key", IMPORT_KEY), event_type=DECISION_RECORDED.name)
-    for position, key, text in recorded.order_by("position").values_list("position", "idempotency_key", "payload_json"):
-        imported.versions.setdefault(key[: key.rfind(":") + 1], []).append(position)
-        payload = json.loads(text or "{}")
-        imported.statuses[position] = DecisionStatus(payload.get("status", DecisionStatus.ACCEPTED))
-        imported.paths.add(payload.get("source", ""))
-    imported.existing = {decision.id: decision for decision in Decision.objects.filter(id__in=imported.statuses)}
-    _read_marks(imported)
-    return imported
-
-
-def _read_marks(imported: Imported) -> None:
-    marked = RawEvent.objects.filter(event_type=DECISION_MARKED.name).order_by("position")
-    for text in marked.values_list("payload_json", flat=True):
-        payload = json.loads(text or "{}")
-        if payload.get("reason") == STATUS_OF_FILE and payload["decision_id"] in imported.statuses:
-            imported.statuses[payload["decision_id"]] = DecisionStatus(payload["status"])
-
-
-def removed_edges(imported: Imported) -> set[tuple[int, EdgeRelation, int]]:
-    """Return the edges that a person removed: an import leaves them out."""
-    events = RawEvent.objects.filter(event_type=DECISION_UNLINKED.name).values_list("payload_json", flat=True)
-    payloads = [json.loads(text) for text in events if text]
-    edges = {
-        (payload["decision_id"], EdgeRelation(payload["edge"]["relation"]), payload["edge"]["to"])
-        for payload in payloads
-    }
-    return {edge for edge in edges if edge[0] in imported.existing and edge[2] in imported.existing}
-
-
-def existing_edges(imported: Imported) -> set[tuple[int, EdgeRelation, int]]:
-    ids = imported.existing
-    edges = DecisionEdge.objects.filter(from_id__in=ids, to_id__in=ids).values_list("from_id", "relation", "to_id")
-    return {(start, EdgeRelation(relation), end) for start, relation, end in edges}
-
+from decisions.models import EdgeRelation
 
 _PHRASES = {f"relation{number}": phrase for number, phrase in enumerate(RELATIONS)}
 _PHRASE = "|".join(
@@ -119,9 +37,6 @@ _RECORD = re.compile(r"[^:?#]+\.(?:md|markdown|mdx|rst)", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://[^/\s]+(?:/[^/\s]+){2}/(?:-/)?(?:blob|raw|tree)/[^/\s]+(/\S+)", re.IGNORECASE)
 # Between a phrase and a bare number, or between two of them: `superseded by 11, 12 and #13`
 _LIST = re.compile(r"[\s*_:,]*(?:(?:and|und|et|y|&)\s+)?")
-_OF_SECTION = re.compile(
-    r"\b(?:sections?|parts?|paragraph|item|abschnitt|kapitel|teil|partie|sección|parte)\b|§|部分|第.{1,4}[节節章条條]"
-)
 # `updates ADR-3's table`: not the record itself
 _POSSESSIVE = ("'s", "’s")
 # Longer texts are no lists of links
@@ -229,7 +144,7 @@ class _Clauses:
             self._subject = target
             return
         is_whole = self._relation is not EdgeRelation.SUPERSEDES or not self._has_phrase
-        is_part = not is_whole and _OF_SECTION.search(self._text, self._last, token.start())
+        is_part = not is_whole and OF_SECTION.search(self._text, self._last, token.start())
         relation = EdgeRelation.REFINES if is_part else self._relation
         self._last = token.end()
         yield RecordLink(relation, target, self._is_backward, self._subject)

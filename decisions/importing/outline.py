@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from decisions.importing.vocabulary import PART_OF, RecordPart, normal_name
-from memories.importing.sections import Section, split_sections
+from memories.importing.sections import TextSection, split_sections
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
 
@@ -40,10 +40,10 @@ class Outline:
     # Fields above the first heading, such as `Status: accepted`, by name.
     meta: dict[str, str] = field(default_factory=dict)
     preamble: str = ""
-    pieces: list[OutlineSection] = field(default_factory=list)
+    sections: list[OutlineSection] = field(default_factory=list)
 
     def of(self, *parts: RecordPart) -> list[OutlineSection]:
-        return [piece for piece in self.pieces if piece.part in parts]
+        return [section for section in self.sections if section.part in parts]
 
 
 def outline_of(body: str, ending: str = ".md") -> Outline:
@@ -54,7 +54,7 @@ def outline_of(body: str, ending: str = ".md") -> Outline:
     for section in sections:
         names = section.headings[1:] if section.headings[:1] == (outline.title,) else section.headings
         if names:
-            outline.pieces.append(OutlineSection(*_part(names), section.text))
+            outline.sections.append(OutlineSection(*_part(names), section.text))
         else:
             outline.meta, outline.preamble = _meta(section.text)
     outline.title = _NUMBER.sub("", outline.title)
@@ -62,7 +62,7 @@ def outline_of(body: str, ending: str = ".md") -> Outline:
 
 
 # The first heading, unless it is a standard section.
-def _title(sections: Iterable[Section]) -> str:
+def _title(sections: Iterable[TextSection]) -> str:
     first = next((section.headings[0] for section in sections if section.headings), "")
     return "" if normal_name(first) in PART_OF else first
 
@@ -97,16 +97,16 @@ def _meta(text: str) -> tuple[dict[str, str], str]:
     return meta, "\n".join(preamble).strip()
 
 
-def folded(pieces: Iterable[OutlineSection], depth: int) -> str:
-    """Join the texts of pieces, with the headings below ``depth``."""
-    return "\n\n".join(_with_headings(pieces, depth))
+def folded(sections: Iterable[OutlineSection], depth: int) -> str:
+    """Join the texts of sections, with the headings below ``depth``."""
+    return "\n\n".join(_with_headings(sections, depth))
 
 
-def _with_headings(pieces: Iterable[OutlineSection], depth: int) -> Iterator[str]:
-    for piece in pieces:
-        if len(piece.headings) > depth:
-            yield f"{'#' * min(max(len(piece.headings) + 1, 3), 6)} {piece.headings[-1]}"
-        yield piece.text
+def _with_headings(sections: Iterable[OutlineSection], depth: int) -> Iterator[str]:
+    for section in sections:
+        if len(section.headings) > depth:
+            yield f"{'#' * min(max(len(section.headings) + 1, 3), 6)} {section.headings[-1]}"
+        yield section.text
 
 
 _DATE_FORMS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -40,8 +40,6 @@ _EMPTY = ("null", "none", "n/a", "~", "-", "tbd", "[]")
 _TEXTS = ("title", "context", "chosen", "rationale")
 _NAMED = ("impact", "phase")
 _OF_SEVERAL_LINES = ("notes", "validations")
-_MARK = re.compile(r"\A(?:[*+-]|\d+[.)])[ \t]+")
-_LISTED = re.compile(r"^(?:[*+-]|\d+[.)])[ \t]", re.MULTILINE)
 _ALTERNATIVES: TypeAdapter[list[Alternative]] = TypeAdapter(list[AlternativeInput])
 
 
@@ -117,19 +115,21 @@ def _may_lack_choice(status: str) -> bool:
 def _more(name: str, value: Any) -> Any:
     if name not in _OF_SEVERAL_LINES and isinstance(value, list):
         return [_more(name, item) for item in value]
-    return flat(value) if isinstance(value, str) and name not in _OF_SEVERAL_LINES else value
+    if name not in _OF_SEVERAL_LINES and isinstance(value, str):
+        return flat(value)
+    return value
 
 
 def _body(outline: Outline) -> dict[str, Any]:
     outcome = folded(outline.of(RecordPart.OUTCOME), 1)
-    named = chosen_of(outcome)
-    chosen, because = named or (outcome, "")
-    alternatives, pros = alternatives_of(outline, chosen if named else None)
+    choice = chosen_of(outcome)
+    chosen, because = choice or (outcome, "")
+    alternatives, pros = alternatives_of(outline, chosen if choice else None)
     return {
         "title": outline.title,
-        "context": _joined(filter(None, [outline.preamble, *_context(outline)])),
+        "context": "\n\n".join(filter(None, [outline.preamble, *_context(outline)])),
         "chosen": chosen,
-        "rationale": _joined(filter(None, [because, *_reasons(outline, bool(because)), pros])),
+        "rationale": "\n\n".join(filter(None, [because, *_reasons(outline, has_because=bool(because)), pros])),
         "alternatives": alternatives,
     }
 
@@ -137,36 +137,26 @@ def _body(outline: Outline) -> dict[str, Any]:
 # Sections of unknown kind become part of the context, under their headings.
 def _context(outline: Outline) -> Iterator[str]:
     yield folded(outline.of(RecordPart.CONTEXT), 1)
-    for piece in outline.of(RecordPart.OTHER):
-        yield folded([piece], 0)
-    for piece in outline.of(RecordPart.OPTIONS):
-        if len(piece.headings) == 1 and (_has_table(piece) or not _LISTED.search(piece.text)):
-            yield folded([piece], 0)
-
-
-# A table of options says more than the alternatives hold
-def _has_table(piece: OutlineSection) -> bool:
-    return bool(option_rows(piece.text))
+    for section in outline.of(RecordPart.OTHER):
+        yield folded([section], 0)
+    for section in outline.of(RecordPart.OPTIONS):
+        # A table of options says more than the alternatives hold
+        if len(section.headings) == 1 and (option_rows(section.text) or not _LIST_ITEM.search(section.text)):
+            yield folded([section], 0)
 
 
 # The rationale and the consequences, these with headings unless they are all there is.
-def _reasons(outline: Outline, has_because: bool) -> Iterator[str]:  # noqa: FBT001
-    yield from (folded([piece], len(piece.headings)) for piece in outline.of(RecordPart.RATIONALE))
-    pieces = outline.of(RecordPart.CONSEQUENCES)
-    has_siblings = has_because or outline.of(RecordPart.RATIONALE) or len({_last(piece) for piece in pieces}) > 1
-    for piece in pieces:
-        yield f"### {_last(piece)}\n\n{piece.text}" if has_siblings else piece.text
-    for piece in outline.of(RecordPart.LINKS):
-        if text := without_links(piece.text):
-            yield f"### {_last(piece)}\n\n{text}"
-
-
-def _last(piece: OutlineSection) -> str:
-    return piece.headings[-1]
-
-
-def _joined(texts: Iterable[str]) -> str:
-    return "\n\n".join(texts)
+def _reasons(outline: Outline, *, has_because: bool) -> Iterator[str]:
+    rationale = outline.of(RecordPart.RATIONALE)
+    yield from (folded([section], len(section.headings)) for section in rationale)
+    consequences = outline.of(RecordPart.CONSEQUENCES)
+    headings = {section.headings[-1] for section in consequences}
+    has_siblings = has_because or rationale or len(headings) > 1
+    for section in consequences:
+        yield f"### {section.headings[-1]}\n\n{section.text}" if has_siblings else section.text
+    for section in outline.of(RecordPart.LINKS):
+        if text := without_links(section.text):
+            yield f"### {section.headings[-1]}\n\n{text}"
 
 
 def _alternatives(options: Any) -> list[Alternative]:
@@ -181,13 +171,12 @@ def _alternatives(options: Any) -> list[Alternative]:
 def _shortened(option: Any) -> Any:
     if not isinstance(option, dict):
         return option
-    limits = {"option": MAX_OPTION, "why_not": MAX_WHY_NOT}
-    return {
-        name: f"{value[: limits[name] - 1]}…"
-        if isinstance(value, str) and len(value) > limits.get(name, len(value))
-        else value
-        for name, value in option.items()
-    }
+    shortened = dict(option)
+    for name, limit in (("option", MAX_OPTION), ("why_not", MAX_WHY_NOT)):
+        value = option.get(name)
+        if isinstance(value, str) and len(value) > limit:
+            shortened[name] = f"{value[: limit - 1]}…"
+    return shortened
 
 
 # A short field: from the front matter, the fields above the first heading, or its own section.
@@ -202,9 +191,10 @@ def _first(matter: dict[str, Any], outline: Outline, part: RecordPart) -> str:
 
 # Names in a sentence, or one an item
 def _names(text: str) -> str:
-    items = [plain(_MARK.sub("", line.strip())) for line in text.split("\n") if line.strip()]
-    is_list = len(items) > 1 and all(_MARK.match(line.strip()) for line in text.split("\n") if line.strip())
-    return flat((", " if is_list else " ").join(items))[:MAX_AUTHOR]
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    is_list = len(lines) > 1 and all(map(_LIST_ITEM.match, lines))
+    separator = ", " if is_list else " "
+    return flat(separator.join(plain(_LIST_ITEM.sub("", line)) for line in lines))[:MAX_AUTHOR]
 
 
 # Only declared links: prose may mention other records without a relation.
@@ -230,7 +220,8 @@ _CHOSEN = re.compile(rf"\A[*_]*(?:{CHOSEN_OPTION})[*_]*[ \t]*[:：][*_]*\s*", re
 _QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|„([^“”\n]+)[“”]|«\s*([^»\n]+?)\s*»|「([^」\n]+)」|\*\*([^*\n]+)\*\*")
 _BECAUSE = re.compile(rf"[ \t]*[,;.:–—，。-]?\s*(?:(?:{BECAUSE})[,:，：]?\s*)?", re.IGNORECASE)
 _BARE = re.compile(rf"(.+?)(?=,?\s+(?:{BECAUSE})|，(?:{BECAUSE})|\.?\s*(?:\n\s*\n|\Z))", re.IGNORECASE | re.DOTALL)
-_ITEM = re.compile(r"(?:[*+-]|\d+[.)])[ \t]+")
+# At the start of a line
+_LIST_ITEM = re.compile(r"^(?:[*+-]|\d+[.)])[ \t]+", re.MULTILINE)
 _LINKED = re.compile(r"\A\[([^\[\]]+)\]\([^()]*\)\Z")
 _ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.MULTILINE)
 _CELL = re.compile(r"(?<!\\)\|")
@@ -270,38 +261,47 @@ def chosen_of(outcome: str) -> tuple[str, str] | None:
         return None
     chosen = _unlinked(next(filter(None, quoted.groups()))).removesuffix("**")
     after = after_label[quoted.end() :]
-    return chosen, after[end.end() :].strip() if (end := _BECAUSE.match(after)) else after.strip()
+    because = _BECAUSE.match(after)
+    if because:
+        after = after[because.end() :]
+    return chosen, after.strip()
 
 
 def alternatives_of(outline: Outline, chosen: str | None) -> tuple[list[dict[str, str]], str]:
     """Return the alternatives (``option``, ``why_not``), and the text about the chosen option."""
-    reasons = list(_reasons_by_option(outline))
-    pieces = [piece for piece in outline.of(RecordPart.OPTIONS) if len(piece.headings) == 1]
-    rows = [row for piece in pieces for row in option_rows(piece.text)]
-    listed = [option for piece in pieces for option in _items(piece.text)]
-    reasons = reasons or [
-        (name, why.strip()) for piece in pieces if not listed for name, why in _LEAD.findall(piece.text)
-    ]
-    options = listed or [name for name, _ in reasons]
-    if rows:
-        choices = rows
-    elif reasons or not listed:
-        choices = [(option, _take(reasons, option)) for option in options]
-    else:
-        choices = [_split(option) for option in options]
+    choices = _choices(outline)
+    reason = ""
     number = _option_number(chosen, [option for option, _ in choices])
-    reason = choices.pop(number)[1] if number is not None else ""
+    if number is not None:
+        reason = choices.pop(number)[1]
     label = _label_in(outline)
-    alternatives = [
-        (option, why_not)
-        for option, why_not in choices
-        if option and not _is_chosen(option, why_not) and (not label or _label_of(option) != label)
-    ]
-    return [{"option": _unmarked(option), "why_not": why_not} for option, why_not in alternatives], reason
+    alternatives = []
+    for option, why_not in choices:
+        if option and not _is_chosen(option, why_not) and (not label or _label_of(option) != label):
+            name = plain(option) if option.startswith("**") else option
+            alternatives.append({"option": name, "why_not": why_not})
+    return alternatives, reason
 
 
-def _unmarked(option: str) -> str:
-    return plain(option) if option.startswith("**") else option
+# Options with their reasons: of tables, else of lists and headings, else of paragraphs
+def _choices(outline: Outline) -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    listed: list[str] = []
+    paragraphs: list[tuple[str, str]] = []
+    for section in outline.of(RecordPart.OPTIONS):
+        if len(section.headings) == 1:
+            rows += option_rows(section.text)
+            listed += _items(section.text)
+            paragraphs += _LEAD.findall(section.text)
+    if rows:
+        return rows
+    reasons = list(_reasons_by_option(outline))
+    if not reasons and not listed:
+        reasons = [(name, why.strip()) for name, why in paragraphs]
+    if reasons or not listed:
+        options = listed or [name for name, _ in reasons]
+        return [(option, _take_reason(reasons, option)) for option in options]
+    return [_split_option(option) for option in listed]
 
 
 # `Adopt Option (c)`: the label of the chosen option in the first sentence of the outcome
@@ -312,49 +312,53 @@ def _label_in(outline: Outline) -> str:
 
 def _label_of(option: str) -> str:
     match = _LABEL.match(plain(option))
-    return next(filter(None, match.groups())).lower() if match else ""
+    return (match[1] or match[2]).lower() if match else ""
 
 
 def _is_chosen(option: str, why_not: str) -> bool:
     return bool(_CHOSEN_MARK.search(option) or _IS_CHOSEN.match(why_not.split("\n", maxsplit=1)[0]))
 
 
+def _table_cells(row: str) -> list[str]:
+    return [_unlinked(plain(cell.strip())) for cell in _CELL.split(row)]
+
+
 def option_rows(text: str) -> list[tuple[str, str]]:
     """Return the options of a Markdown table with their reasons; none if it has no column of options."""
-    rows = [[_unlinked(plain(cell.strip())) for cell in _CELL.split(row)] for row in _ROW.findall(text)]
+    rows = [_table_cells(row) for row in _ROW.findall(text)]
     if len(rows) < 3 or not _RULE.fullmatch("|".join(rows[1])):
         return []
     head = [normal_name(cell) for cell in rows[0]]
     if head[0] not in OPTION_COLUMNS.split("|") or len(head) < 2:
         return []
     reason = next((column for column, name in enumerate(head) if column and name in REASON_COLUMNS.split("|")), None)
-    options = [
-        (row[0], row[reason] if reason is not None and reason < len(row) else _described(rows[0], row))
-        for row in rows[2:]
-    ]
-    return [(option, why_not) for option, why_not in options if option]
-
-
-# `Pros: simple; Cons: late`, without a column of reasons
-def _described(head: Sequence[str], row: Sequence[str]) -> str:
-    return "; ".join(f"{name}: {cell}" for name, cell in zip(head[1:], row[1:], strict=False) if cell)
+    options = []
+    for option, *cells in rows[2:]:
+        if not option:
+            continue
+        if reason is not None and reason <= len(cells):
+            options.append((option, cells[reason - 1]))
+        else:  # `Pros: simple; Cons: late`
+            parts = (f"{name}: {cell}" for name, cell in zip(rows[0][1:], cells, strict=False) if cell)
+            options.append((option, "; ".join(parts)))
+    return options
 
 
 # Options with a heading of their own, and the text below it.
 def _reasons_by_option(outline: Outline) -> Iterator[tuple[str, str]]:
-    named: dict[str, list[OutlineSection]] = {}
-    for piece in outline.of(RecordPart.PROS, RecordPart.OPTIONS):
-        if len(piece.headings) > 1:
-            named.setdefault(piece.headings[1], []).append(piece)
-    for name, pieces in named.items():
-        yield name, folded(pieces, 2)
+    by_name: dict[str, list[OutlineSection]] = {}
+    for section in outline.of(RecordPart.PROS, RecordPart.OPTIONS):
+        if len(section.headings) > 1:
+            by_name.setdefault(section.headings[1], []).append(section)
+    for name, sections in by_name.items():
+        yield name, folded(sections, 2)
 
 
 # Items of the outermost list, each on one line.
 def _items(text: str) -> Iterator[str]:
     item: list[str] = []
     for line in [*text.split("\n"), ""]:
-        starts = _ITEM.match(line)
+        starts = _LIST_ITEM.match(line)
         if (starts or not line.strip()) and item:
             yield _unlinked(" ".join(item))
             item = []
@@ -370,7 +374,7 @@ def _unlinked(option: str) -> str:
 
 
 # Removes the reason, so that no second option gets it.
-def _take(reasons: list[tuple[str, str]], option: str) -> str:
+def _take_reason(reasons: list[tuple[str, str]], option: str) -> str:
     number = _option_number(option, [name for name, _ in reasons])
     return "" if number is None else reasons.pop(number)[1]
 
@@ -379,24 +383,33 @@ def _take(reasons: list[tuple[str, str]], option: str) -> str:
 def _option_number(option: str | None, names: Sequence[str]) -> int | None:
     if option is None:
         return None
-    key, keys = _key(option), [_key(name) for name in names]
-    for is_meant in (key.__eq__, key.startswith, lambda name: name.startswith(key)):
-        for number, name in enumerate(keys):
-            if name and key and is_meant(name):
-                return number
+    key = _option_key(option)
+    keys = [_option_key(name) for name in names]
+    if not key:
+        return None
+    if key in keys:
+        return keys.index(key)
+    for number, name in enumerate(keys):
+        if name and key.startswith(name):
+            return number
+    for number, name in enumerate(keys):
+        if name.startswith(key):
+            return number
     return None
 
 
-def _key(name: str) -> str:
+def _option_key(name: str) -> str:
     return _NUMBERED.sub("", plain(name)).lower().strip(" .\"'")
 
 
 # `Redis — another process to run`: option and reason on one line.
-def _split(option: str) -> tuple[str, str]:
+def _split_option(option: str) -> tuple[str, str]:
     name, *why_not = _DASH.split(option, maxsplit=1)
     if _LABEL.fullmatch(name.strip()) and len(option) <= _MAX_NAME:
         return option, ""
     parts = _COLON.fullmatch(option)
     if parts and len(parts[1]) < len(name):
-        name, why_not = parts[1], [parts[2]]
-    return plain(name) if why_not else name, "".join(why_not)
+        return plain(parts[1]), parts[2]
+    if why_not:
+        return plain(name), why_not[0]
+    return name, ""

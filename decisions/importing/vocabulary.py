@@ -113,12 +113,12 @@ FILLERS = frozenset(
     " cette ce la le décision a été est actuellement provisoirement entièrement déjà"
     " esta este el decisión ha sido fue es está actualmente provisionalmente".split()
 )
-PARTLY = frozenset(
-    "partially partly teilweise partiellement parcialmente section sections part parts paragraph item"
-    " abschnitt kapitel"
-    " teil partie sección parte apartado".split()
-)
-PARTLY_PHRASES = re.compile("部分|一部|第.{1,4}[节節章条條項项]")
+_SECTIONS = "section sections part parts paragraph item abschnitt kapitel teil partie sección parte apartado".split()
+_SECTION_PHRASES = "部分|第.{1,4}[节節章条條項项]"
+# A section of a record, not the whole
+OF_SECTION = re.compile(rf"\b(?:{'|'.join(_SECTIONS)})\b|§|{_SECTION_PHRASES}")
+PARTLY = frozenset(["partially", "partly", "teilweise", "partiellement", "parcialmente", *_SECTIONS])
+PARTLY_PHRASES = re.compile(f"一部|{_SECTION_PHRASES}")
 NOT_YET = ("not yet", "noch nicht", "pas encore", "aún no", "todavía no")
 NO_LONGER = ("no longer", "nicht mehr", "n'est plus", "n’est plus", "ya no")
 NOT = ("not", "never", "nicht", "nie", "pas", "jamais", "no", "nunca", "neither")
@@ -146,12 +146,10 @@ _BACKWARD = {
     EdgeRelation.DEPENDS_ON: "required by",
 }
 # Relation and whether the other record is the subject, by the pattern of the phrase; the passive is tried first
-RELATIONS = [
-    (pattern, relation, is_backward)
-    for is_backward, phrases in ((True, _BACKWARD), (False, _FORWARD))
-    for relation, patterns in phrases.items()
-    for pattern in patterns.split("|")
-]
+RELATIONS: list[tuple[str, EdgeRelation, bool]] = []
+for _is_backward, _patterns_of in ((True, _BACKWARD), (False, _FORWARD)):
+    for _relation, _patterns in _patterns_of.items():
+        RELATIONS += [(_pattern, _relation, _is_backward) for _pattern in _patterns.split("|")]
 # Fields of the front matter, as `normal_name` returns them
 _RELATION_FIELDS = {
     (

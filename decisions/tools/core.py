@@ -14,16 +14,16 @@ from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, fitted, regi
 from memoryhub.core.validation import explain
 
 
-def _done(result: DecisionResult) -> Answer:
+def _answer(result: DecisionResult) -> Answer:
     return Answer(result_text(result), result.model_dump(mode="json"))
 
 
 def record(command: DecisionRecord) -> Answer:
-    return _done(services.record_decision(command=command))
+    return _answer(services.record_decision(command=command))
 
 
 def supersede(command: DecisionSupersede) -> Answer:
-    return _done(services.supersede_decision(command=command))
+    return _answer(services.supersede_decision(command=command))
 
 
 def unlink(command: DecisionUnlink) -> Answer:

@@ -17,9 +17,11 @@ from governance.retention.schemas import HoldLift, HoldPlace
 from governance.retention.service import lift_hold, place_hold
 from memoryhub.core.admin import HubModelAdmin
 from memoryhub.core.admin.access import needs
+from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.errors import HubError
 from memoryhub.core.permissions import Act
+from memoryhub.core.text import as_sentence
 from sessions_app.models import Session
 
 _SESSION = "session"
@@ -34,16 +36,19 @@ def hold_rows(holds: Iterable[Hold]) -> list[dict[str, Any]]:
     entities = find_entities(int(tail) for _, _, tail in parts if _is_number(tail))
     names = [tail for kind, _, tail in parts if kind == _SESSION]
     purposes = dict(Session.objects.filter(session_id__in=names).values_list("session_id", "purpose"))
-    return [
-        {"hold": hold, "type": kind, "label": kind.capitalize(), "title": _title(kind, tail, entities, purposes)}
-        for hold, (kind, _, tail) in zip(listed, parts, strict=True)
-    ]
+    rows = []
+    for hold, (kind, _, tail) in zip(listed, parts, strict=True):
+        title = _item_title(kind, tail, entities, purposes)
+        rows.append({"hold": hold, "type": kind, "label": kind.capitalize(), "title": title})
+    return rows
 
 
 def stream_of_number(typed: str) -> str:
     """Return the stream of the memory, decision, iteration or session with a number, or ""."""
     number = typed.removeprefix("#")
-    entity = find_entities([int(number)]).get(int(number)) if _is_number(number) else None
+    if not _is_number(number):
+        return ""
+    entity = find_entities([int(number)]).get(int(number))
     if entity is None:
         return ""
     if entity.type == _SESSION:
@@ -51,12 +56,15 @@ def stream_of_number(typed: str) -> str:
     return f"{entity.type}:{entity.id}" if entity.type in _NUMBERED else ""
 
 
-def _title(kind: str, tail: str, entities: Mapping[int, Entity], purposes: Mapping[str, str]) -> str:
+def _item_title(kind: str, tail: str, entities: Mapping[int, Entity], purposes: Mapping[str, str]) -> str:
     if kind == _SESSION:
         purpose = purposes.get(tail, "")
         return f"{purpose} ({tail})" if purpose else tail
-    entity = entities.get(int(tail)) if _is_number(tail) else None
-    return f"{entity.title} (#{entity.id})" if entity and entity.type == kind else f"#{tail}"
+    if _is_number(tail):
+        entity = entities.get(int(tail))
+        if entity and entity.type == kind:
+            return f"{entity.title} (#{entity.id})"
+    return f"#{tail}"
 
 
 def _is_number(text: str) -> bool:
@@ -66,7 +74,8 @@ def _is_number(text: str) -> bool:
 _LIFTED_SHOWN = 20
 
 
-class HoldForm(forms.Form):
+class HoldForm(SchemaForm[HoldPlace]):
+    schema = HoldPlace
     stream_id = forms.CharField(
         label="Item",
         max_length=200,
@@ -76,7 +85,7 @@ class HoldForm(forms.Form):
     reason = forms.CharField(label="Reason", max_length=1_000)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"label_suffix": "", **kwargs})
+        super().__init__(*args, **kwargs)
         if self.initial.get("stream_id"):
             self.fields["reason"].widget.attrs["autofocus"] = True
 
@@ -111,12 +120,13 @@ class HoldAdmin(HubModelAdmin):
 
     def place_view(self, request: HttpRequest) -> HttpResponse:
         form = HoldForm(request.POST)
-        if not form.is_valid():
+        command = form.command()
+        if command is None:
             return self._page(request, form)
         try:
-            hold = place_hold(command=HoldPlace(**form.cleaned_data))
+            hold = place_hold(command=command)
         except HubError as error:
-            form.add_error("stream_id", f"{error.message[:1].upper()}{error.message[1:]}.")
+            form.add_error("stream_id", as_sentence(error.message))
             return self._page(request, form)
         messages.success(request, f"Placed hold #{hold.id}. Retention skips {hold.stream_id} until you lift it.")
         return redirect(self.url("changelist"))
@@ -125,7 +135,7 @@ class HoldAdmin(HubModelAdmin):
         try:
             hold = lift_hold(command=HoldLift(id=hold_id, reason=request.POST.get("reason", "")[:1_000]))
         except HubError as error:
-            messages.error(request, f"{error.message[:1].upper()}{error.message[1:]}.")
+            messages.error(request, as_sentence(error.message))
         else:
             messages.success(request, f"Lifted hold #{hold.id}. The retention rules apply to {hold.stream_id} again.")
         return redirect(self.url("changelist"))

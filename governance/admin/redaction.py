@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from governance.models import Redaction
 from governance.redaction.copies import last_look
-from governance.redaction.schemas import Place, RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
+from governance.redaction.schemas import Place, RedactionDone, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
 from memoryhub.core import log
 from memoryhub.core.admin import HubModelAdmin, cells
@@ -23,6 +23,7 @@ from memoryhub.core.admin.access import needs
 from memoryhub.core.background import Progress, is_long, start_task
 from memoryhub.core.errors import ConfirmationRequired, HubError
 from memoryhub.core.permissions import Act
+from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import explain_faults
 
 _WAYS = (
@@ -33,12 +34,12 @@ _WAYS = (
 )
 
 # The form's field for an error of the schema; other errors are shown above the form.
-_FIELDS = {"text": "wanted", "pattern": "wanted", "label": "label", "ids": "ids", "search": "search"}
+_FIELDS = {"text": "target", "pattern": "target", "label": "label", "ids": "ids", "search": "search"}
 
 
 class RedactionForm(forms.Form):
     way = forms.ChoiceField(label="Redact", choices=_WAYS, initial="text")
-    wanted = forms.CharField(
+    target = forms.CharField(
         required=False,
         label="Text or regular expression",
         strip=False,
@@ -77,11 +78,14 @@ class RedactionForm(forms.Form):
 
     def _fields(self) -> dict[str, Any]:
         typed = self.cleaned_data
-        way = typed["way"]
-        fields: dict[str, Any] = {way: True if way in ("rules", "whole") else typed["wanted"].replace("\r\n", "\n")}
-        fields |= {name: typed[name] for name in ("ignore_case", "label", "search") if typed[name]}
+        fields = {name: typed[name] for name in ("ignore_case", "label", "search") if typed[name]}
+        fields[typed["way"]] = typed["target"].replace("\r\n", "\n")
+        if typed["way"] in ("rules", "whole"):
+            fields[typed["way"]] = True
         numbers = typed["ids"].replace("#", " ").replace(",", " ").split()
-        return {**fields, "ids": numbers} if numbers else fields
+        if numbers:
+            fields["ids"] = numbers
+        return fields
 
 
 WORD_TO_TYPE = "redact"
@@ -113,7 +117,8 @@ class RedactionAdmin(HubModelAdmin):
         if request.POST.get("typed", "").strip().lower() != WORD_TO_TYPE:
             problem = f"Type {WORD_TO_TYPE} to confirm. Nothing was changed."
             return self._page(request, form, **self._previewed(request, form), unconfirmed=problem)
-        command = RedactionRun(**selection, **_confirmed(request))
+        confirmed = {name: request.POST.get(name, "") for name in ("confirm_token", "reason")}
+        command = RedactionRun(**selection, **confirmed)
         try:
             if is_long():
                 return self._redact_later(command)
@@ -152,8 +157,9 @@ class RedactionAdmin(HubModelAdmin):
         try:
             preview = preview_redaction(command=RedactionSelect(**selection))
         except HubError as error:
-            return {"problem": f"{error.message[:1].upper()}{error.message[1:]}."}
-        return {"preview": preview, "rows": _rows(preview), "word": WORD_TO_TYPE}
+            return {"problem": as_sentence(error.message)}
+        rows = [{"place": place, "before": _with_marks(place), "after": place.after} for place in preview.places]
+        return {"preview": preview, "rows": rows, "word": WORD_TO_TYPE}
 
     def _page(self, request: HttpRequest, form: RedactionForm, **context: Any) -> HttpResponse:
         latest = Redaction.objects.order_by("-id")[:_LATEST]
@@ -161,15 +167,7 @@ class RedactionAdmin(HubModelAdmin):
         return self.page(request, "admin/governance/redaction.html", None, **common, **context)
 
 
-def _confirmed(request: HttpRequest) -> dict[str, str]:
-    return {name: request.POST.get(name, "") for name in ("confirm_token", "reason")}
-
-
-def _rows(preview: RedactionPreview) -> list[dict[str, Any]]:
-    return [{"place": place, "before": _marked(place), "after": place.after} for place in preview.places]
-
-
-def _marked(place: Place) -> SafeString:
+def _with_marks(place: Place) -> SafeString:
     parts, at = [], 0
     for start, end in place.marked:
         parts.append((place.before[at:start], place.before[start:end]))
@@ -178,11 +176,13 @@ def _marked(place: Place) -> SafeString:
 
 
 def _described(result: RedactionDone) -> list[tuple[int, str]]:
-    matches, events = cells.counted(result.finds, "match", "matches"), cells.counted(result.events, "event")
-    events += f" and {cells.counted(result.spooled, 'event')} in the spool" if result.spooled else ""
+    summary = f"Redacted {cells.counted(result.finds, 'match', 'matches')} in {cells.counted(result.events, 'event')}"
+    if result.spooled:
+        summary += f" and {cells.counted(result.spooled, 'event')} in the spool"
     searched = f"{cells.counted(result.searched_files, 'file')} ({result.searched_bytes / 1e6:.1f} MB)"
-    proof = "" if result.left else " No copy was found."
-    summary = f"Redacted {matches} in {events}, then searched {searched} byte by byte.{proof}"
-    remains = [(messages.WARNING, f"Still in {remains.where}: {remains.why}.") for remains in result.left]
-    unproven = [(messages.INFO, f"Not searched: {remains.where}: {remains.why}.") for remains in result.unproven]
+    summary += f", then searched {searched} byte by byte."
+    if not result.left:
+        summary += " No copy was found."
+    remains = [(messages.WARNING, f"Still in {place.where}: {place.why}.") for place in result.left]
+    unproven = [(messages.INFO, f"Not searched: {place.where}: {place.why}.") for place in result.unproven]
     return [(messages.SUCCESS, summary), *remains, *unproven]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -20,7 +19,7 @@ from pydantic import ValidationError
 from governance.models import RetentionRun
 from governance.present import size, thing_name
 from governance.retention.candidates import CONDITIONS, RetentionPolicy, day_start
-from governance.retention.schemas import Going, Kept, Report, RetentionPlanRequest, RetentionRunRequest, RunView, Share
+from governance.retention.schemas import Report, RetentionPlanRequest, RetentionRunRequest, RunView, Share
 from governance.retention.selectors import plan_retention, view_run
 from governance.retention.service import run_retention
 from memories.models import MemoryKind, MemoryScope
@@ -30,13 +29,14 @@ from memoryhub.config.retention_rules import MAX_RULES, RetentionRule, What, cap
 from memoryhub.core import clock
 from memoryhub.core.admin import HubModelAdmin, cells
 from memoryhub.core.admin.access import needs
+from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.background import Progress, is_long, start_task
 from memoryhub.core.errors import HubError
 from memoryhub.core.events.event_types import Retention, event_type
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act
 from memoryhub.core.stores.store import current_store
-from memoryhub.core.text import counted
+from memoryhub.core.text import as_sentence, counted
 from memoryhub.core.validation import explain
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
@@ -45,20 +45,23 @@ _WIDTH = 120
 
 
 def going_rows(report: Report) -> list[dict[str, Any]]:
-    most, words = _most(report.going), rules_in_words()
-    return [
-        {**_row(going, most), "rule": _rule_text(f"{going.rule}: {going.says}", words), "warning": going.warning}
-        for going in report.going
-    ]
+    words = rules_in_words()
+    rows = _share_rows(report.going)
+    for row, going in zip(rows, report.going, strict=True):
+        # A past run may name a rule that was changed since
+        rule = f"{going.rule}: {going.says}"
+        row |= {"rule": words.get(rule, rule), "warning": going.warning}
+    return rows
 
 
 def kept_rows(report: Report) -> list[dict[str, Any]]:
     """Return a row for each group of kept items, the largest first."""
-    most, words = _most(report.kept), rules_in_words()
-    return [
-        {**_row(share, most), "reason": _rule_text(share.says, words)}
-        for share in sorted(report.kept, key=lambda share: -share.things)
-    ]
+    words = rules_in_words()
+    shares = sorted(report.kept, key=lambda share: -share.things)
+    rows = _share_rows(shares)
+    for row, share in zip(rows, shares, strict=True):
+        row["reason"] = words.get(share.says, share.says)
+    return rows
 
 
 def rule_rows() -> list[dict[str, str]]:
@@ -66,35 +69,32 @@ def rule_rows() -> list[dict[str, str]]:
     return [{"text": text, "name": named.partition(":")[0]} for named, text in rules_in_words().items()]
 
 
-def _rule_text(named: str, words: dict[str, str]) -> str:
-    # A past run may name a rule that was changed since; a reason may be no rule at all.
-    return words.get(named, named)
+def _share_rows(shares: Sequence[Share]) -> list[dict[str, Any]]:
+    most = max((share.bytes for share in shares), default=0)
+    rows = []
+    for share in shares:
+        oldest = f"{share.oldest:%Y-%m-%d}"
+        newest = f"{share.newest:%Y-%m-%d}"
+        row = {
+            "name": share_words(share),
+            "things": share.things,
+            "size": size(share.bytes),
+            "gauge": _gauge(max(2.0, _WIDTH * share.bytes / most) if most else 0),
+            "from": oldest,
+            "to": newest if newest != oldest else "",
+            "samples": share.samples,
+        }
+        rows.append(row)
+    return rows
 
 
-def _most(shares: Sequence[Going | Kept]) -> int:
-    return max((share.bytes for share in shares), default=0)
-
-
-def _row(share: Going | Kept, most: int) -> dict[str, Any]:
-    oldest, newest = f"{share.oldest:%Y-%m-%d}", f"{share.newest:%Y-%m-%d}"
-    return {
-        "name": share_words(share),
-        "things": share.things,
-        "size": size(share.bytes),
-        "gauge": _gauge(share.bytes, most),
-        "from": oldest,
-        "to": newest if newest != oldest else "",
-        "samples": share.samples,
-    }
-
-
-def _gauge(value: int, most: int) -> SafeString:
+def _gauge(width: float) -> SafeString:
     return format_html(
         '<svg class="share" height="6" viewBox="0 0 {} 6" preserveAspectRatio="none" aria-hidden="true">'
         '<rect class="gauge-ground" width="{}" height="6"/><rect class="gauge-fill" width="{}" height="6"/></svg>',
         _WIDTH,
         _WIDTH,
-        round(max(2.0, _WIDTH * value / most) if most else 0, 1),
+        round(width, 1),
     )
 
 
@@ -128,7 +128,7 @@ class RetentionAdmin(HubModelAdmin):
                 return self._run_later(command)
             run = run_retention(command=command)
         except HubError as error:
-            return self._page(request, unconfirmed=_sentence(error.message))
+            return self._page(request, unconfirmed=as_sentence(error.message))
         except ValueError:
             return self._page(
                 request, unconfirmed="The digest of the plan is missing. Check the plan and confirm it again."
@@ -140,11 +140,12 @@ class RetentionAdmin(HubModelAdmin):
         return redirect(self.url("change", run.id))
 
     def _run_later(self, command: RetentionRunRequest) -> HttpResponse:
+        def work(report: Progress) -> RunView | None:
+            return run_retention(command=command, progress=report)
+
         page = self.url("changelist")
-        work = partial(_run, command)
-        return redirect(
-            "admin:task", start_task("Retention", page=page, work=work, describe=_described, failed=messages.ERROR).id
-        )
+        task = start_task("Retention", page=page, work=work, describe=_described, failed=messages.ERROR)
+        return redirect("admin:task", task.id)
 
     def policy_view(self, request: HttpRequest) -> HttpResponse:
         form = PolicyForm(request.POST)
@@ -154,7 +155,7 @@ class RetentionAdmin(HubModelAdmin):
         try:
             effective = change_settings(command=SettingsChange(settings=settings))
         except HubError as error:
-            form.refuse(_sentence(error.message))
+            form.refuse(as_sentence(error.message))
             return self._page(request, form=form)
         if form.differs_from(effective):
             messages.warning(request, "Saved, but the environment or config.toml overrides these rules.")
@@ -164,7 +165,7 @@ class RetentionAdmin(HubModelAdmin):
 
     def detail(self, request: HttpRequest, instance: RetentionRun) -> dict[str, Any]:
         run = view_run(instance)
-        return {"title": f"Retention #{run.id}", "run": run, "outcome": _outcome(run), **_shown(run.report)}
+        return {"title": f"Retention #{run.id}", "run": run, "outcome": _outcome(run), **_report_rows(run.report)}
 
     detail_template = "admin/governance/retention_run.html"
 
@@ -177,22 +178,18 @@ class RetentionAdmin(HubModelAdmin):
             "form": form or PolicyForm(initial=project_settings()),
             "word": current_store().name,
             "latest": RetentionRun.objects.order_by("-id")[:_LATEST],
-            **_shown(plan),
+            **_report_rows(plan),
         }
         return self.page(request, "admin/governance/retention.html", None, **common, **context)
 
 
-def _shown(report: Report) -> dict[str, Any]:
+def _report_rows(report: Report) -> dict[str, Any]:
     return {
         "going": going_rows(report),
         "kept": kept_rows(report),
         "size": size(report.bytes),
         "kept_things": sum(share.things for share in report.kept),
     }
-
-
-def _run(command: RetentionRunRequest, report: Progress) -> RunView | None:
-    return run_retention(command=command, progress=report)
 
 
 def _described(run: RunView | None) -> list[tuple[int, str]]:
@@ -204,10 +201,6 @@ def _outcome(run: RunView) -> str:
         return "This run was interrupted. Run retention again to complete it."
     items, events = cells.counted(run.report.things, "item"), cells.counted(run.events, "event")
     return f"Deleted {items} in {events}, {size(run.bytes)}."
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 if TYPE_CHECKING:
@@ -231,7 +224,7 @@ _SUBJECTS = {
 
 def share_words(share: Share) -> str:
     many = share.things != 1
-    nouns = _nouns(share.sub)
+    nouns = _captured_nouns(share.sub)
     if nouns:
         return nouns[many]
     state = _STATES.get(What(share.what))
@@ -242,30 +235,38 @@ def share_words(share: Share) -> str:
 
 def event_words(type_name: str) -> str:
     """Return the plural noun of an event type, such as ``prompts``, or the type itself."""
-    nouns = _nouns(type_name)
+    nouns = _captured_nouns(type_name)
     return nouns[1] if nouns else type_name
 
 
-def _nouns(name: str) -> tuple[str, str] | None:
-    kind = event_type(name)
-    return kind.nouns if kind and kind.retention is Retention.CAPTURED else None
+def _captured_nouns(type_name: str) -> tuple[str, str] | None:
+    kind = event_type(type_name)
+    if kind is None or kind.retention is not Retention.CAPTURED:
+        return None
+    return kind.nouns
 
 
 def rule_words(rule: RetentionRule) -> str:
     """Return a rule as a sentence: ``Prompts are deleted after 30 days``."""
     subject = _subject(rule)
-    verb = "purged" if rule.what is What.DELETED else "deleted"
-    outcome = "kept" if rule.after_days is None else f"{verb} after {counted(rule.after_days, 'day')}"
+    outcome = "kept"
+    if rule.after_days is not None:
+        verb = "purged" if rule.what is What.DELETED else "deleted"
+        outcome = f"{verb} after {counted(rule.after_days, 'day')}"
     return f"{subject[:1].upper()}{subject[1:]} are {outcome}"
 
 
 def _subject(rule: RetentionRule) -> str:
     if rule.event_type:
         return event_words(rule.event_type)
-    kind = KINDS[rule.kind].counted[1] if rule.kind else ""
-    subject = f"{_STATES[rule.what]} {kind}" if kind else _SUBJECTS[rule.what]
-    of_type = f" of type {rule.type}" if rule.type else ""
-    return f"{subject}{of_type}{f' in scope {rule.scope}' if rule.scope else ''}"
+    subject = _SUBJECTS[rule.what]
+    if rule.kind:
+        subject = f"{_STATES[rule.what]} {KINDS[rule.kind].counted[1]}"
+    if rule.type:
+        subject += f" of type {rule.type}"
+    if rule.scope:
+        subject += f" in scope {rule.scope}"
+    return subject
 
 
 def rules_in_words() -> dict[str, str]:
@@ -297,11 +298,9 @@ class SimpleForm(forms.Form):
         label="Purge deleted memories after (days)", widget=forms.TextInput(attrs=_DAYS)
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"label_suffix": "", **kwargs})
 
-
-class RetentionRuleForm(forms.Form):
+class RetentionRuleForm(SchemaForm[RetentionRule]):
+    schema = RetentionRule
     what = forms.ChoiceField(required=False, label="Items", choices=_WHATS)
     event_type = forms.ChoiceField(required=False, label="Event type", choices=[])
     kind = forms.ChoiceField(required=False, label="Kind", choices=[*_ANY, *MemoryKind.choices])
@@ -315,7 +314,7 @@ class RetentionRuleForm(forms.Form):
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"label_suffix": "", **kwargs})
+        super().__init__(*args, **kwargs)
         self.fields["event_type"].choices = [*_ANY, *((name, event_words(name)) for name in captured_types())]  # type: ignore[attr-defined]
 
     def rule(self) -> dict[str, Any] | None:
@@ -326,13 +325,11 @@ class RetentionRuleForm(forms.Form):
         conditions = {name: typed[name].strip() for name in CONDITIONS if typed.get(name, "").strip()}
         rule = {"what": typed["what"], **conditions, "after_days": _days(typed.get("after_days", ""))}
         try:
-            return RetentionRule.model_validate(rule).model_dump(mode="json", exclude_none=True) | {
-                "after_days": rule["after_days"]
-            }
+            valid = RetentionRule.model_validate(rule).model_dump(mode="json", exclude_none=True)
         except ValidationError as error:
-            text = explain(error)
-            self.add_error(None, f"{text[:1].upper()}{text[1:]}.")
+            self.add_error(None, as_sentence(explain(error)))
             return None
+        return {**valid, "after_days": rule["after_days"]}
 
 
 class _Ordered(_BaseFormSet):
@@ -348,9 +345,11 @@ class PolicyForm:
     def __init__(self, data: Any = None, *, initial: ProjectSettings | None = None) -> None:
         self.problem = ""
         if initial is None:
-            self.simple, self.rules = SimpleForm(data), _Rules(data, prefix="rules")
+            self.simple = SimpleForm(data, label_suffix="")
+            self.rules = _Rules(data, prefix="rules")
             return
-        self.simple = SimpleForm(initial={name: getattr(initial, name) or "never" for name in SIMPLE})
+        days = {name: getattr(initial, name) or "never" for name in SIMPLE}
+        self.simple = SimpleForm(initial=days, label_suffix="")
         rules = [rule.model_dump(mode="json") for rule in initial.retention]
         values = [{**rule, "after_days": rule["after_days"] or "never"} for rule in rules]
         self.rules = _Rules(initial=values, prefix="rules")
@@ -366,18 +365,18 @@ class PolicyForm:
         rules = [form.rule() for form in self._in_order()]
         if self.has_errors:
             return None
-        self._wanted = {
+        self._submitted = {
             **{name: _days(self.simple.cleaned_data[name]) for name in SIMPLE},
             "retention": [rule for rule in rules if rule],
         }
-        return self._wanted
+        return self._submitted
 
     def refuse(self, problem: str) -> None:
         self.problem = problem
 
     def differs_from(self, effective: ProjectSettings) -> bool:
         """Return whether other layers override the submitted settings."""
-        submitted = ProjectSettings.model_validate(self._wanted)
+        submitted = ProjectSettings.model_validate(self._submitted)
         return any(getattr(effective, name) != getattr(submitted, name) for name in (*SIMPLE, "retention"))
 
     def _in_order(self) -> list[RetentionRuleForm]:
@@ -388,4 +387,6 @@ class PolicyForm:
 
 def _days(typed: str) -> int | str:
     text = typed.strip().lower()
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else text or "never"
+    if text.isascii() and text.isdecimal() and len(text) < 9:
+        return int(text)
+    return text or "never"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,6 @@ from governance.retention.candidates import words_of
 from governance.rollback.schemas import (
     Group,
     Include,
-    Preview,
     RollbackMake,
     RollbackPlan,
     RollbackUndo,
@@ -26,16 +26,16 @@ from governance.rollback.schemas import (
 )
 from governance.rollback.service import EventSource, event_sources, preview, roll_back, undo_rollback
 from governance.rollback.tracing import groups
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.admin import HubModelAdmin, cells
 from memoryhub.core.admin.access import needs
 from memoryhub.core.admin.cells import counted
 from memoryhub.core.background import Progress, is_long, start_task
-from memoryhub.core.entities import Entity, find_entities
+from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import ConfirmationRequired, HubError
 from memoryhub.core.events.rollback import effects
-from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act
+from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import explain_faults
 
 _ACTIONS = (
@@ -90,11 +90,11 @@ class RollbackForm(forms.Form):
         self._ids: QueryDict = data if data is not None else QueryDict()
 
     def _fill(self, name: str, sources: Iterable[EventSource], any_label: str) -> None:
-        choices = [
-            (source.name, f"{source.name} · {counted(source.events, 'event')}, last {_time(source)}")
-            for source in sources
-        ]
-        self.fields[name].choices = [("", any_label), *choices]  # type: ignore[attr-defined]
+        choices = [("", any_label)]
+        for source in sources:
+            last = clock.minute(source.last).replace("T", " ")
+            choices.append((source.name, f"{source.name} · {counted(source.events, 'event')}, last {last}"))
+        self.fields[name].choices = choices  # type: ignore[attr-defined]
 
     def selecting(self) -> list[Any]:
         return [self[name] for name in SELECTING]
@@ -110,9 +110,8 @@ class RollbackForm(forms.Form):
             return None
 
     def _fields(self) -> dict[str, Any]:
-        typed: dict[str, Any] = {name: value for name, value in self.cleaned_data.items() if value}
-        ids = {name: self._ids.getlist(name) for name in ("also", "leave") if self._ids.getlist(name)}
-        return {**typed, **ids}
+        ids = {name: self._ids.getlist(name) for name in ("also", "leave")}
+        return {name: value for name, value in (self.cleaned_data | ids).items() if value}
 
 
 def _with_action(data: QueryDict | None) -> QueryDict | None:
@@ -121,10 +120,6 @@ def _with_action(data: QueryDict | None) -> QueryDict | None:
     completed = data.copy()
     completed["action"] = RollbackAction.QUARANTINE
     return completed
-
-
-def _time(source: EventSource) -> str:
-    return clock.minute(source.last).replace("T", " ")
 
 
 _LATEST = 20
@@ -165,7 +160,7 @@ class RollbackAdmin(HubModelAdmin):
         except ConfirmationRequired:
             return self._show_preview(request, request.POST, unconfirmed=_CHANGED)
         except HubError as error:
-            return self._show_preview(request, request.POST, problem=_sentence(error))
+            return self._show_preview(request, request.POST, problem=as_sentence(error.message))
         for level, text in _described(rollback):
             messages.add_message(request, level, text)
         return redirect(self.url("changelist"))
@@ -181,7 +176,7 @@ class RollbackAdmin(HubModelAdmin):
         try:
             undone = undo_rollback(command=RollbackUndo(id=rollback_id, reason=request.POST.get("reason", "")))
         except HubError as error:
-            messages.error(request, _sentence(error))
+            messages.error(request, as_sentence(error.message))
             return redirect(self.url("changelist"))
         messages.success(request, f"Undid roll-back #{undone.id}.")
         if undone.undone_left:
@@ -207,27 +202,24 @@ class RollbackAdmin(HubModelAdmin):
         form = RollbackForm(data or None, event_sources())
         plan = form.plan() if form.is_bound else None
         previewed = _previewed(plan) if plan else {}
-        latest = [_made(rollback) for rollback in Rollback.objects.order_by("-id")[:_LATEST]]
-        chosen = [(name, value) for name in data for value in data.getlist(name) if name not in _NOT_CHOSEN]
+        latest = [_rollback_row(rollback) for rollback in Rollback.objects.order_by("-id")[:_LATEST]]
+        chosen: list[tuple[str, str]] = []
+        for name in data:
+            if name not in ("csrfmiddlewaretoken", "confirm_token", "reason"):
+                chosen += [(name, value) for value in data.getlist(name)]
         common = {"title": "Roll back", "form": form, "latest": latest, "chosen": chosen}
         return self.page(request, "admin/governance/rollback.html", None, **{**common, **previewed, **context})
-
-
-_NOT_CHOSEN = frozenset({"csrfmiddlewaretoken", "confirm_token", "reason"})
 
 
 def _previewed(plan: RollbackPlan) -> dict[str, Any]:
     try:
         answer = preview(command=plan)
     except HubError as error:
-        return {"problem": _sentence(error)}
-    return {"preview": answer, **_shown(answer, plan)}
-
-
-def _shown(answer: Preview, plan: RollbackPlan) -> dict[str, Any]:
+        return {"problem": as_sentence(error.message)}
     total = sum(answer.counts.values())
     verb = "Quarantine" if answer.action == "quarantine" else "Undo"
     return {
+        "preview": answer,
         "direct": group_rows(answer.trace.direct, plan),
         "derived": group_rows(answer.trace.derived, plan),
         "left": left_rows([item.model_dump() for item in answer.left]),
@@ -238,19 +230,13 @@ def _shown(answer: Preview, plan: RollbackPlan) -> dict[str, Any]:
 
 
 def _described(rollback: RollbackView) -> list[tuple[int, str]]:
-    return [
-        (messages.SUCCESS, f"Made roll-back #{rollback.id}: {counts_text(rollback.counts)}. You can undo it below.")
-    ]
+    text = f"Made roll-back #{rollback.id}: {counts_text(rollback.counts)}. You can undo it below."
+    return [(messages.SUCCESS, text)]
 
 
-def _made(rollback: Rollback) -> dict[str, Any]:
-    kinds = [step["do"] for step in rollback.steps]
-    counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+def _rollback_row(rollback: Rollback) -> dict[str, Any]:
+    counts = Counter(step["do"] for step in rollback.steps)
     return {"row": rollback, "chosen": selection_text(rollback.selection), "done": counts_text(counts)}
-
-
-def _sentence(error: HubError) -> str:
-    return f"{error.message[:1].upper()}{error.message[1:]}."
 
 
 _PAGES = {
@@ -267,48 +253,41 @@ _DEEPEST = 6
 
 
 def group_rows(groups: Iterable[Group], plan: RollbackPlan) -> list[dict[str, Any]]:
-    return [_group(group, plan) for group in groups]
+    return [_group_row(group, plan) for group in groups]
 
 
-def _group(group: Group, plan: RollbackPlan) -> dict[str, Any]:
-    derived = any(thing.how for thing in group.shown)
-    field = ("also" if group.name in _ALSO else "") if derived else ("leave" if groups()[group.name].can_leave else "")
-    marked = set(plan.also if derived else plan.leave)
+def _group_row(group: Group, plan: RollbackPlan) -> dict[str, Any]:
+    is_derived = any(thing.how for thing in group.shown)
+    if is_derived:
+        field, can_choose, checked = "also", group.name in _ALSO, set(plan.also)
+    else:
+        field, can_choose, checked = "leave", groups()[group.name].can_leave, set(plan.leave)
     things = _as_tree(group.shown) if group.name == "built_on" else group.shown
     return {
         "group": group,
-        "field": field,
+        "field": field if can_choose else "",
         "more": group.count - len(group.shown),
-        "rows": [
-            {
-                "thing": thing,
-                "url": address(thing),
-                "checked": thing.id in marked,
-                "title": _title(thing),
-                **_way(thing),
-            }
-            for thing in things
-        ],
+        "rows": [_thing_row(thing, checked=thing.id in checked) for thing in things],
     }
 
 
-def _title(thing: Thing) -> str:
+def _thing_row(thing: Thing, *, checked: bool) -> dict[str, Any]:
     title = thing.title or thing.type
-    is_name = thing.type == "relation" or title.startswith(f"{thing.type}.")
-    return _as_words(title) if is_name else title
-
-
-def _as_words(text: str, name: str = "") -> str:
-    """Return the name of an event in words; with ``name``, only if the text is exactly that name."""
-    return text.replace(".", " ").replace("_", " ") if not name or text == name else text
-
-
-def _way(thing: Thing) -> dict[str, Any]:
+    if thing.type == "relation" or title.startswith(f"{thing.type}."):
+        title = _as_words(title)
     return {
+        "thing": thing,
+        "url": address(thing),
+        "checked": checked,
+        "title": title,
         "type": thing.type.capitalize(),
         "level": min(max(thing.depth - 1, 0), _DEEPEST),
         "how": thing.how.replace("_", " "),
     }
+
+
+def _as_words(name: str) -> str:
+    return name.replace(".", " ").replace("_", " ")
 
 
 def _as_tree(things: Sequence[Thing]) -> list[Thing]:
@@ -342,49 +321,47 @@ def counts_text(counts: Mapping[str, int]) -> str:
 def selection_text(selection: Mapping[str, Any]) -> str:
     names = {"session_id": "session", "actor": "client", "source": "source", "since": "from", "until": "until"}
     parts = [f"{names[name]} {selection[name]}" for name in names if selection.get(name)]
-    return ", ".join([*parts, *(["including people"] if selection.get("include_people") else [])])
+    if selection.get("include_people"):
+        parts.append("including people")
+    return ", ".join(parts)
 
 
 def step_rows(steps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    titled = _titled(steps)
-    return [
-        {**titled[index], "done": effects()[step["do"]].words, "change": _change(step), "name": step.get("name", "")}
-        for index, step in enumerate(steps)
-    ]
+    rows = _item_rows(steps)
+    for row, step in zip(rows, steps, strict=True):
+        row |= {"done": effects()[step["do"]].words, "change": _change(step), "name": step.get("name", "")}
+    return rows
 
 
 def left_rows(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    titled = _titled(items)
-    return [
-        {**titled[index], "why": item["why"], "name": _as_words(item.get("title", ""))}
-        for index, item in enumerate(items)
-    ]
+    rows = _item_rows(items)
+    for row, item in zip(rows, items, strict=True):
+        row |= {"why": item["why"], "name": _as_words(item.get("title", ""))}
+    return rows
 
 
-def _titled(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _item_rows(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ids = {item["id"] for item in items if item.get("id")}
     entities = find_entities(ids)
-    events = RawEvent.objects.filter(position__in=ids - set(entities))
-    types = dict(events.values_list("position", "event_type"))
+    types = dict(log.events().at(ids - set(entities)).values_list("position", "event_type"))
     words = words_of(list(types))
-    return [_named(item.get("id", 0), entities, types, words) for item in items]
-
-
-def _named(
-    thing: int, entities: Mapping[int, Entity], types: Mapping[int, str], words: Mapping[int, str]
-) -> dict[str, Any]:
-    entity = entities.get(thing)
-    page = _PAGES.get(entity.type) if entity else None
-    name, wanted = (f"admin:{page}_change", thing) if page else ("admin:core_rawevent_change", thing)
-    url = reverse(name, args=[wanted]) if thing else ""
-    kind = (entity.type if entity else types.get(thing, "")).partition(".")[0]
-    return {
-        "id": thing,
-        "url": url,
-        "title": entity.title if entity else _as_words(words.get(thing, ""), types.get(thing, "")),
-        "type": kind,
-        "label": kind.capitalize(),
-    }
+    rows = []
+    for item in items:
+        number = item.get("id", 0)
+        entity = entities.get(number)
+        page = "core_rawevent"
+        if entity:
+            page = _PAGES.get(entity.type, page)
+            title, kind = entity.title, entity.type
+        else:
+            kind = types.get(number, "")
+            title = words.get(number, "")
+            if title == kind:
+                title = _as_words(title)
+            kind = kind.partition(".")[0]
+        url = reverse(f"admin:{page}_change", args=[number]) if number else ""
+        rows.append({"id": number, "url": url, "title": title, "type": kind, "label": kind.capitalize()})
+    return rows
 
 
 def _change(step: Mapping[str, Any]) -> str:
@@ -396,4 +373,6 @@ def _change(step: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    return "default" if value is None else str(value)[:120] or "empty"
+    if value is None:
+        return "default"
+    return str(value)[:120] or "empty"

@@ -32,28 +32,29 @@ _MARKS = {"+": "added", "-": "removed", "@": "place", "\\": "note", "…": "note
 
 def patch(diff: str) -> SafeString:
     """Return a git diff as HTML; lines keep their signs for readers who don't see colours."""
-    parts = ((name, _lines(lines)) for name, lines in _files(diff))
+    parts = ((name, _marked_lines(lines)) for name, lines in _files_of(diff))
     return format_html_join("", '<h4 class="patch-file">{}</h4><pre class="patch" tabindex="0">{}</pre>', parts)
 
 
-def _files(diff: str) -> Iterator[tuple[str, list[str]]]:
+def _files_of(diff: str) -> Iterator[tuple[str, list[str]]]:
     name = ""
     lines: list[str] = []
     for line in diff.split("\n"):
         if line.startswith("diff --git "):
             if name:
                 yield name, lines
-            name, lines = line.rpartition(" b/")[2], []
+            name = line.rpartition(" b/")[2]
+            lines = []
         else:
             lines.append(line)
     if name:
         yield name, lines
 
 
-def _lines(lines: list[str]) -> SafeString:
+def _marked_lines(lines: list[str]) -> SafeString:
     start = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
-    head = [line for line in lines[:start] if line and not line.startswith(_LEFT_OUT)]
-    marked = (*(("note", line) for line in head), *((_MARKS.get(line[:1], "same"), line) for line in lines[start:]))
+    marked = [("note", line) for line in lines[:start] if line and not line.startswith(_LEFT_OUT)]
+    marked += [(_MARKS.get(line[:1], "same"), line) for line in lines[start:]]
     return format_html_join("", '<span class="line-{}">{}\n</span>', marked) or format_html("{}", "")
 
 
@@ -143,7 +144,7 @@ class AffirmationAdmin(HubModelAdmin):
     def _show(self, request: HttpRequest, at: Waiting | None) -> HttpResponse:
         if at:
             request.inbox_key = f"recheck-{at.item['id']}"  # type: ignore[attr-defined]
-        context = {"title": "Inbox", "at": at, **(_shown(at) if at else {})}
+        context = {"title": "Inbox", "at": at, **(_item_context(at) if at else {})}
         return self.page(request, _PAGE, None, **context)
 
 
@@ -163,24 +164,30 @@ def _following(entity_id: int) -> int | None:
         at = waiting(entity_id=entity_id)
     except (NotFound, Gone):
         return None
-    return (at.after or at.before) if at else None
+    if at is None:
+        return None
+    return at.after or at.before
 
 
-def _shown(at: Waiting) -> dict[str, Any]:
+def _item_context(at: Waiting) -> dict[str, Any]:
     item = at.item
     is_decision = item["kind"] == StaleKind.DECISION
-    name = "decisions_decision" if is_decision else "memories_memory"
+    if is_decision:
+        pages, edit, rendered = "decisions_decision", "supersede", render(item["text"])
+    else:
+        pages, edit = "memories_memory", "edit"
+        rendered = render(item["text"], KINDS[item["kind"]].rendering)
     return {
         "item": item,
         "label": _label(item["kind"]),
         "is_decision": is_decision,
         "has_expired": any(reason["why"] == "expired" for reason in item["reasons"]),
-        "rendered": render(item["text"]) if is_decision else render(item["text"], KINDS[item["kind"]].rendering),
+        "rendered": rendered,
         "reasons": [{**reason, "at": clock.from_text(reason["since"])} for reason in item["reasons"]],
         "looked_at": clock.from_text(item["looked_at"]),
-        "commits": [_shown_commit(commit) for commit in item["commits"]],
-        "thing_url": reverse(f"admin:{name}_change", args=[item["id"]]),
-        "change_url": reverse(f"admin:{name}_{'supersede' if is_decision else 'edit'}", args=[item["id"]]),
+        "commits": [_commit_row(commit) for commit in item["commits"]],
+        "thing_url": reverse(f"admin:{pages}_change", args=[item["id"]]),
+        "change_url": reverse(f"admin:{pages}_{edit}", args=[item["id"]]),
     }
 
 
@@ -188,7 +195,9 @@ def _label(kind: str) -> str:
     return KINDS[kind].label if kind in KINDS else kind.capitalize()
 
 
-def _shown_commit(commit: dict[str, Any]) -> dict[str, Any]:
+def _commit_row(commit: dict[str, Any]) -> dict[str, Any]:
     url = reverse("admin:sessions_app_commit_change", args=[commit["id"]])
     row = {**commit, "at": clock.from_text(commit["date"]), "url": url}
-    return {**row, "patch": patch(commit["diff"])} if commit["diff"] else row
+    if commit["diff"]:
+        row["patch"] = patch(commit["diff"])
+    return row

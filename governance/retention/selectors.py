@@ -14,9 +14,8 @@ from governance.retention.schemas import (
     RunList,
     RunView,
 )
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
-from memoryhub.core.models import RawEvent
 
 RUNS_SHOWN = 50
 
@@ -57,8 +56,7 @@ def unfinished_run() -> RetentionRun | None:
 
 def began_with(run_id: int) -> RetentionBegan:
     """Return the event that began a run, with its list."""
-    payload_json = RawEvent.objects.values_list("payload_json", flat=True).get(position=run_id)
-    return RetentionBegan.model_validate_json(payload_json)
+    return RetentionBegan.model_validate_json(log.events().get(position=run_id).payload_json or "")
 
 
 def list_runs() -> RunList:
@@ -98,8 +96,9 @@ def list_holds(*, stream_id: str = "") -> HoldList:
 
 def holds_that_keep(*, stream_id: str) -> list[HoldView]:
     """Return the holds that protect a stream, newest first: its own, its sessions', the whole store's."""
-    sessions = RawEvent.objects.filter(stream_id=stream_id).exclude(session_id="").values_list("session_id", flat=True)
-    streams = ["*", stream_id, *(f"session:{name}" for name in sessions.order_by().distinct())]
+    events = log.events().of_stream(stream_id).exclude(session_id="").order_by()
+    sessions = events.values_list("session_id", flat=True).distinct()
+    streams = ["*", stream_id, *(f"session:{name}" for name in sessions)]
     holds = Hold.objects.filter(lifted_at__isnull=True, stream_id__in=streams).order_by("-id")
     return [view_hold(hold) for hold in holds]
 

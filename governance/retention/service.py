@@ -45,7 +45,6 @@ from memoryhub.config.retention_rules import What, pack_types
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Conflict, NotFound, PreconditionFailed
 from memoryhub.core.log.erase import wipe_free_space
-from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import ORDERED_JOIN, elements, json_int
@@ -273,9 +272,9 @@ def _require_stream(stream: str) -> None:
     if stream == "*":
         return
     kind, _, name = stream.partition(":")
-    if RawEvent.objects.filter(stream_id=stream, payload_json__isnull=False).exists():
+    if log.events().of_stream(stream).readable().exists():
         return
-    if kind == "session" and name and RawEvent.objects.filter(session_id=name).exists():
+    if kind == "session" and name and log.events().of_session(name).exists():
         return
     raise NotFound(
         f"no stream {stream[:80]!r} in this store; give one such as memory:12, decision:7 or session:<name>, "

@@ -36,7 +36,7 @@ from memories.events import (
     ReviewStatus,
     Verdict,
 )
-from memories.models import ACYCLIC, SYMMETRIC, Memory, Relation, statement
+from memories.models import ACYCLIC, Memory, MemoryVersion, Relation, statement
 from memories.services.revise import append_version
 from memoryhub.core import log
 from memoryhub.core.entities import find_entities
@@ -49,15 +49,10 @@ from memoryhub.core.log.quarantine import (
     QuarantinePlaced,
     quarantined_among,
 )
-from memoryhub.core.models import RawEvent
+from memoryhub.core.log.read import entity_of
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, TEXTS, int_entries, json_int, json_text
+from memoryhub.core.stores.dialect import IDS
 
-# The payload of a given version of each memory
-_STATES = (
-    f"SELECT v.memory_id, e.payload_json FROM {int_entries()} s JOIN memories_memoryversion v "
-    "ON v.memory_id = CAST(s.key AS INTEGER) AND v.version = s.value JOIN raw_events e ON e.position = v.id"
-)
 _PLACED = f"SELECT id FROM quarantine WHERE placed_by = %s AND id IN {IDS}"
 _QUARANTINED_BEFORE = "already in quarantine"
 _INVERSE = {"delete": "restore", "restore": "delete", "revert": "revert", "review": "review"}
@@ -206,9 +201,12 @@ def review(steps: Sequence[Step], reason: str) -> None:
 
 
 def _states_at(versions: dict[int, int]) -> dict[int, MemoryState]:
+    rows_of_memories = MemoryVersion.objects.filter(memory_id__in=versions).values_list("id", "memory_id", "version")
+    memory_ids = {position: memory for position, memory, version in rows_of_memories if versions[memory] == version}
+    payloads = log.events().at(memory_ids).payloads()
     states = {}
-    for memory_id, payload_json in rows.fetch(_STATES, [json.dumps(versions)]):
-        payload = json.loads(payload_json or "{}")
+    for position, memory_id in memory_ids.items():
+        payload = payloads.get(position, {})
         fields = {name: value for name, value in payload.items() if name in MemoryState.model_fields}
         states[memory_id] = MemoryState(**fields)
     return states
@@ -363,27 +361,6 @@ def _inverse(step: Step, memory: MemoryNow) -> Step:
     return inverse
 
 
-# When each relation equal to one of these in ends and type was created and removed
-_CHANGES = f"""
-WITH stated AS (
-    SELECT position, actor, {json_int("payload_json", "source_id")} AS source,
-        {json_int("payload_json", "target_id")} AS target, {json_text("payload_json", "relation")} AS relation
-    FROM raw_events WHERE event_type = '{RELATION_CREATED.name}' AND payload_json IS NOT NULL
-),
-same AS MATERIALIZED (
-    SELECT DISTINCT s.* FROM stated s JOIN stated w ON s.relation = w.relation AND (
-            s.source = w.source AND s.target = w.target
-            OR s.source = w.target AND s.target = w.source AND s.relation IN {TEXTS}
-        )
-        WHERE w.position IN {IDS}
-)
-SELECT position, actor, 1, position, source, target, relation FROM same
-    WHERE position NOT IN (SELECT id FROM quarantine)
-UNION ALL SELECT e.position, e.actor, 0, s.position, s.source, s.target, s.relation FROM same s
-    JOIN raw_events e ON e.stream_id = 'relation:' || s.position AND e.event_type = '{RELATION_DELETED.name}'
-ORDER BY 1
-"""
-
 Statement = tuple[str, int, int]
 
 
@@ -413,13 +390,24 @@ def plan_relations(reach: Reach) -> Iterator[Step | Left]:
     yield from _possible_relations(recreated, reach.going)
 
 
+# When each relation equal to one of these in ends and type was created and removed
 def _relation_histories(relation_ids: set[int], void: Collection[int]) -> dict[Statement, list[RelationChange]]:
+    actors, statements = {}, {}
+    created = log.events().of_type(RELATION_CREATED).readable()
+    for position, actor, payload_json in created.values_list("position", "actor", "payload_json"):
+        payload = json.loads(payload_json or "")
+        actors[position] = actor
+        statements[position] = statement(payload["relation"], payload["source_id"], payload["target_id"])
+    sought = {statements[relation_id] for relation_id in relation_ids if relation_id in statements}
+    equal = [relation_id for relation_id, stated in statements.items() if stated in sought]
+    quarantined = quarantined_among(equal)
+    creations = [RelationChange(number, actors[number], True, number) for number in equal if number not in quarantined]
+    deleted = log.events().of_type(RELATION_DELETED).of_stream(*(f"relation:{number}" for number in equal))
+    deletions = [RelationChange(event.position, event.actor, False, entity_of(event)) for event in deleted]
     histories: dict[Statement, list[RelationChange]] = {}
-    changes = rows.fetch(_CHANGES, [json.dumps(sorted(SYMMETRIC)), listed(relation_ids)])
-    for position, actor, is_created, relation_id, source, target, relation in changes:
-        if position not in void:
-            change = RelationChange(position, actor, bool(is_created), relation_id)
-            histories.setdefault(statement(relation, source, target), []).append(change)
+    for change in sorted([*creations, *deletions]):
+        if change.position not in void:
+            histories.setdefault(statements[change.relation_id], []).append(change)
     return histories
 
 
@@ -484,8 +472,8 @@ def relate(steps: Sequence[Step], _: str) -> None:
 
 
 def _created_relations(ids: Iterable[int]) -> dict[int, RelationCreated]:
-    events = RawEvent.objects.filter(position__in=list(ids), event_type=RELATION_CREATED.name)
-    return {event.position: RelationCreated(**json.loads(event.payload_json)) for event in events if event.payload_json}
+    payloads = log.events().at(ids).of_type(RELATION_CREATED).payloads()
+    return {position: RelationCreated(**payload) for position, payload in payloads.items()}
 
 
 def unrelate(steps: Sequence[Step], reason: str) -> None:

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from django.db.models import Q
+
 from governance.models import Rollback
 from governance.rollback.schemas import SHOWN, RollbackList, RollbackView, Selection
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
 from memoryhub.core.events.event_types import names_where
 from memoryhub.core.events.rollback import Left, Treatment
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
-from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import (
-    TEXTS,
     json_list,
 )
-
-_SELECT = "SELECT position, event_type, stream_id, session_id FROM raw_events WHERE {} ORDER BY position"
 
 
 class EventHeader(NamedTuple):
@@ -62,37 +59,35 @@ class SelectedEvents:
 
 def select(selection: Selection) -> SelectedEvents:
     """Return the events that match a selection, except those that govern the store."""
-    conditions, parameters = _conditions(selection)
-    headers = [EventHeader(*row) for row in rows.fetch(_SELECT.format(" AND ".join(conditions)), parameters)]
+    columns = _matching(selection).values_list("position", "event_type", "stream_id", "session_id")
+    headers = [EventHeader(*row) for row in columns]
     by_type: dict[str, list[EventHeader]] = {}
     for header in headers:
         by_type.setdefault(header.type, []).append(header)
     return SelectedEvents(headers, by_type)
 
 
-def _conditions(selection: Selection) -> tuple[list[str], list[Any]]:
-    conditions = [f"event_type NOT IN {TEXTS}"]
-    parameters: list[Any] = [json.dumps(names_where(lambda kind: kind.rollback.treatment is Treatment.GOVERNS))]
+def _matching(selection: Selection) -> log.EventQuerySet:
+    governing = names_where(lambda kind: kind.rollback.treatment is Treatment.GOVERNS)
+    events = log.events().exclude(event_type__in=governing)
     if selection.session_id:
-        conditions.append("(session_id = %s OR stream_id = %s)")
-        parameters += [selection.session_id, f"session:{selection.session_id}"]
-    for column in ("actor", "source"):
-        if getattr(selection, column):
-            conditions.append(f"{column} = %s")
-            parameters.append(getattr(selection, column))
+        own_stream = Q(stream_id=f"session:{selection.session_id}")
+        events = events.filter(Q(session_id=selection.session_id) | own_stream)
+    if selection.actor:
+        events = events.filter(actor=selection.actor)
+    if selection.source:
+        events = events.filter(source=selection.source)
     if not selection.include_people and selection.source != "admin":
-        conditions.append("source <> 'admin'")
-    for point, by_position, by_time in (
-        (selection.since, "position >= %s", "occurred_at >= %s"),
-        (selection.until, "position <= %s", "occurred_at < %s"),
-    ):
-        if isinstance(point, int):
-            conditions.append(by_position)
-            parameters.append(point)
-        elif point is not None:
-            conditions.append(by_time)
-            parameters.append(clock.to_text(point))
-    return conditions, parameters
+        events = events.exclude(source="admin")
+    if isinstance(selection.since, int):
+        events = events.window(after=selection.since - 1)
+    elif selection.since is not None:
+        events = events.window(since=clock.to_text(selection.since))
+    if isinstance(selection.until, int):
+        events = events.window(up_to=selection.until)
+    elif selection.until is not None:
+        events = events.window(until=clock.to_text(selection.until))
+    return events
 
 
 def listed(ids: Iterable[int]) -> str:

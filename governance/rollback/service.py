@@ -33,7 +33,6 @@ from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid
 from memoryhub.core.events.event_types import event_type, types_that_change_streams
 from memoryhub.core.events.rollback import Left, Own, Reach, Step, Treatment, Undo, count_events, effects
 from memoryhub.core.log.quarantine import quarantined_among
-from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, demand
 from sessions_app.events import SESSION_ENDED
 
@@ -53,7 +52,7 @@ def event_sources() -> dict[str, list[EventSource]]:
     """Return the sessions, actors and sources of events, the latest first, by the field of a selection."""
     sources = {}
     for column, most in (("session_id", _MAX_SESSIONS), ("actor", _MAX_ACTORS), ("source", _MAX_ACTORS)):
-        named = RawEvent.objects.exclude(**{column: ""}).values_list(column)
+        named = log.events().exclude(**{column: ""}).order_by().values_list(column)
         latest = named.annotate(events=Count("*"), last=Max("occurred_at")).order_by("-last")[:most]
         sources[column] = [EventSource(*row) for row in latest]
     return sources

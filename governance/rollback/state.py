@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -19,61 +19,22 @@ from memories.events import (
     MemoryState,
     ReviewStatus,
 )
+from memories.models import Memory
 from memoryhub.config.retention_rules import EndedWith
+from memoryhub.core import log
 from memoryhub.core.events.event_types import types_reversed_by, types_that_change_streams
 from memoryhub.core.events.rollback import Effect, Step, Values, count_events
+from memoryhub.core.log.read import entity_of
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, TEXTS, elements, int_elements, int_entries, json_int, json_text
+from memoryhub.core.stores.dialect import IDS, elements, int_entries, json_int, json_text
 from sessions_app.events import SESSION_ENDED
+from sessions_app.models import Session
 
 V = TypeVar("V")
-
-# The last change of each stream after a position; a stream whose last change is our own is unchanged
-_CHANGED = f"""
-WITH s(stream, at) AS MATERIALIZED (SELECT key, value FROM {int_entries()} AS since),
-last(stream, position) AS MATERIALIZED (
-    SELECT s.stream, max(e.position) FROM s JOIN raw_events e ON e.stream_id = s.stream AND e.position > s.at
-        WHERE e.event_type IN {TEXTS}
-        AND e.position NOT IN {IDS} GROUP BY s.stream
-)
-SELECT last.stream, e.actor, e.position FROM last JOIN raw_events e ON e.position = last.position
-    WHERE e.position NOT IN {IDS}
-"""
 
 _MEMORIES = f"""
 SELECT id, version, deleted_at IS NOT NULL, session_id, kind, scope, title, topic_key FROM memories_memory
     WHERE id IN {IDS}
-"""
-
-# A value from each event of some types, by memory
-_HISTORY = f"""
-WITH streams(id, stream) AS MATERIALIZED (SELECT value, 'memory:' || value FROM {int_elements()} AS ids)
-SELECT w.id, e.position, e.event_type, {{}} FROM streams w JOIN raw_events e ON e.stream_id = w.stream
-    WHERE e.event_type IN {TEXTS} ORDER BY e.position
-"""
-_NO_VALUE = "NULL"
-_REVIEW = f"coalesce({json_text('e.payload_json', 'after')}, {json_text('e.payload_json', 'review')})"
-
-# Entries of scratch sessions that were live when the session ended, and whether the end deleted them
-_ENDED = f"""
-WITH ended(position, session, payload) AS MATERIALIZED (
-    SELECT position, substr(stream_id, 9), payload_json FROM raw_events
-        WHERE position IN {IDS} AND {json_text("payload_json", "entries")} IS NOT NULL
-)
-SELECT m.id, e.position, {json_text("e.payload", "entries")} = '{EndedWith.DISCARD}'
-        AND m.id NOT IN (SELECT value FROM {int_elements("e.payload", "kept")} AS kept)
-    FROM ended e JOIN sessions_app_session s ON s.session_id = e.session
-    JOIN memories_memory m ON m.session_id = s.session_id AND m.id > s.id AND m.id < e.position
-    WHERE coalesce((
-        SELECT t.event_type FROM raw_events t WHERE t.stream_id = 'memory:' || m.id AND t.position < e.position
-            AND t.event_type IN ('{MEMORY_DELETED.name}', '{MEMORY_RESTORED.name}') ORDER BY t.position DESC LIMIT 1
-    ), '') <> '{MEMORY_DELETED.name}' ORDER BY e.position, m.id
-"""
-
-_ENDS_OF_SESSIONS = f"""
-SELECT position FROM raw_events WHERE event_type = '{SESSION_ENDED.name}' AND stream_id IN (
-    SELECT DISTINCT 'session:' || session_id FROM memories_memory WHERE id IN {IDS}
-)
 """
 
 # The last version before a position that no rolled-back event wrote
@@ -146,18 +107,27 @@ def changed_since(since: Mapping[str, int], own_positions: Iterable[int], void: 
         own_positions: positions of the caller's own events.
         void: positions that don't count as changes.
     """
-    parameters = [json.dumps(since), json.dumps(types_that_change_streams()), listed(void), listed(own_positions)]
-    changes = rows.fetch(_CHANGED, parameters)
-    return {stream: f"changed since by {actor} at #{position}" for stream, actor, position in changes}
+    ignored = frozenset(void)
+    changes = log.events().of_stream(*since).of_type(*types_that_change_streams())
+    last: dict[str, tuple[int, str]] = {}
+    for stream, position, actor in changes.values_list("stream_id", "position", "actor"):
+        if position > since[stream] and position not in ignored:
+            last[stream] = position, actor
+    notes = {}
+    own_changes = frozenset(own_positions)
+    for stream, (position, actor) in last.items():
+        if position not in own_changes:  # a stream whose last change is our own is unchanged
+            notes[stream] = f"changed since by {actor} at #{position}"
+    return notes
 
 
 # Erased memories are left out
 def memories_now(ids: Collection[int]) -> dict[int, MemoryNow]:
-    changes: list[tuple[int, int, bool]] = []
-    for memory_id, position, name, _ in _history(ids, _NO_VALUE, MEMORY_DELETED.name, MEMORY_RESTORED.name):
-        changes.append((position, memory_id, name == MEMORY_DELETED.name))
-    ends = [position for (position,) in rows.fetch(_ENDS_OF_SESSIONS, [listed(ids)])]
-    for memory_id, position in discarded_by(ends):
+    events = _events_of_memories(ids).of_type(MEMORY_DELETED, MEMORY_RESTORED)
+    changes = [(event.position, entity_of(event), event.event_type == MEMORY_DELETED.name) for event in events]
+    names = Memory.objects.filter(id__in=ids).exclude(session_id="").values_list("session_id", flat=True).distinct()
+    ends = log.events().of_type(SESSION_ENDED).of_stream(*(f"session:{name}" for name in names))
+    for memory_id, position in discarded_by(ends.positions()):
         if memory_id in ids:
             changes.append((position, memory_id, True))
     deletions: dict[int, StateHistory[bool]] = {}
@@ -170,28 +140,45 @@ def memories_now(ids: Collection[int]) -> dict[int, MemoryNow]:
     return now
 
 
+def _events_of_memories(ids: Iterable[int]) -> log.EventQuerySet:
+    return log.events().of_stream(*(f"memory:{memory_id}" for memory_id in ids))
+
+
 # Memories that the ends of scratch sessions deleted, each with that event
 def discarded_by(positions: Iterable[int]) -> list[tuple[int, int]]:
-    ended = rows.fetch(_ENDED, [listed(positions)])
-    return [(memory_id, position) for memory_id, position, deleted in ended if deleted]
+    return [(memory_id, position) for memory_id, position, deleted in _ended_entries(positions) if deleted]
 
 
 # Memories that the ends of scratch sessions moved to the project
 def promoted_by(positions: Iterable[int]) -> set[int]:
-    return {memory_id for memory_id, _, deleted in rows.fetch(_ENDED, [listed(positions)]) if not deleted}
+    return {memory_id for memory_id, _, deleted in _ended_entries(positions) if not deleted}
+
+
+# Entries of scratch sessions that were live when the session ended, and whether the end deleted them
+def _ended_entries(positions: Iterable[int]) -> Iterator[tuple[int, int, bool]]:
+    for event in log.events().at(positions).readable():
+        payload = json.loads(event.payload_json or "")
+        session = Session.objects.filter(session_id=event.stream_id.partition(":")[2]).first()
+        if payload.get("entries") is None or session is None:
+            continue
+        written = Memory.objects.filter(session_id=session.session_id, id__gt=session.id, id__lt=event.position)
+        ids = written.order_by("id").values_list("id", flat=True)
+        changes = _events_of_memories(ids).of_type(MEMORY_DELETED, MEMORY_RESTORED).window(up_to=event.position - 1)
+        last_change = {entity_of(change): change.event_type for change in changes}
+        for memory_id in ids:
+            if last_change.get(memory_id) != MEMORY_DELETED.name:
+                is_kept = memory_id in payload.get("kept", ())
+                yield memory_id, event.position, payload["entries"] == EndedWith.DISCARD and not is_kept
 
 
 def review_states_of(ids: Collection[int]) -> dict[int, StateHistory[ReviewStatus]]:
-    names = (MEMORY_WRITTEN.name, MEMORY_REVISED.name, MEMORY_REVIEWED.name)
     histories: dict[int, StateHistory[ReviewStatus]] = {memory_id: StateHistory() for memory_id in ids}
-    for memory_id, position, _, review in _history(ids, _REVIEW, *names):
-        status = ReviewStatus.model_validate_json(review) if review else ACCEPTED
-        histories[memory_id].changes.append((position, status))
+    for event in _events_of_memories(ids).of_type(MEMORY_WRITTEN, MEMORY_REVISED, MEMORY_REVIEWED):
+        payload = json.loads(event.payload_json or "{}")
+        review = payload.get("after") or payload.get("review")
+        status = ReviewStatus.model_validate(review) if review else ACCEPTED
+        histories[entity_of(event)].changes.append((event.position, status))
     return histories
-
-
-def _history(ids: Iterable[int], value: str, *types: str) -> list[Any]:
-    return rows.fetch(_HISTORY.format(value), [listed(ids), json.dumps(types)])
 
 
 def clean_versions(before: Mapping[int, int], rolled_back: Iterable[int]) -> dict[int, int]:
@@ -240,15 +227,13 @@ class ValueHistory:
 # Of each value that an effect handles, by name or by id; ``ids`` of memories or decisions, if the values belong to such
 def value_histories(effect: Effect, ids: Iterable[int] = ()) -> dict[Any, ValueHistory]:
     values = values_of(effect)
-    sql = f"SELECT position, actor, payload_json FROM raw_events WHERE event_type IN {TEXTS} "
-    parameters = [json.dumps([*values.also, *(event_type.name for event_type in types_reversed_by(effect.step))])]
+    events = log.events().of_type(*values.also, *types_reversed_by(effect.step)).readable()
     if values.thing:
-        sql += f"AND stream_id IN {TEXTS} "
-        parameters.append(json.dumps([f"{values.thing}:{thing_id}" for thing_id in sorted(ids)]))
+        events = events.of_stream(*(f"{values.thing}:{thing_id}" for thing_id in ids))
     histories: dict[Any, ValueHistory] = {}
-    for position, actor, payload in rows.fetch(f"{sql} AND payload_json IS NOT NULL ORDER BY position", parameters):
-        for key, value in values.read(position, json.loads(payload)).items():
-            histories.setdefault(key, ValueHistory()).values.append((position, actor, value))
+    for event in events:
+        for key, value in values.read(event.position, json.loads(event.payload_json or "")).items():
+            histories.setdefault(key, ValueHistory()).values.append((event.position, event.actor, value))
     return histories
 
 
@@ -258,22 +243,16 @@ def values_of(effect: Effect) -> Values:
     return effect.values
 
 
-_ROLLBACK_EVENTS = (
-    "SELECT position, event_type, payload_json FROM raw_events "
-    "WHERE event_type IN (%s, %s) AND payload_json IS NOT NULL ORDER BY position"
-)
-
-
 # Positions of roll-backs that were undone, of their steps, and of the undo: together they change nothing
 def void_positions() -> frozenset[int]:
     rollbacks: dict[int, range] = {}
     void: set[int] = set()
-    for position, event_type, payload_json in rows.fetch(_ROLLBACK_EVENTS, [ROLLBACK_MADE.name, ROLLBACK_UNDONE.name]):
-        payload = json.loads(payload_json)
+    for event in log.events().of_type(ROLLBACK_MADE, ROLLBACK_UNDONE).readable():
+        payload = json.loads(event.payload_json or "")
         steps = [Step.model_validate(step) for step in payload.get("steps", [])]
-        positions = range(position, position + 1 + count_events(steps))
-        if event_type == ROLLBACK_MADE.name:
-            rollbacks[position] = positions
+        positions = range(event.position, event.position + 1 + count_events(steps))
+        if event.event_type == ROLLBACK_MADE.name:
+            rollbacks[event.position] = positions
         else:
             void.update(positions, rollbacks.get(payload["rollback_id"], ()))
     return frozenset(void)

@@ -12,11 +12,11 @@ from governance.rollback.schemas import SHOWN, Group, Selection, Thing, Trace
 from governance.rollback.selectors import EventHeader, SelectedEvents, listed, select
 from governance.rollback.state import changed_since, discarded_by, void_positions
 from memories.events import RELATION_CREATED
+from memoryhub.core import log
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.events.event_types import event_type, names_where, rollback_groups, types_in_group
 from memoryhub.core.events.rollback import Rollback, Treatment
 from memoryhub.core.log.quarantine import quarantine_marks
-from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS, either, entries, int_elements, int_entries, position_of
 from sessions_app.timeline import TimelineItem, entries_of
@@ -358,7 +358,7 @@ class _TraceView:
                 positions.add(derived.event)
         self._entities = find_entities(ids)
         self._marks = quarantine_marks(ids)
-        events = list(RawEvent.objects.filter(position__in=positions))
+        events = list(log.events().at(positions))
         self._entries: dict[int, TimelineItem] = {entry.position: entry for entry in entries_of(events)}
         self._changed = changed_since(self._streams(), traced.selected.positions, void_positions())
 
@@ -419,7 +419,7 @@ class _TraceView:
             return entity.title
         entry = self._entries[event]
         if entry.type == RELATION_CREATED.name:
-            return "#{source_id} {relation} #{target_id}".format_map(entry.rest)
+            return "#{source_id} {relation} #{target_id}".format_map(entry.fields)
         return entry.title or entry.type
 
 

@@ -21,7 +21,7 @@ class SectionAdmin(HubModelAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"add_label": self.add_label, **(extra_context or {})})
 
-    def page(self, request: HttpRequest, template: str, item: Any, **context: Any) -> TemplateResponse:
+    def page(self, request: HttpRequest, template: str, item: Any, /, **context: Any) -> TemplateResponse:
         return super().page(request, template, item, **{"list_label": self.opts.verbose_name_plural, **context})
 
 
@@ -32,7 +32,7 @@ _TOOL_NAMES = {
 }
 
 
-def done(request: HttpRequest, result: WriteResult, message: str = "") -> HttpResponse:
+def show_result(request: HttpRequest, result: WriteResult, message: str = "") -> HttpResponse:
     messages.success(request, message or result.status.message.format(id=result.id, version=result.version))
     warn_of_redactions(request, result.redacted)
     return redirect("admin:memories_memory_change", result.id)

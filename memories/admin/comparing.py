@@ -9,7 +9,7 @@ from typing import Any
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from memories.diff import Effort, Piece, compare
+from memories.diff import DiffPart, Effort, compare
 from memories.models import Memory
 from memories.selectors import plain_versions_of
 from memoryhub.core.admin import cells
@@ -27,7 +27,7 @@ class Side:
     version: Version
     title: SafeString
     text: SafeString
-    own: SafeString  # type, tags and attributes; empty if both are the same
+    fields: SafeString  # type, tags and attributes; empty if both are the same
     whole: str
 
 
@@ -53,23 +53,24 @@ def sides(first: Version, second: Version) -> tuple[Side, Side]:
     effort = Effort()
     titles = side_by_side(first["title"] or "", second["title"] or "", effort)
     texts = side_by_side(first["content"] or "", second["content"] or "", effort)
-    owns = side_by_side(*_own(first, second), effort)
-    pair = (first, second)
-    one, two = (Side(pair[at], titles[at], texts[at], owns[at], pair[at]["content"] or "") for at in (0, 1))
-    return one, two
+    fields = side_by_side(*_differing_fields(first, second), effort)
+    return (
+        Side(first, titles[0], texts[0], fields[0], first["content"] or ""),
+        Side(second, titles[1], texts[1], fields[1], second["content"] or ""),
+    )
 
 
 def change(newer: Version, older: Version, effort: Effort | None = None) -> Version:
     """Return a version with its differences: ``title_diff``, ``diff``, ``own_diff`` and ``tag_changes``."""
     effort = effort or Effort()
-    removed = [tag for tag in older["tags"] if tag not in newer["tags"]]
-    added = [tag for tag in newer["tags"] if tag not in older["tags"]]
+    removed = [marked(tag, is_new=False) for tag in older["tags"] if tag not in newer["tags"]]
+    added = [marked(tag, is_new=True) for tag in newer["tags"] if tag not in older["tags"]]
     return {
         **newer,
-        "title_diff": _differing(older["title"] or "", newer["title"] or "", effort),
-        "diff": _differing(older["content"] or "", newer["content"] or "", effort),
-        "own_diff": word_diff(*_own({**older, "tags": []}, {**newer, "tags": []}), effort),
-        "tag_changes": [*(marked(tag, is_new=False) for tag in removed), *(marked(tag, is_new=True) for tag in added)],
+        "title_diff": word_diff(older["title"] or "", newer["title"] or "", effort),
+        "diff": word_diff(older["content"] or "", newer["content"] or "", effort),
+        "own_diff": word_diff(*_differing_fields({**older, "tags": []}, {**newer, "tags": []}), effort),
+        "tag_changes": removed + added,
     }
 
 
@@ -79,26 +80,25 @@ def head(version: Version) -> SafeString:
     return format_html("<span>{}</span> {} {} {}", version["actor"], source, time, base)
 
 
-def _differing(before: str, after: str, effort: Effort) -> SafeString:
-    return word_diff(before, after, effort) if before != after else SafeString()
+# Type, tags and attributes that differ, one a line
+def _differing_fields(first: Version, second: Version) -> tuple[str, str]:
+    before = _fields_of(first)
+    after = _fields_of(second)
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return (
+        "".join(f"{name}: {before[name]}\n" for name in names if name in before),
+        "".join(f"{name}: {after[name]}\n" for name in names if name in after),
+    )
 
 
-def _own(first: Version, second: Version) -> tuple[str, str]:
-    # Type, tags and attributes that differ, one a line.
-    pairs = [_named(version) for version in (first, second)]
-    names = [name for name in {**pairs[0], **pairs[1]} if pairs[0].get(name) != pairs[1].get(name)]
-    one, two = ("".join(f"{name}: {pair[name]}\n" for name in names if name in pair) for pair in pairs)
-    return one, two
-
-
-def _named(version: Version) -> dict[str, str]:
+def _fields_of(version: Version) -> dict[str, str]:
     values = {"type": version["type"], "tags": ", ".join(sorted(version["tags"])), **version["attributes"]}
-    return {name.replace("_", " ").capitalize(): _plain(value) for name, value in values.items() if value}
+    return {name.replace("_", " ").capitalize(): _plain_text(value) for name, value in values.items() if value}
 
 
-def _plain(value: Any) -> str:
+def _plain_text(value: Any) -> str:
     if isinstance(value, dict) and "type" not in value:
-        return "".join(f"\n{name}: {_plain(inner)}" for name, inner in value.items() if inner)
+        return "".join(f"\n{name}: {_plain_text(inner)}" for name, inner in value.items() if inner)
     if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
         return "".join(f"\n  {entry}" for entry in value)
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
@@ -110,29 +110,31 @@ _ADDED = '<ins><span class="visually-hidden">[added:</span>{}<span class="visual
 
 def word_diff(before: str, after: str, effort: Effort | None = None) -> SafeString:
     """Return the changed lines with two lines of context; deletions in ``del``, insertions in ``ins``."""
-    return _joined([_html(piece) for piece in compare(before, after, effort)])
+    if before == after:
+        return SafeString()
+    return _joined_html([_html(part) for part in compare(before, after, effort)])
 
 
 def side_by_side(before: str, after: str, effort: Effort | None = None) -> tuple[SafeString, SafeString]:
     """Return both texts, the first with the deletions marked, the second with the insertions."""
-    pieces = list(compare(before, after, effort))
-    first = [_html(Piece(piece.text, piece.gone, "", piece.hidden_lines)) for piece in pieces]
-    second = [_html(Piece(piece.text, "", piece.come, piece.hidden_lines)) for piece in pieces]
-    return _joined(first), _joined(second)
+    parts = list(compare(before, after, effort))
+    first = [_html(DiffPart(part.text, part.removed, "", part.hidden_lines)) for part in parts]
+    second = [_html(DiffPart(part.text, "", part.added, part.hidden_lines)) for part in parts]
+    return _joined_html(first), _joined_html(second)
 
 
 def marked(word: str, *, is_new: bool) -> SafeString:
     return format_html(_ADDED if is_new else _REMOVED, word)
 
 
-def _joined(parts: list[SafeString]) -> SafeString:
+def _joined_html(parts: list[SafeString]) -> SafeString:
     return format_html_join("", "{}", ((part,) for part in parts))
 
 
-def _html(piece: Piece) -> SafeString:
-    if piece.hidden_lines:
-        noun = "line" if piece.hidden_lines == 1 else "lines"
-        return format_html('<span class="gap">{} unchanged {}</span>', piece.hidden_lines, noun)
-    removed = marked(piece.gone, is_new=False) if piece.gone else ""
-    added = marked(piece.come, is_new=True) if piece.come else ""
-    return format_html("{}{}{}", piece.text, removed, added)
+def _html(part: DiffPart) -> SafeString:
+    if part.hidden_lines:
+        noun = "line" if part.hidden_lines == 1 else "lines"
+        return format_html('<span class="gap">{} unchanged {}</span>', part.hidden_lines, noun)
+    removed = marked(part.removed, is_new=False) if part.removed else ""
+    added = marked(part.added, is_new=True) if part.added else ""
+    return format_html("{}{}{}", part.text, removed, added)

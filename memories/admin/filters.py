@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import Count, F, Q, QuerySet
 from django.http import HttpRequest
 
-from memories.models import Conflict, Memory, MemoryKind, MemoryScope, MemoryTag
+from memories.models import Conflict, Memory, MemoryKind, MemoryScope, MemoryTag, ReviewState
 from memoryhub.core import clock
 from memoryhub.core.admin import ConditionFilter, DefaultFilter, Facet, SinceFilter, ValueFilter, value_filter
 from memoryhub.core.kinds import KINDS, AttributeShape
@@ -65,6 +65,19 @@ class DeletedFilter(DefaultFilter):
     parameter_name = "state"
     options = {"kept": "Not deleted", "deleted": "Deleted", "all": "All"}
     conditions = {"kept": Q(deleted_at__isnull=True), "deleted": Q(deleted_at__isnull=False)}
+
+
+class MemoryReviewFilter(DefaultFilter):
+    title = "review"
+    parameter_name = "review"
+    options = {
+        "kept": "Not rejected",
+        "accepted": "Accepted",
+        "proposed": "Proposed",
+        "rejected": "Rejected",
+        "all": "All",
+    }
+    conditions = {"kept": ~Q(review=ReviewState.REJECTED), **{str(state): Q(review=state) for state in ReviewState}}
 
 
 class ConflictFilter(DefaultFilter):

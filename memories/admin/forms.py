@@ -19,7 +19,7 @@ from memories.schemas import MemoryUpdate, MemoryWrite
 from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.errors import Conflict, HubError, Invalid, PreconditionFailed
 from memoryhub.core.kinds import KINDS, Kind
-from memoryhub.core.validation import explain
+from memoryhub.core.validation import command_from
 
 
 class MemoryForm(SchemaForm[Any]):
@@ -44,13 +44,16 @@ class MemoryForm(SchemaForm[Any]):
     def __init__(self, kind: MemoryKind, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.kind = kind
-        self.own = attribute_fields(kind)
+        self.attributes = attribute_fields(kind)
         declared = KINDS[kind]
-        self.fields["content"].label, self.fields["content"].help_text = declared.text_label, declared.text_help
-        self.fields.update(self.own)
+        self.fields["content"].label = declared.text_label
+        self.fields["content"].help_text = declared.text_help
+        self.fields.update(self.attributes)
         self.fields["type"] = _type_field(declared)
         facts = [shape.name for shape in declared.shapes.values() if shape.in_panel]
-        self.order_fields(["title", "type", *facts, "content", *self.own, "tags", "topic_key", "source", "links"])
+        self.order_fields(
+            ["title", "type", *facts, "content", *self.attributes, "tags", "topic_key", "source", "links"]
+        )
 
     def values(self) -> dict[str, Any]:
         """Return the values by their schema names; invalid attributes become form errors."""
@@ -60,7 +63,7 @@ class MemoryForm(SchemaForm[Any]):
             "content": typed["content"].replace("\r\n", "\n"),
             "type": typed["type"],
             "attributes": self._attributes(),
-            "tags": [tag for tag in (part.strip() for part in typed["tags"].split(",")) if tag],
+            "tags": list(filter(None, [tag.strip() for tag in typed["tags"].split(",")])),
             "source": typed["source"],
             "resource_links": _links(typed["links"]),
         }
@@ -136,7 +139,8 @@ def _changes(typed: dict[str, Any], memory: Memory) -> dict[str, Any]:
     changes = {name: value for name, value in typed.items() if value != getattr(memory, name)}
     if "attributes" in changes:
         schema = KINDS[memory.kind].attributes
-        before, after = (schema.model_validate(values) for values in (memory.attributes, typed["attributes"]))
+        before = schema.model_validate(memory.attributes)
+        after = schema.model_validate(typed["attributes"])
         names = [name for name in schema.model_fields if getattr(before, name) != getattr(after, name)]
         changes["attributes"] = {name: typed["attributes"].get(name) for name in names} or None
     return changes
@@ -144,10 +148,10 @@ def _changes(typed: dict[str, Any], memory: Memory) -> dict[str, Any]:
 
 def _links(text: str) -> list[dict[str, str]]:
     lines = [line.split(maxsplit=1) for line in text.splitlines() if line.strip()]
-    return [{"uri": parts[0], "type": parts[1].strip() if len(parts) > 1 else "related"} for parts in lines]
+    return [{"uri": uri, "type": "".join(words).strip() or "related"} for uri, *words in lines]
 
 
-class VerdictForm:
+class MemoryVerdictForm:
     def __init__(self, data: QueryDict) -> None:
         self._data = data
 
@@ -161,10 +165,7 @@ class VerdictForm:
             "base_version": self._data.get("base_version") or None,
             "reason": self._data.get("reason", "").strip(),
         }
-        try:
-            return ReviewVerdict.model_validate({"id": memory_id, "verdict": verdict, **fields})
-        except ValidationError as error:
-            raise Invalid(explain(error)) from error
+        return command_from(ReviewVerdict, {"id": memory_id, "verdict": verdict, **fields})
 
 
 class MergeForm:
@@ -191,12 +192,7 @@ class MergeForm:
         """
         versions = {name: self._data.get(name) or None for name in ("base_version", "into_version")}
         content = self._data.get("content", "").replace("\r\n", "\n")
-        try:
-            return ReviewMerge.model_validate(
-                {"id": self._memory_id, "into": self.target(), "content": content, **versions}
-            )
-        except ValidationError as error:
-            raise Invalid(explain(error)) from error
+        return command_from(ReviewMerge, {"id": self._memory_id, "into": self.target(), "content": content, **versions})
 
 
 class EditForm(ChangedMemoryForm):

@@ -17,6 +17,7 @@ from memories.admin.filters import (
     AuthorFilter,
     ConflictFilter,
     DeletedFilter,
+    MemoryReviewFilter,
     ScopeFilter,
     TagFilter,
     TypeFilter,
@@ -26,7 +27,6 @@ from memories.admin.filters import (
 )
 from memories.admin.lists import MemoryListAdmin
 from memories.admin.rendering import UseFilter
-from memories.admin.review_item import ReviewFilter
 from memories.models import KIND_MODELS, Memory, MemoryKind
 from memoryhub.core.admin import cells
 from memoryhub.core.kinds import INDEXED, KINDS, AttributeShape, Kind, Show
@@ -128,7 +128,7 @@ def _arguments(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 _COMMON = (
     TagFilter,
-    ReviewFilter,
+    MemoryReviewFilter,
     DeletedFilter,
     ConflictFilter,
     UseFilter,

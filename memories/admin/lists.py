@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
@@ -14,12 +15,14 @@ from django.utils.safestring import SafeString
 
 from memories import services
 from memories.admin import listing
-from memories.admin.base import done, sentence, show_error
+from memories.admin.base import SectionAdmin, sentence, show_error, show_result
 from memories.admin.filters import most_used_tags, used_types
 from memories.admin.forms import NewMemoryForm
 from memories.admin.listing import MemoryChangeList, search
-from memories.admin.review_item import CAN_UNDO, ReviewActions
+from memories.events import Verdict
 from memories.models import Memory, MemoryKind
+from memories.review.schemas import ReviewVerdict
+from memories.review.services import review_many
 from memories.schemas import MemoryTouch
 from memoryhub.core.admin import HubChangeList, cells
 from memoryhub.core.errors import Conflict, Gone, HubError
@@ -28,13 +31,14 @@ from memoryhub.core.permissions import Act, may, require
 from memoryhub.core.text import one_line
 
 FORM = "admin/memories/memory/form.html"
-_AT_ONCE = 200
+AT_ONCE = 200
+CAN_UNDO = "verdicts_to_undo"
 _TAGS_OFFERED = 200
 # Of a text in a list
 _SHOWN_CHARS = 200
 
 
-class MemoryListAdmin(ReviewActions):
+class MemoryListAdmin(SectionAdmin):
     """Memories of one kind or of all, last changed first."""
 
     kind: MemoryKind | None = None  # None: all kinds
@@ -83,11 +87,15 @@ class MemoryListAdmin(ReviewActions):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        return (search(request, queryset, search_term, self.kind) if search_term.strip() else queryset), False
+        if search_term.strip():
+            queryset = search(request, queryset, search_term, self.kind)
+        return queryset, False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        undo = request.session.pop(CAN_UNDO, ()) if request.method == "GET" else ()
-        return super().changelist_view(request, {"can_undo": undo, **(extra_context or {})})
+        context = {"can_undo": (), **(extra_context or {})}
+        if request.method == "GET":
+            context["can_undo"] = request.session.pop(CAN_UNDO, ())
+        return super().changelist_view(request, context)
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -98,7 +106,7 @@ class MemoryListAdmin(ReviewActions):
         command = form.command() if form.is_bound else None
         if command:
             try:
-                return done(request, services.write_memory(command=command))
+                return show_result(request, services.write_memory(command=command))
             except HubError as error:
                 show_error(form, error)
         context: dict[str, Any] = {"title": self.add_label, "form": form, "adding": True, "kinds": self._kinds(kind)}
@@ -112,6 +120,16 @@ class MemoryListAdmin(ReviewActions):
             for kind in MemoryKind
         ]
 
+    @admin.action(description="Accept", permissions=["change"])
+    def accept_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
+        commands = [ReviewVerdict(id=memory_id, verdict=Verdict.ACCEPTED) for memory_id in _chosen(request, queryset)]
+        review_and_report(request, commands)
+
+    @admin.action(description="Reject", permissions=["change"])
+    def reject_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
+        commands = [ReviewVerdict(id=memory_id, verdict=Verdict.REJECTED) for memory_id in _chosen(request, queryset)]
+        review_and_report(request, commands)
+
     @admin.action(description="Delete", permissions=["change"])
     def delete_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
         self._touch_chosen(request, queryset, services.delete_memory, "deleted; the filter “State: Deleted” shows them")
@@ -121,12 +139,8 @@ class MemoryListAdmin(ReviewActions):
         self._touch_chosen(request, queryset, services.restore_memory, "restored")
 
     def _touch_chosen(self, request: HttpRequest, queryset: QuerySet[Memory], service: Any, outcome: str) -> None:
-        ids = list(queryset.values_list("id", flat=True)[: _AT_ONCE + 1])
-        if len(ids) > _AT_ONCE:
-            messages.error(request, f"Select at most {_AT_ONCE} memories at a time. Nothing was changed.")
-            return
         count = 0
-        for memory_id in ids:
+        for memory_id in _chosen(request, queryset):
             try:
                 service(command=MemoryTouch(id=memory_id))
                 count += 1
@@ -169,3 +183,24 @@ def _repeats(memory: Memory) -> SafeString:
 def offered(kind: MemoryKind) -> dict[str, Any]:
     types = () if KINDS[kind].types else used_types(kind)
     return {"known_types": types, "known_tags": most_used_tags(_TAGS_OFFERED)}
+
+
+# The ids of the selected memories; none and a message if there are too many
+def _chosen(request: HttpRequest, queryset: QuerySet[Memory]) -> list[int]:
+    ids = list(queryset.values_list("id", flat=True)[: AT_ONCE + 1])
+    if len(ids) > AT_ONCE:
+        messages.error(request, f"Select at most {AT_ONCE} memories at a time. Nothing was changed.")
+        return []
+    return ids
+
+
+def review_and_report(request: HttpRequest, commands: Sequence[ReviewVerdict]) -> None:
+    """Give verdicts that can be undone together."""
+    outcomes = review_many(commands=commands)
+    for outcome in outcomes:
+        if outcome.refused:
+            messages.warning(request, sentence(HubError(outcome.refused)))
+    reviewed = [outcome.id for outcome in outcomes if not outcome.refused]
+    if reviewed:
+        request.session[CAN_UNDO] = reviewed  # the list shows a button once
+        messages.success(request, f"{cells.counted(len(reviewed), 'memory', 'memories')} {commands[0].verdict}.")

@@ -16,13 +16,14 @@ from pydantic import ValidationError
 
 from memories import services
 from memories.admin import listing
-from memories.admin.base import SectionAdmin, done, refused, sentence, show_error
+from memories.admin.base import refused, sentence, show_error, show_result
 from memories.admin.comparing import change, head, history_of, sides
 from memories.admin.filters import (
     AuthorFilter,
     ConflictFilter,
     DeletedFilter,
     KindFilter,
+    MemoryReviewFilter,
     ScopeFilter,
     TagFilter,
     TypeFilter,
@@ -33,7 +34,6 @@ from memories.admin.kinds import own_parts
 from memories.admin.lists import FORM, MemoryListAdmin, offered
 from memories.admin.rendering import UseFilter, render, use_shown
 from memories.admin.review import ReviewViews
-from memories.admin.review_item import ReviewFilter
 from memories.diff import Effort
 from memories.models import Memory, MemoryKind, MemoryVersion, RelationType
 from memories.references import end_id, require_ends
@@ -57,103 +57,9 @@ from memoryhub.core.errors import (
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.permissions import Act, require
+from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import explain
 from sessions_app.admin.sessions import SessionFilter
-
-_ERASE = "admin/memories/memory/erase.html"
-
-
-class EditingViews(MemoryListAdmin):
-    def edit_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        memory: Memory = self.find(request, object_id)
-        if memory.deleted_at and request.method != "POST":
-            messages.warning(request, "This memory is deleted. Restore it before you edit it.")
-            return redirect(self.url("change", memory.id))
-        kind = MemoryKind(memory.kind)
-        form = ChangedMemoryForm(memory, request.POST if request.method == "POST" else None)
-        command = form.command()
-        context: dict[str, Any] = {"title": f"Edit #{memory.id}", "form": form}
-        if command:
-            try:
-                return done(request, services.update_memory(command=command))
-            except PreconditionFailed:
-                memory.refresh_from_db()
-                context |= _stale(form, memory)
-            except HubError as error:
-                show_error(form, error)
-        return self.page(request, FORM, memory, **context, **offered(kind))
-
-    def delete_view(
-        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        require(request.user, Act.WRITE)
-        memory: Memory = self.find(request, object_id)
-        if request.method != "POST":
-            context = {"title": f"Delete #{memory.id}?"}
-            return self.page(request, "admin/memories/memory/delete.html", memory, **context)
-        command = MemoryTouch(id=memory.id, reason=request.POST.get("reason", "")[:1_000])
-        return self._changed(request, memory, lambda: services.delete_memory(command=command))
-
-    def restore_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        memory: Memory = self.find(request, object_id)
-        return self._changed(request, memory, lambda: services.restore_memory(command=MemoryTouch(id=memory.id)))
-
-    def promote_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        memory: Memory = self.find(request, object_id)
-        command = MemoryUpdate(id=memory.id, promote=True, change_reason="promoted to the project")
-        message = "Promoted to the project, as version {version}."
-        return self._changed(request, memory, lambda: services.update_memory(command=command), message)
-
-    def again_view(self, request: HttpRequest, object_id: str, version: int) -> HttpResponse:
-        memory: Memory = self.find(request, object_id)
-        command = MemoryRestore(id=memory.id, version=version)
-        message = f"Restored version {version}, as version {{version}}."
-        return self._changed(request, memory, lambda: services.restore_memory(command=command), message)
-
-    def erase_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        memory: Memory = self.find(request, object_id)
-        problem = ""
-        typed = request.POST.get("number", "").strip().removeprefix("#")
-        token = request.POST.get("confirm_token", "") if request.method == "POST" and typed == str(memory.id) else None
-        if request.method == "POST" and token is None:
-            problem = f"Type {memory.id}, the number of this memory, to confirm."
-        try:
-            reason = request.POST.get("reason", "")[:1_000]
-            command = MemoryDelete(id=memory.id, permanent=True, confirm_token=token and token[:64], reason=reason)
-            result = services.delete_memory(command=command)
-        except ConfirmationRequired as error:
-            if token is not None:
-                problem = "The memory has changed since you opened this page. Review it, then confirm again."
-            context = {"title": f"Delete #{memory.id} permanently?", "token": error.data["confirm_token"]}
-            return self.page(request, _ERASE, memory, **context, problem=problem, typed=typed)
-        except PreconditionFailed:
-            messages.error(request, "Delete the memory first. Only deleted memories can be deleted permanently.")
-            return redirect(self.url("change", memory.id))
-        messages.success(request, f"Deleted #{result.id} permanently.")
-        return redirect(self.url("changelist"))
-
-    def _changed(
-        self, request: HttpRequest, memory: Memory, change: Callable[[], WriteResult], message: str = ""
-    ) -> HttpResponse:
-        try:
-            result = change()
-        except (Conflict, Gone, Invalid, NotFound) as error:
-            return refused(request, error, memory.id)
-        is_new = result.version != memory.version
-        return done(request, result, message.format(version=result.version) if is_new else "")
-
-
-def _stale(form: ChangedMemoryForm, memory: Memory) -> dict[str, Any]:
-    read = form.cleaned_data["base_version"]
-    versions = {version["version"]: version for version in history_of(memory)}
-    latest = versions[memory.version]
-    form.rebase(memory.version)
-    return {
-        "stale": {"read": read, "next": memory.version + 1, "latest": latest},
-        "current": memory,
-        "changed": change(latest, versions.get(read, latest)),
-    }
-
 
 _INVERSE_NAMES = {
     RelationType.APPLIES_TO: "subject of",
@@ -170,160 +76,20 @@ _PAGES = {
     "commit": "sessions_app_commit",
 }
 _REFUSALS = (Conflict, Gone, Invalid, NotFound)
-
-
-class RelationViews(SectionAdmin):
-    def relate_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        memory: Memory = self.find(request, object_id)
-        typed = {name: request.POST.get(name, "") for name in ("relation", "target")}
-        try:
-            result = create_relation(command=RelationCreate(source=str(memory.id), **typed))
-        except ValidationError as error:
-            messages.error(request, f"{_capital(explain(error))}.")
-        except _REFUSALS as refusal:
-            messages.error(request, sentence(refusal))
-        else:
-            text = f"{_name(result.relation)} {_end(result.target.id)}{result.target.title}"
-            is_new = result.status is LinkStatus.CREATED
-            messages.success(request, f"Added: {text}." if is_new else f"This relation already exists: {text}.")
-        return self._back(memory)
-
-    def unrelate_view(self, request: HttpRequest, object_id: str, relation: int) -> HttpResponse:
-        memory: Memory = self.find(request, object_id)
-        try:
-            result = delete_relation(command=RelationDelete(id=relation))
-        except HubError as refusal:
-            if not isinstance(refusal, _REFUSALS):
-                raise
-            messages.error(request, sentence(refusal))
-        else:
-            ends = f"{_end(result.source.id)}{_name(result.relation)} {_end(result.target.id)}".strip()
-            messages.success(request, f"Removed: {ends}.")
-        return self._back(memory)
-
-    def lookup_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        self.find(request, object_id)
-        try:
-            target_id = end_id("target", request.GET.get("target", "").strip()[:200])
-            (entity,) = require_ends(("target", target_id, None))
-        except _REFUSALS as refusal:
-            return plain_answer(sentence(refusal), is_found=False)
-        return plain_answer(f"{_capital(entity.kind or entity.type)}: {entity.title}", is_found=True)
-
-    def _back(self, memory: Memory) -> HttpResponse:
-        return redirect(f"{self.url('change', memory.id)}#relations")
-
-
-def plain_answer(text: str, *, is_found: bool) -> HttpResponse:
-    # "Not found" is status 200 too: browsers log a 404 as an error of the page.
-    headers = {"X-Found": "yes" if is_found else "no"}
-    return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
-
-
-def relations_shown(memory: Memory) -> dict[str, Any]:
-    return {
-        "relations": shown_of(memory.id),
-        "relation_choices": RelationType.choices,
-        "own_scope": own_scope(),
-    }
-
-
-def shown_of(entity_id: int) -> list[dict[str, Any]]:
-    """Return the relations of an item of any type, each with the URL of its other end."""
-    return [_shown(relation, entity_id) for relation in relations_of([entity_id]).get(entity_id, [])]
-
-
-def _shown(relation: dict[str, Any], memory_id: int) -> dict[str, Any]:
-    kind = RelationType(relation["relation"])
-    is_out = relation["source"]["id"] == memory_id
-    end = relation["target" if is_out else "source"]
-    return {
-        "id": relation["id"],
-        "name": _name(kind) if is_out else _INVERSE_NAMES[kind],
-        "end": end,
-        "badge": cells.badge(end["kind"] or end["type"], _capital(end["kind"] or end["type"])),
-        "url": _page_of(end),
-        "actor": relation["actor"],
-        "created_at": relation["created_at"],
-    }
-
-
-def _page_of(end: dict[str, Any]) -> str:
-    app = _PAGES.get(end["type"])
-    return reverse(f"admin:{app}_change", args=[end["id"]]) if app else ""
-
-
-def _name(relation: RelationType) -> str:
-    return str(relation.label).lower()
-
-
-def _end(entity_id: int) -> str:
-    return f"#{entity_id} " if entity_id else ""
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
-
-
+# On one page
 _DIFFS = 10
-
-
-class VersionViews(EditingViews):
-    def versions_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show the differences between versions, newest first, ten a page."""
-        memory: Memory = self.find(request, object_id)
-        versions = history_of(memory)
-        numbers = [version["version"] for version in versions]
-        before = request.GET.get("before", "")
-        if before.isdecimal():
-            versions = [version for version in versions if version["version"] < int(before)]
-        page_versions = versions[: _DIFFS + 1]
-        first = [{**page_versions[-1], "first": True}] if page_versions and page_versions[-1]["version"] == 1 else []
-        effort = Effort()
-        changes = [change(newer, older, effort) for newer, older in pairwise(page_versions)] + first
-        older = changes[-1]["version"] if changes and not first else None
-        context = {"subtitle": "Versions", "changes": changes, "older": older, **_choice(numbers, numbers[1::-1])}
-        return self.page(request, "admin/memories/memory/versions.html", memory, **context)
-
-    def compare_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Show two versions side by side, by default the last two."""
-        memory: Memory = self.find(request, object_id)
-        versions = {version["version"]: version for version in history_of(memory)}
-        numbers_sent = [request.GET.get("from", ""), request.GET.get("to", "")]
-        chosen = [
-            int(text) if text.isdecimal() else max(memory.version - 1 + at, 1) for at, text in enumerate(numbers_sent)
-        ]
-        for number in chosen:
-            if number not in versions:
-                raise NotFound(f"#{memory.id} has no version {number}; it has 1 to {memory.version}")
-        pair = sides(versions[chosen[0]], versions[chosen[1]])
-        context = {
-            "subtitle": "Compare",
-            "sides": pair,
-            "heads": [head(side.version) for side in pair],
-            "labels": [f"Version {number}" for number in chosen],
-            "same": chosen[0] == chosen[1],
-        }
-        numbers = list(versions)
-        return self.page(request, "admin/memories/memory/compare.html", memory, **context, **_choice(numbers, chosen))
-
-
-def _choice(numbers: list[int], chosen: list[int]) -> dict[str, Any]:
-    return {"numbers": numbers, "from_version": chosen[0], "to_version": chosen[-1]}
-
-
-_VERSIONS_SHOWN = 6
+_VERSIONS = 6
 
 
 @admin.register(Memory)
-class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
+class MemoryAdmin(ReviewViews, MemoryListAdmin):
     add_label = "Write a memory"
     list_display = ("number", "about", "kind_badge", "author", "updated")
     list_filter = (
         KindFilter,
         TypeFilter,
         TagFilter,
-        ReviewFilter,
+        MemoryReviewFilter,
         DeletedFilter,
         ConflictFilter,
         UseFilter,
@@ -367,14 +133,241 @@ class MemoryAdmin(ReviewViews, RelationViews, VersionViews):
             "mark": listing.kind_and_type(memory),
             "warnings": listing.warnings(memory),
             "event": log.events().at([memory.id]).defer("payload_json").first(),
-            "versions": versions[:_VERSIONS_SHOWN],
+            "versions": versions[:_VERSIONS],
             "tags": cells.tag_links(memory.tags, self.url("changelist")),
             **relations_shown(memory),
             **use_shown(memory),
         }
 
-    def page(self, request: HttpRequest, template: str, item: Any, **context: Any) -> TemplateResponse:
+    def page(self, request: HttpRequest, template: str, item: Any, /, **context: Any) -> TemplateResponse:
         if item is not None:
             url = reverse(f"admin:memories_{item.kind}_changelist")
             context = {"list_url": url, "list_label": KINDS[item.kind].plural, **context}
         return super().page(request, template, item, **context)
+
+    def edit_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        if memory.deleted_at and request.method != "POST":
+            messages.warning(request, "This memory is deleted. Restore it before you edit it.")
+            return redirect(self.url("change", memory.id))
+        kind = MemoryKind(memory.kind)
+        form = ChangedMemoryForm(memory, request.POST if request.method == "POST" else None)
+        command = form.command()
+        context: dict[str, Any] = {"title": f"Edit #{memory.id}", "form": form}
+        if command:
+            try:
+                return show_result(request, services.update_memory(command=command))
+            except PreconditionFailed:
+                memory.refresh_from_db()
+                context |= _stale(form, memory)
+            except HubError as error:
+                show_error(form, error)
+        return self.page(request, FORM, memory, **context, **offered(kind))
+
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        require(request.user, Act.WRITE)
+        memory: Memory = self.find(request, object_id)
+        if request.method != "POST":
+            context = {"title": f"Delete #{memory.id}?"}
+            return self.page(request, "admin/memories/memory/delete.html", memory, **context)
+        command = MemoryTouch(id=memory.id, reason=request.POST.get("reason", "")[:1_000])
+        return self._changed(request, memory, lambda: services.delete_memory(command=command))
+
+    def restore_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        return self._changed(request, memory, lambda: services.restore_memory(command=MemoryTouch(id=memory.id)))
+
+    def promote_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        command = MemoryUpdate(id=memory.id, promote=True, change_reason="promoted to the project")
+        message = "Promoted to the project, as version {version}."
+        return self._changed(request, memory, lambda: services.update_memory(command=command), message)
+
+    def again_view(self, request: HttpRequest, object_id: str, version: int) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        command = MemoryRestore(id=memory.id, version=version)
+        message = f"Restored version {version}, as version {{version}}."
+        return self._changed(request, memory, lambda: services.restore_memory(command=command), message)
+
+    def erase_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        problem = ""
+        typed = request.POST.get("number", "").strip().removeprefix("#")
+        token = None
+        if request.method == "POST" and typed == str(memory.id):
+            token = request.POST.get("confirm_token", "")[:64]
+        elif request.method == "POST":
+            problem = f"Type {memory.id}, the number of this memory, to confirm."
+        try:
+            reason = request.POST.get("reason", "")[:1_000]
+            command = MemoryDelete(id=memory.id, permanent=True, confirm_token=token, reason=reason)
+            result = services.delete_memory(command=command)
+        except ConfirmationRequired as error:
+            if token is not None:
+                problem = "The memory has changed since you opened this page. Review it, then confirm again."
+            context = {"title": f"Delete #{memory.id} permanently?", "token": error.data["confirm_token"]}
+            return self.page(
+                request, "admin/memories/memory/erase.html", memory, **context, problem=problem, typed=typed
+            )
+        except PreconditionFailed:
+            messages.error(request, "Delete the memory first. Only deleted memories can be deleted permanently.")
+            return redirect(self.url("change", memory.id))
+        messages.success(request, f"Deleted #{result.id} permanently.")
+        return redirect(self.url("changelist"))
+
+    def _changed(
+        self, request: HttpRequest, memory: Memory, change: Callable[[], WriteResult], message: str = ""
+    ) -> HttpResponse:
+        try:
+            result = change()
+        except (Conflict, Gone, Invalid, NotFound) as error:
+            return refused(request, error, memory.id)
+        if result.version == memory.version:
+            message = ""
+        return show_result(request, result, message.format(version=result.version))
+
+    def versions_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Show the differences between versions, newest first, ten a page."""
+        memory: Memory = self.find(request, object_id)
+        versions = history_of(memory)
+        numbers = [version["version"] for version in versions]
+        before = request.GET.get("before", "")
+        if before.isdecimal():
+            versions = [version for version in versions if version["version"] < int(before)]
+        page_versions = versions[: _DIFFS + 1]
+        effort = Effort()
+        changes = [change(newer, older, effort) for newer, older in pairwise(page_versions)]
+        older = changes[-1]["version"] if changes else None
+        if page_versions and page_versions[-1]["version"] == 1:
+            changes.append({**page_versions[-1], "first": True})
+            older = None
+        context = {"subtitle": "Versions", "changes": changes, "older": older, **_choice(numbers, numbers[1::-1])}
+        return self.page(request, "admin/memories/memory/versions.html", memory, **context)
+
+    def compare_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Show two versions side by side, by default the last two."""
+        memory: Memory = self.find(request, object_id)
+        versions = {version["version"]: version for version in history_of(memory)}
+        chosen = [max(memory.version - 1, 1), memory.version]
+        for index, name in enumerate(("from", "to")):
+            text = request.GET.get(name, "")
+            if text.isdecimal():
+                chosen[index] = int(text)
+        for number in chosen:
+            if number not in versions:
+                raise NotFound(f"#{memory.id} has no version {number}; it has 1 to {memory.version}")
+        pair = sides(versions[chosen[0]], versions[chosen[1]])
+        context = {
+            "subtitle": "Compare",
+            "sides": pair,
+            "heads": [head(side.version) for side in pair],
+            "labels": [f"Version {number}" for number in chosen],
+            "same": chosen[0] == chosen[1],
+        }
+        numbers = list(versions)
+        return self.page(request, "admin/memories/memory/compare.html", memory, **context, **_choice(numbers, chosen))
+
+    def relate_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        typed = {name: request.POST.get(name, "") for name in ("relation", "target")}
+        try:
+            result = create_relation(command=RelationCreate(source=str(memory.id), **typed))
+        except ValidationError as error:
+            messages.error(request, as_sentence(explain(error)))
+        except _REFUSALS as refusal:
+            messages.error(request, sentence(refusal))
+        else:
+            text = f"{_name(result.relation)} {_end(result.target.id)}{result.target.title}"
+            is_new = result.status is LinkStatus.CREATED
+            messages.success(request, f"Added: {text}." if is_new else f"This relation already exists: {text}.")
+        return self._back(memory)
+
+    def unrelate_view(self, request: HttpRequest, object_id: str, relation: int) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        try:
+            result = delete_relation(command=RelationDelete(id=relation))
+        except HubError as refusal:
+            if not isinstance(refusal, _REFUSALS):
+                raise
+            messages.error(request, sentence(refusal))
+        else:
+            ends = f"{_end(result.source.id)}{_name(result.relation)} {_end(result.target.id)}".strip()
+            messages.success(request, f"Removed: {ends}.")
+        return self._back(memory)
+
+    def lookup_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        self.find(request, object_id)
+        try:
+            target_id = end_id("target", request.GET.get("target", "").strip()[:200])
+            (entity,) = require_ends(("target", target_id, None))
+        except _REFUSALS as refusal:
+            return plain_answer(sentence(refusal), is_found=False)
+        return plain_answer(f"{_capital(entity.kind or entity.type)}: {entity.title}", is_found=True)
+
+    def _back(self, memory: Memory) -> HttpResponse:
+        return redirect(f"{self.url('change', memory.id)}#relations")
+
+
+def _stale(form: ChangedMemoryForm, memory: Memory) -> dict[str, Any]:
+    read = form.cleaned_data["base_version"]
+    versions = {version["version"]: version for version in history_of(memory)}
+    latest = versions[memory.version]
+    form.rebase(memory.version)
+    return {
+        "stale": {"read": read, "next": memory.version + 1, "latest": latest},
+        "current": memory,
+        "changed": change(latest, versions.get(read, latest)),
+    }
+
+
+def _choice(numbers: list[int], chosen: list[int]) -> dict[str, Any]:
+    return {"numbers": numbers, "from_version": chosen[0], "to_version": chosen[-1]}
+
+
+def plain_answer(text: str, *, is_found: bool) -> HttpResponse:
+    # "Not found" is status 200 too: browsers log a 404 as an error of the page.
+    headers = {"X-Found": "yes" if is_found else "no"}
+    return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+def relations_shown(memory: Memory) -> dict[str, Any]:
+    return {
+        "relations": shown_of(memory.id),
+        "relation_choices": RelationType.choices,
+        "own_scope": own_scope(),
+    }
+
+
+def shown_of(entity_id: int) -> list[dict[str, Any]]:
+    """Return the relations of an item of any type, each with the URL of its other end."""
+    return [_relation_context(relation, entity_id) for relation in relations_of([entity_id]).get(entity_id, [])]
+
+
+def _relation_context(relation: dict[str, Any], memory_id: int) -> dict[str, Any]:
+    kind = RelationType(relation["relation"])
+    is_out = relation["source"]["id"] == memory_id
+    end = relation["target" if is_out else "source"]
+    page = _PAGES.get(end["type"])
+    return {
+        "id": relation["id"],
+        "name": _name(kind) if is_out else _INVERSE_NAMES[kind],
+        "end": end,
+        "badge": cells.badge(end["kind"] or end["type"], _capital(end["kind"] or end["type"])),
+        "url": reverse(f"admin:{page}_change", args=[end["id"]]) if page else "",
+        "actor": relation["actor"],
+        "created_at": relation["created_at"],
+    }
+
+
+def _name(relation: RelationType) -> str:
+    return str(relation.label).lower()
+
+
+def _end(entity_id: int) -> str:
+    return f"#{entity_id} " if entity_id else ""
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

@@ -31,7 +31,7 @@ FRAME = "frame"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BarPart:
     """One part of the bar, and its row in the table below."""
 
     name: str
@@ -46,10 +46,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class TokenBar:
-    parts: list[Part]
+    parts: list[BarPart]
     used: int
     budget: int
-    free: Part
+    free: BarPart
 
     @property
     def percent(self) -> int:
@@ -75,10 +75,10 @@ def token_bar(pack: ComposedPack, budget: int) -> TokenBar:
     )
     parts, x = [], 0.0
     for row in rows:
-        parts.append(Part(**row, x=round(x, 1), width=round(row["tokens"] * scale, 1)))
+        parts.append(BarPart(**row, x=round(x, 1), width=round(row["tokens"] * scale, 1)))
         x += row["tokens"] * scale
     unused = max(0, budget - used)
-    free = Part("free", "Free", round(x, 1), round(unused * scale, 1), unused, 0, 0, "")
+    free = BarPart("free", "Free", round(x, 1), round(unused * scale, 1), unused, 0, 0, "")
     return TokenBar(parts, used, budget, free)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
@@ -11,18 +12,25 @@ from django.shortcuts import redirect
 from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST
 
+from memories.admin import listing
+from memories.admin.attributes import attribute_fields, outer_name, shown_attributes
 from memories.admin.base import SectionAdmin, sentence, warn_of_redactions
-from memories.admin.forms import EditForm, MergeForm, VerdictForm
-from memories.admin.lists import offered
-from memories.admin.review_item import AT_ONCE, Place, merging, shown_item
+from memories.admin.comparing import Version, change, history_of, side_by_side, version_in
+from memories.admin.forms import EditForm, MemoryVerdictForm, MergeForm
+from memories.admin.lists import AT_ONCE, offered
+from memories.admin.rendering import render
+from memories.diff import Effort, merge_texts
+from memories.duplicates import Existing, near_memories
 from memories.events import Verdict
-from memories.models import MemoryKind, ReviewState
+from memories.models import Memory, MemoryKind, ReviewState
 from memories.review import services
 from memories.review.schemas import ReviewResult, ReviewTouch
 from memories.review.selectors import last_verdict_of, queue
 from memories.selectors.memories import find_memory
+from memories.services.revise import live_memory
 from memoryhub.core.admin import cells, needs, next_page
 from memoryhub.core.errors import HubError, NotFound, PreconditionFailed
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act
 
 _PAGE = "admin/memories/review/page.html"
@@ -64,7 +72,7 @@ class ReviewViews(SectionAdmin):
             messages.info(request, f"#{memory_id} is not in review.")
             return redirect("admin:memories_review_changelist")
         try:
-            return self._show(request, Place.of(memory_id, pending))
+            return self._show(request, QueuePlace.of(memory_id, pending))
         except NotFound as error:  # erased meanwhile
             messages.info(request, sentence(error))
             return redirect("admin:inbox")
@@ -77,7 +85,7 @@ class ReviewViews(SectionAdmin):
 
     def accept_edited_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
         memory = find_memory(memory_id)
-        place = Place.of(memory_id, queue())
+        place = QueuePlace.of(memory_id, queue())
         if place is None:
             return self.item_view(request, memory_id)
         kind = MemoryKind(memory.kind)
@@ -92,7 +100,7 @@ class ReviewViews(SectionAdmin):
         return self._show(request, place, form=form, **offered(kind))
 
     def merge_view(self, request: HttpRequest, memory_id: int) -> HttpResponse:
-        place = Place.of(memory_id, queue())
+        place = QueuePlace.of(memory_id, queue())
         if place is None:
             return self.item_view(request, memory_id)
         form = MergeForm(memory_id, request.POST if request.method == "POST" else request.GET)
@@ -132,10 +140,10 @@ class ReviewViews(SectionAdmin):
         return redirect(next_page(request) or "admin:memories_memory_changelist")
 
     def _give(self, request: HttpRequest, memory_id: int, verdict: Verdict) -> HttpResponse:
-        place = Place.of(memory_id, queue())
+        place = QueuePlace.of(memory_id, queue())
         following = place.next if place else None
         try:
-            command = VerdictForm(request.POST).command(memory_id, verdict)
+            command = MemoryVerdictForm(request.POST).command(memory_id, verdict)
             return self._done(request, services.review_memory(command=command), following)
         except PreconditionFailed as error:
             messages.error(request, sentence(error))
@@ -157,7 +165,7 @@ class ReviewViews(SectionAdmin):
             return redirect("admin:memories_review_changelist")
         return redirect("admin:memories_review_item", memory_id)
 
-    def _show(self, request: HttpRequest, place: Place | None = None, **more: Any) -> HttpResponse:
+    def _show(self, request: HttpRequest, place: QueuePlace | None = None, **more: Any) -> HttpResponse:
         request.inbox_key = f"proposal-{place.id if place else 0}"  # type: ignore[attr-defined]
         context = {
             "title": "Inbox",
@@ -180,3 +188,101 @@ def verdict_text(result: ReviewResult) -> str:
 
 def item_url(memory_id: int) -> str:
     return reverse("admin:memories_review_item", args=[memory_id])
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlace:
+    id: int
+    number: int
+    total: int
+    before: int | None
+    after: int | None
+
+    @classmethod
+    def of(cls, memory_id: int, pending: Sequence[int]) -> QueuePlace | None:
+        """Return the place of an item in the queue, or None if it is not in it."""
+        if memory_id not in pending:
+            return None
+        index = pending.index(memory_id)
+        before = pending[index - 1] if index else None
+        after = pending[index + 1] if index + 1 < len(pending) else None
+        return cls(memory_id, index + 1, len(pending), before, after)
+
+    @property
+    def next(self) -> int | None:
+        return self.after or self.before
+
+
+def shown_item(memory_id: int) -> dict[str, Any]:
+    memory = find_memory(memory_id)
+    versions = history_of(memory)
+    current = version_in(versions, memory.version, memory)
+    history = {version["version"]: version for version in versions}
+    return {
+        "memory": memory,
+        "rendered": render(memory.content, KINDS[memory.kind].rendering),
+        "mark": listing.kind_and_type(memory),
+        "own": _own(memory),
+        "version": current,
+        "source": cells.badge("source", current["source"]),
+        "changed": _changed(memory, history),
+        "similar": _similar(memory),
+    }
+
+
+def merging(memory_id: int, into: int) -> dict[str, Any]:
+    """Return both texts and a draft of the merged one.
+
+    Raises:
+        NotFound: there is no memory ``into``.
+        Gone: it is deleted.
+    """
+    memory, target = find_memory(memory_id), live_memory(into)
+    same = target.content.strip() == memory.content.strip()
+    draft = target.content if same else merge_texts("", target.content, memory.content)
+    sides = side_by_side(target.content, memory.content)
+    return {"target": target, "sides": sides, "draft": draft, "draft_rows": min(max(draft.count("\n") + 3, 6), 24)}
+
+
+def _changed(memory: Memory, history: dict[int, Version]) -> dict[str, Any] | None:
+    """Return the changes to the accepted version, else to the previous one; None for a first version."""
+    base = memory.accepted_version or memory.version - 1
+    if base not in history:
+        return None
+    return {
+        "since": history[base],
+        "is_accepted": bool(memory.accepted_version),
+        **change(history[memory.version], history[base]),
+    }
+
+
+def _similar(memory: Memory) -> list[dict[str, Any]]:
+    found = near_memories(memory.id, Existing.of(memory).state)
+    memories = Memory.objects.in_bulk([near.id for near in found])
+    effort = Effort()
+    return [
+        {
+            "memory": memories[near.id],
+            "percent": round(near.alike * 100),
+            "sides": side_by_side(memories[near.id].content, memory.content, effort),
+            "warnings": listing.warnings(memories[near.id]),
+        }
+        for near in found
+        if near.id in memories
+    ]
+
+
+def _own(memory: Memory) -> list[tuple[str, str, bool]]:
+    """Return the attributes of the item's kind in the order of its form: label, text, whether it is code."""
+    values = shown_attributes(memory.kind, memory.attributes)
+    fields = attribute_fields(memory.kind)
+    shapes = KINDS[memory.kind].shapes
+    return [
+        (
+            fields[name].label,
+            "\n\n".join(value) if isinstance(value, list) else str(value),
+            shapes[outer_name(name)].in_code,
+        )
+        for name, value in values.items()
+        if value not in (None, "", [])
+    ]

@@ -72,20 +72,20 @@ class Engine(Protocol):
 # Imports nothing heavy: every process reads settings, only one loads a model (decision 18).
 
 
-_own: ContextVar[Engine | None] = ContextVar("embedding_engine", default=None)
+_current: ContextVar[Engine | None] = ContextVar("embedding_engine", default=None)
 
 
 def current_engine() -> Engine:
-    return _own.get() or RemoteEngine()
+    return _current.get() or RemoteEngine()
 
 
 @contextmanager
 def use_engine(engine: Engine) -> Iterator[None]:
-    token = _own.set(engine)
+    token = _current.set(engine)
     try:
         yield
     finally:
-        _own.reset(token)
+        _current.reset(token)
 
 
 AUTO, NONE = "auto", "none"
@@ -218,13 +218,10 @@ def _from_hub(name: str) -> Path:
     except ImportError as error:
         raise Unavailable(f"to download {name!r}, pip install huggingface-hub, or name a folder") from error
     try:
-        return Path(snapshot_download(name, allow_patterns=[*_HUB_FILES, *_hub_models()]))
+        models = [f"{folder}{file}" for folder in ("", "onnx/") for file in _MODEL_FILES]
+        return Path(snapshot_download(name, allow_patterns=[*_HUB_FILES, *models]))
     except Exception as error:
         raise Unavailable(f"the model {name!r} could not be downloaded: {type(error).__name__}") from error
-
-
-def _hub_models() -> list[str]:
-    return [f"{folder}{file}" for folder in ("", "onnx/") for file in _MODEL_FILES]
 
 
 # Protocol: one line of JSON each way over a loopback connection; a secret in a file of mode 0600 authenticates the
@@ -251,8 +248,8 @@ class RemoteEngine:
         return ModelId(**_ask({"do": "describe", "name": name}, _WORK_SECONDS))
 
     def embed(self, model: ModelId, texts: Sequence[str]) -> list[Packed]:
-        found = _ask({"do": "embed", "model": asdict(model), "texts": list(texts)}, _WORK_SECONDS)
-        return [(scale, base64.b64decode(numbers)) for scale, numbers in found]
+        vectors = _ask({"do": "embed", "model": asdict(model), "texts": list(texts)}, _WORK_SECONDS)
+        return [(scale, base64.b64decode(numbers)) for scale, numbers in vectors]
 
     # The hub computes the answer while the caller does other work
     @contextmanager

@@ -32,16 +32,16 @@ _AMONG = f" AND document_id IN {IDS}"
 
 def differing_vectors(sample: Sequence[int] | None) -> list[int]:
     """Return the documents whose vector is malformed, outdated, or missing although the model has caught up."""
-    found: set[int] = set()
+    documents: set[int] = set()
     for model, dimensions, complete, position in rows.fetch(_MODELS):
         digests: dict[int, bytes] = {}
         for document, digest, scale, numbers in _vectors(model, sample):
             digests[document] = digest
             if not is_vector(scale, numbers, dimensions):
-                found.add(document)
+                documents.add(document)
         if complete and position >= head(LIVE)[0]:
-            found |= {document for document, digest in _expected(sample) if digests.get(document) != digest}
-    return sorted(found)
+            documents |= {document for document, digest in _expected(sample) if digests.get(document) != digest}
+    return sorted(documents)
 
 
 define_check("the vectors", differing_vectors)
@@ -55,7 +55,7 @@ def _vectors(model: int, sample: Sequence[int] | None) -> Iterator[tuple[int, by
 
 # Ids and text digests of all findable documents, from the rebuilt copy
 def _expected(sample: Sequence[int] | None) -> Iterator[tuple[int, bytes]]:
-    ids = sample or [document for (document,) in rows.fetch("SELECT id FROM main.memories_searchdocument ORDER BY id")]
+    ids = sample or rows.column("SELECT id FROM main.memories_searchdocument ORDER BY id")
     for start in range(0, len(ids), _AT_ONCE):
         yield from ((text.id, text.digest) for text in texts(ids[start : start + _AT_ONCE]))
 
@@ -84,8 +84,10 @@ def embed_current_store(*, until: float) -> str:
         vectors.drop_all()
         return ""
     progress = follow(current_engine(), name, until=until)
+    if not progress.embedded and not progress.behind:
+        return ""
     behind = f", {counted(progress.behind, 'event')} to go" if progress.behind else ""
-    return f"embedded {counted(progress.embedded, 'text')}{behind}" if progress.embedded or behind else ""
+    return f"embedded {counted(progress.embedded, 'text')}{behind}"
 
 
 def events_to_embed() -> int:
@@ -136,16 +138,17 @@ def _touched(event: Event[Any]) -> Iterator[int]:
     if event.payload is None:
         return
     for make in makers_for(event.type):
-        made = make(event)
-        if made is None or isinstance(made, Removal):
-            continue
-        yield from (document.id for document in ((made,) if isinstance(made, Document) else made))
+        change = make(event)
+        if isinstance(change, Document):
+            yield change.id
+        elif change is not None and not isinstance(change, Removal):
+            yield from (document.id for document in change)
 
 
 def _embed(engine: Engine, model: ModelInStore, ids: list[int], position: int) -> int:
-    found = vectors.texts(ids)
-    same = vectors.unchanged(model, found)
-    changed = [text for text in found if text.id not in same]
+    documents = vectors.texts(ids)
+    same = vectors.unchanged(model, documents)
+    changed = [text for text in documents if text.id not in same]
     packed = vectors.stored(model, [text.digest for text in changed])
     # Equal texts are embedded once
     new = list({text.digest: text for text in changed if text.digest not in packed}.values())

@@ -64,24 +64,26 @@ class Indexes:
             Unavailable: there is none yet.
         """
         path = path_of(index)
-        found = self._current(path)
-        if found and found.revision == index.revision:
-            return found
+        current = self._current_file(path)
+        if current and current.revision == index.revision:
+            return current
         if _count(index) <= _REBUILT_AT_ONCE:
             with self._lock:
                 self._build(index)
         else:
             self._build_in_background(index)
-        newer = self._current(path) or found
+        newer = self._current_file(path) or current
         if newer is None:
             raise Unavailable("the vector index is being built; try again in a few seconds")
         return newer
 
-    def _current(self, path: Path) -> IndexFile | None:
+    def _current_file(self, path: Path) -> IndexFile | None:
         stamp = _stamp(path)
+        if stamp is None:
+            return None
         opened = self._open.get(path)
-        if stamp is None or (opened and opened.stamp == stamp):
-            return opened.file if opened and stamp else None
+        if opened and opened.stamp == stamp:
+            return opened.file
         file = read_index(path)
         if file is None:
             logger.warning("the vector index %s is damaged; it is rebuilt", path)
@@ -133,10 +135,10 @@ def _count(index: StoreIndex) -> int:
 
 def _stamp(path: Path) -> tuple[int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 # File format: header and checksum (``index_check``), then the arrays ids, signs, scales and numbers. It is written to a
@@ -173,17 +175,14 @@ class IndexFile:
     # The rows whose signs differ least from the question's (Hamming distance)
     def _chosen(self, question: Matrix, limit: int) -> Any:
         total = len(self.ids)
-        wanted = _signs(question[None, :])[0]
+        signs = _signs(question[None, :])[0]
         distances = np.zeros(total, np.uint16)
         for word in range(self.signs.shape[0]):
-            distances += np.bitwise_count(self.signs[word] ^ wanted[word])
+            distances += np.bitwise_count(self.signs[word] ^ signs[word])
         count = min(total, max(_CHOSEN, limit, total // _CHOSEN_SHARE))
-        return np.flatnonzero(distances <= _distance_of(distances, count))
-
-
-# The distance within which at least ``count`` rows are; a histogram is enough, as there are few distances
-def _distance_of(distances: Any, count: int) -> int:
-    return int(np.searchsorted(np.cumsum(np.bincount(distances)), count))
+        # Within this distance at least ``count`` rows are; a histogram is enough, as there are few distances
+        limit_of_distance = int(np.searchsorted(np.cumsum(np.bincount(distances)), count))
+        return np.flatnonzero(distances <= limit_of_distance)
 
 
 def _best(ids: Any, scales: Any, numbers: Any, question: Matrix, limit: int) -> list[tuple[int, float]]:
@@ -196,10 +195,10 @@ def _best(ids: Any, scales: Any, numbers: Any, question: Matrix, limit: int) -> 
 
 
 def _largest(scores: Matrix, limit: int) -> Any:
-    if limit < len(scores):
-        found = np.argpartition(-scores, limit)[:limit]
-        return found[np.argsort(-scores[found], kind="stable")]
-    return np.argsort(-scores, kind="stable")
+    if limit >= len(scores):
+        return np.argsort(-scores, kind="stable")
+    largest = np.argpartition(-scores, limit)[:limit]
+    return largest[np.argsort(-scores[largest], kind="stable")]
 
 
 def quantized(vectors: Matrix) -> list[tuple[float, bytes]]:

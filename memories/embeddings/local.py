@@ -1,20 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Matrix = NDArray[np.float32]
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,25 +14,8 @@ from memories.embeddings.engine import Answer, ModelId, Nearest, Packed, StoreIn
 from memories.embeddings.indexes import Indexes, quantized
 from memoryhub.core.errors import Unavailable
 
-
-class Embedder(Protocol):
-    """A loaded model."""
-
-    @property
-    def name(self) -> str:
-        """Name in settings."""
-
-    @property
-    def version(self) -> str:
-        """Changes whenever the same text may get another vector."""
-
-    @property
-    def dimensions(self) -> int:
-        """Length of a vector."""
-
-    def embed(self, texts: Sequence[str]) -> Matrix:
-        """Return one row of length 1 per text."""
-
+if TYPE_CHECKING:
+    from memories.embeddings.onnx import OnnxEmbedder
 
 _QUESTIONS_KEPT = 256
 # The model in use and its replacement
@@ -50,7 +25,7 @@ _MODELS_KEPT = 2
 class LocalEngine:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._models: OrderedDict[str, Embedder] = OrderedDict()
+        self._models: OrderedDict[str, OnnxEmbedder] = OrderedDict()
         self._questions: OrderedDict[tuple[str, str, str], Any] = OrderedDict()
         self._indexes = Indexes()
         self._last_request = time.monotonic()
@@ -93,24 +68,20 @@ class LocalEngine:
         return vector
 
     # Only this exact version: vectors of different versions cannot be compared
-    def _model(self, wanted: ModelId) -> Embedder:
-        model = self._loaded(wanted.name)
-        if (model.version, model.dimensions) != (wanted.version, wanted.dimensions):
-            raise Unavailable(f"the model {wanted.name!r} has changed; its texts are being embedded again")
+    def _model(self, model_id: ModelId) -> OnnxEmbedder:
+        model = self._loaded(model_id.name)
+        if (model.version, model.dimensions) != (model_id.version, model_id.dimensions):
+            raise Unavailable(f"the model {model_id.name!r} has changed; its texts are being embedded again")
         return model
 
-    def _loaded(self, name: str) -> Embedder:
+    def _loaded(self, name: str) -> OnnxEmbedder:
         with self._lock:
             self._last_request = time.monotonic()
             if name not in self._models:
-                self._models[name] = _load(name)
+                from memories.embeddings.onnx import OnnxEmbedder  # loads onnxruntime
+
+                self._models[name] = OnnxEmbedder(find_files(name))
             self._models.move_to_end(name)
             while len(self._models) > _MODELS_KEPT:
                 self._models.popitem(last=False)
             return self._models[name]
-
-
-def _load(name: str) -> Embedder:
-    from memories.embeddings.onnx import OnnxEmbedder
-
-    return OnnxEmbedder(find_files(name))

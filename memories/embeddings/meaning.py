@@ -61,7 +61,7 @@ def _or_reason(act: Callable[[], T]) -> T | Meaning:
 def _start(stack: ExitStack, question: str) -> Callable[[], Meaning]:
     if current_store().scope is Scope.VIEW:
         return partial(Meaning, problem="past states have no vectors")
-    model = vectors.answering()
+    model = vectors.answering_model()
     if model is None:
         return partial(Meaning, problem=_why_none())
     answer = stack.enter_context(current_engine().asking(model.index(), question, NEAREST_AT_MOST))
@@ -87,5 +87,5 @@ def renewal(settings: ProjectSettings | None = None) -> Embedding:
 
 
 def model_name() -> str | None:
-    model = vectors.answering()
+    model = vectors.answering_model()
     return model.model.name if model else None

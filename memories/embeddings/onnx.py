@@ -65,8 +65,8 @@ class OnnxEmbedder:
             tokens[row, : len(ids)] = ids
             mask[row, : len(ids)] = 1
         inputs = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens)}
-        given = {name: values for name, values in inputs.items() if name in self._inputs}
-        vectors = self._pooled(self._session.run(None, given)[0], mask)
+        accepted = {name: values for name, values in inputs.items() if name in self._inputs}
+        vectors = self._pooled(self._session.run(None, accepted)[0], mask)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
 
@@ -112,14 +112,14 @@ def _encoder(files: ModelFiles) -> Encode:
         pieces = sorted(described["model"]["vocab"].items(), key=lambda item: item[1])
         lowercase = (described.get("normalizer") or {}).get("lowercase", files.lowercase)
         return _word_pieces(WordPiece([piece for piece, _ in pieces], lowercase=lowercase))
-    return _of_package(files.vocabulary)
+    return _package_encoder(files.vocabulary)
 
 
 def _word_pieces(tokenizer: WordPiece) -> Encode:
     return lambda text: tokenizer.encode(text, at_most=MAX_TOKENS)
 
 
-def _of_package(path: Path) -> Encode:
+def _package_encoder(path: Path) -> Encode:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:

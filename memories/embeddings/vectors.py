@@ -8,10 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
+from django.db.models import F, QuerySet
 
 from memories.embeddings.engine import ModelId, Packed, StoreIndex
+from memories.models import EmbeddingModel, Vector
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.events.projection import after_rebuild, define_text_cache
+from memoryhub.core.models import ProjectionOffset
 from memoryhub.core.search import text_queries
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, blob
@@ -29,8 +32,6 @@ DIGEST = blob("content_hash")
 # Rounding to one byte also rounds the length of a vector
 _LENGTH_TOLERANCE = 0.01
 _SCALE_OF_NOTHING = 1e-10
-
-_COLUMNS = "id, name, version, dimensions, revision, complete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,52 +59,54 @@ class Text:
         return hashlib.sha256(self.text.encode()).digest()[:16]
 
 
+# Every search asks for the model, which takes the ORM a tenth of a millisecond
+_ANSWERING = (
+    "SELECT id, name, version, dimensions, revision, complete FROM memories_embeddingmodel "
+    "ORDER BY complete DESC, id DESC LIMIT 1"
+)
+
+
 # The complete model, or the newest
-def answering() -> ModelInStore | None:
-    return next(iter(_models("ORDER BY complete DESC, id DESC LIMIT 1")), None)
+def answering_model() -> ModelInStore | None:
+    for key, name, version, dimensions, revision, complete in rows.fetch(_ANSWERING):
+        return ModelInStore(key, ModelId(name, version, dimensions), revision, bool(complete))
+    return None
 
 
 def all_models() -> list[ModelInStore]:
-    return _models("ORDER BY id")
+    return list(map(_as_model, EmbeddingModel.objects.order_by("id")))
 
 
-def _models(condition: str, parameters: Sequence[object] = ()) -> list[ModelInStore]:
-    found = rows.fetch(f"SELECT {_COLUMNS} FROM memories_embeddingmodel {condition}", list(parameters))
-    return [
-        ModelInStore(key, ModelId(name, version, dimensions), revision, bool(complete))
-        for key, name, version, dimensions, revision, complete in found
-    ]
+def _as_model(row: EmbeddingModel) -> ModelInStore:
+    return ModelInStore(row.id, ModelId(row.name, row.version, row.dimensions), row.revision, row.complete)
 
 
 def begin(model: ModelId) -> ModelInStore:
     with transaction.atomic(using=require_current_alias()):
-        rows.execute(
-            "INSERT INTO memories_embeddingmodel (name, version, dimensions, revision, complete) "
-            "VALUES (%s, %s, %s, 0, false) ON CONFLICT (name, version) DO NOTHING",
-            [model.name, model.version, model.dimensions],
+        row, _ = EmbeddingModel.objects.get_or_create(
+            name=model.name,
+            version=model.version,
+            defaults={"dimensions": model.dimensions, "revision": 0, "complete": False},
         )
-        (found,) = _models("WHERE name = %s AND version = %s", [model.name, model.version])
-        rows.execute(
-            "INSERT INTO projection_offsets (projector, position) VALUES (%s, 0) ON CONFLICT DO NOTHING", [found.cursor]
-        )
-    return found
+        begun = _as_model(row)
+        ProjectionOffset.objects.get_or_create(projector=begun.cursor, defaults={"position": 0})
+    return begun
 
 
 def position(model: ModelInStore) -> int:
-    found = rows.fetch("SELECT position FROM projection_offsets WHERE projector = %s", [model.cursor])
-    return found[0][0] if found else 0
+    """Return the position up to which a model has embedded the log."""
+    return ProjectionOffset.objects.filter(projector=model.cursor).values_list("position", flat=True).first() or 0
 
 
 def texts(ids: Iterable[int]) -> list[Text]:
-    wanted = json.dumps(list(ids))
-    among = f"id IN {IDS}"
-    united = " UNION ALL ".join(f"SELECT * FROM ({sql}) AS t WHERE {among}" for sql in text_queries().values())
-    found = rows.fetch(
+    queries = text_queries().values()
+    united = " UNION ALL ".join(f"SELECT * FROM ({sql}) AS t WHERE id IN {IDS}" for sql in queries)
+    documents = rows.fetch(
         f"WITH t (id, title, body) AS ({united}) SELECT t.id, t.title, substr(t.body, 1, {_READ_CHARACTERS}) "
         "FROM t JOIN memories_searchdocument d ON d.id = t.id",
-        [wanted] * len(text_queries()),
+        [json.dumps(list(ids))] * len(queries),
     )
-    return [Text(document_id, f"{title}\n{body}".strip()) for document_id, title, body in found]
+    return [Text(document, f"{title}\n{body}".strip()) for document, title, body in documents]
 
 
 def is_vector(scale: float, numbers: bytes, dimensions: int) -> bool:
@@ -121,35 +124,35 @@ def stored(model: ModelInStore, digests: Sequence[bytes]) -> dict[bytes, Packed]
     if not digests:
         return {}
     marks = ", ".join(["%s"] * len(digests))
-    found = rows.fetch(
+    vectors: dict[bytes, Packed] = {}
+    for digest, scale, numbers in rows.fetch(
         f"SELECT content_hash, scale, {NUMBERS} FROM memories_vector WHERE content_hash IN ({marks}) AND model_id = %s",
         [*digests, model.key],
-    )
-    size = model.model.dimensions
-    vectors = ((bytes(digest), scale, bytes(numbers)) for digest, scale, numbers in found)
-    return {digest: (scale, numbers) for digest, scale, numbers in vectors if is_vector(scale, numbers, size)}
+    ):
+        if is_vector(scale, numbers, model.model.dimensions):
+            vectors[bytes(digest)] = (scale, bytes(numbers))
+    return vectors
 
 
 def vector_of(document_id: int) -> list[float] | None:
     """Return the vector of a document by the model that answers questions; None if it has none."""
-    model = answering()
+    model = answering_model()
     if model is None:
         return None
-    packed = stored(model, [text.digest for text in texts([document_id])])
-    vectors = [[round(scale * number, 5) for number in memoryview(data).cast("b")] for scale, data in packed.values()]
-    return vectors[0] if vectors else None
+    for scale, numbers in stored(model, [text.digest for text in texts([document_id])]).values():
+        return [round(scale * number, 5) for number in memoryview(numbers).cast("b")]
+    return None
 
 
-def unchanged(model: ModelInStore, found: Sequence[Text]) -> set[int]:
-    wanted = json.dumps([text.id for text in found])
+def unchanged(model: ModelInStore, documents: Sequence[Text]) -> set[int]:
     stored_rows = rows.fetch(
         f"SELECT document_id, {DIGEST}, scale, {NUMBERS} FROM memories_vector "
         f"WHERE document_id IN {IDS} AND model_id = %s",
-        [wanted, model.key],
+        [json.dumps([text.id for text in documents]), model.key],
     )
     size = model.model.dimensions
-    have = {document: digest for document, digest, scale, numbers in stored_rows if is_vector(scale, numbers, size)}
-    return {text.id for text in found if have.get(text.id) == text.digest}
+    digests = {document: digest for document, digest, scale, numbers in stored_rows if is_vector(scale, numbers, size)}
+    return {text.id for text in documents if digests.get(text.id) == text.digest}
 
 
 def save(model: ModelInStore, vectors: Mapping[Text, Packed], *, up_to: int) -> None:
@@ -157,11 +160,8 @@ def save(model: ModelInStore, vectors: Mapping[Text, Packed], *, up_to: int) -> 
         for text, (scale, numbers) in vectors.items():
             rows.execute(_SAVE, [text.id, model.key, text.digest, scale, numbers, text.id, model.key])
         if vectors:
-            _raise_revisions("WHERE id = %s", [model.key])
-        rows.execute(
-            "UPDATE projection_offsets SET position = %s WHERE projector = %s AND position < %s",
-            [up_to, model.cursor, up_to],
-        )
+            _raise_revisions(EmbeddingModel.objects.filter(id=model.key))
+        ProjectionOffset.objects.filter(projector=model.cursor, position__lt=up_to).update(position=up_to)
 
 
 # A document or model that was deleted meanwhile gets no row
@@ -180,7 +180,7 @@ _FORGET_UNFOUND = "DELETE FROM memories_vector WHERE document_id NOT IN (SELECT 
 def complete(model: ModelInStore) -> None:
     """Make the model the one that answers; delete the vectors of others and of missing documents."""
     with transaction.atomic(using=require_current_alias()):
-        rows.execute("UPDATE memories_embeddingmodel SET complete = true WHERE id = %s", [model.key])
+        EmbeddingModel.objects.filter(id=model.key).update(complete=True)
         rows.execute(_FORGET_UNFOUND)
         for other in all_models():
             if other.key != model.key:
@@ -194,9 +194,9 @@ def drop_all() -> None:
 
 
 def _drop(model: ModelInStore) -> None:
-    rows.execute("DELETE FROM memories_vector WHERE model_id = %s", [model.key])
-    rows.execute("DELETE FROM memories_embeddingmodel WHERE id = %s", [model.key])
-    rows.execute("DELETE FROM projection_offsets WHERE projector = %s", [model.cursor])
+    Vector.objects.filter(model_id=model.key).delete()
+    EmbeddingModel.objects.filter(id=model.key).delete()
+    ProjectionOffset.objects.filter(projector=model.cursor).delete()
 
 
 def forget(document_id: int) -> None:
@@ -205,18 +205,18 @@ def forget(document_id: int) -> None:
 
 def forget_files() -> None:
     """Delete the index files, which may contain vectors of erased texts; a running rebuild discards its file too."""
-    _raise_revisions("WHERE id > %s", [0])
+    _raise_revisions(EmbeddingModel.objects.all())
     folder = folder_of(current_store()) / "index"
     for path in folder.iterdir() if folder.is_dir() else ():
         path.unlink(missing_ok=True)
 
 
-def _raise_revisions(condition: str, parameters: list[int]) -> None:
-    rows.execute(f"UPDATE memories_embeddingmodel SET revision = revision + 1 {condition}", parameters)
+def _raise_revisions(models: QuerySet[EmbeddingModel]) -> None:
+    models.update(revision=F("revision") + 1)
 
 
 @after_rebuild
 def go_over_again() -> None:
     # Reads the log again, as documents may have changed; unchanged texts are not embedded again
-    rows.execute("UPDATE projection_offsets SET position = 0 WHERE projector LIKE %s", ["embeddings-%"])
+    ProjectionOffset.objects.filter(projector__startswith="embeddings-").update(position=0)
     rows.execute(_FORGET_UNFOUND)

@@ -30,12 +30,12 @@ class WordPiece:
         return cls(path.read_text(encoding="utf-8").splitlines(), lowercase=lowercase)
 
     def encode(self, text: str, *, at_most: int) -> list[int]:
-        found: list[int] = []
+        ids: list[int] = []
         for word in self._words(text[: at_most * _READ_CHARACTERS]):
-            found += self._pieces_of(word)
-            if len(found) >= at_most - 2:
+            ids += self._pieces_of(word)
+            if len(ids) >= at_most - 2:
                 break
-        return [self._begin, *found[: at_most - 2], self._end]
+        return [self._begin, *ids[: at_most - 2], self._end]
 
     def _words(self, text: str) -> list[str]:
         clean = "".join(map(_cleaned, text))
@@ -88,6 +88,6 @@ def _without_accents(text: str) -> str:
 # Punctuation is a word of its own
 @lru_cache(maxsize=4096)
 def _parted(character: str) -> str:
-    code = ord(character)
-    sign = 33 <= code <= 126 and not character.isalnum()
-    return f" {character} " if sign or unicodedata.category(character).startswith("P") else character
+    is_sign = "!" <= character <= "~" and not character.isalnum()
+    is_punctuation = is_sign or unicodedata.category(character).startswith("P")
+    return f" {character} " if is_punctuation else character

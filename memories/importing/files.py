@@ -71,21 +71,30 @@ def find_files(directory: Path) -> list[str]:
         Invalid: there is no such folder.
         Unavailable: it is in a repository that git cannot read.
     """
-    return sorted(name for name in _listing(directory) if _is_wanted(Path(name)) and _is_own_file(directory / name))
+    return sorted(
+        name for name in _listing(directory) if _is_text_file(Path(name)) and _is_regular_file(directory / name)
+    )
 
 
 def left_out(directory: Path) -> list[tuple[str, str]]:
     """Return what ``find_files`` leaves out, with the reason: links, and folders that are hidden or hold packages."""
     texts = [Path(name) for name in _listing(directory) if Path(name).suffix.lower() in ENDINGS]
-    folders = {f"{folder}/": _SKIPPED_FOLDER for path in texts if (folder := _skipped_part(path))}
-    links = [path for path in texts if not _skipped_part(path) and not _is_own_file(directory / path)]
-    return sorted({**folders, **{str(path): _why_not_own(directory, path) for path in links}}.items())
+    reasons = {}
+    for path in texts:
+        folder = _skipped_part(path)
+        if folder:
+            reasons[f"{folder}/"] = _SKIPPED_FOLDER
+        elif not _is_regular_file(directory / path):
+            reasons[str(path)] = _link_reason(directory, path)
+    return sorted(reasons.items())
 
 
-def _why_not_own(directory: Path, path: Path) -> str:
-    top, target = directory.resolve(), (directory / path).resolve()
-    is_inside = (directory / path).is_symlink() and target.is_relative_to(top) and target.is_file()
-    return f"a link to {target.relative_to(top).as_posix()}, which is in this folder" if is_inside else _LINK
+def _link_reason(directory: Path, path: Path) -> str:
+    top = directory.resolve()
+    target = (directory / path).resolve()
+    if (directory / path).is_symlink() and target.is_relative_to(top) and target.is_file():
+        return f"a link to {target.relative_to(top).as_posix()}, which is in this folder"
+    return _LINK
 
 
 # An ignored folder was named on purpose
@@ -116,16 +125,20 @@ def modified_at(path: Path) -> datetime:
 
 def times_of(matter: Mapping[str, Any], changed: datetime | None) -> tuple[datetime | None, datetime | None]:
     """Return when a text was written and last changed, by its front matter, or ``changed`` if that has no time."""
-    written = next(filter(None, (_moment(matter.get(name)) for name in _WRITTEN)), None)
-    revised = next(filter(None, (_moment(matter.get(name)) for name in _CHANGED)), None)
+    written = _first_moment(matter, _WRITTEN)
+    revised = _first_moment(matter, _CHANGED)
     return written, (revised if written or revised else changed)
 
 
-def _moment(value: object) -> datetime | None:
-    try:
-        return clock.from_text(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
+def _first_moment(matter: Mapping[str, Any], keys: Sequence[str]) -> datetime | None:
+    for key in keys:
+        value = matter.get(key)
+        if isinstance(value, str):
+            try:
+                return clock.from_text(value)
+            except ValueError:
+                continue
+    return None
 
 
 # A clock of the past may have been ahead
@@ -153,14 +166,17 @@ def read_text(path: Path) -> str:
 def record_reason(path: str) -> str:
     """Return why a file is left out that is a decision record by its place and name, or ""."""
     folder = Path(path).parent.as_posix()
-    return f"a decision record; `memory-hub import adr {folder}` imports it with its status" * bool(_RECORD.match(path))
+    if not _RECORD.match(path):
+        return ""
+    return f"a decision record; `memory-hub import adr {folder}` imports it with its status"
 
 
 def import_reason(text: str) -> str:
     """Return why a text is left out that only names files for a client to import, or ""."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    is_import = bool(lines) and all(map(_IMPORT.fullmatch, lines))
-    return f"it only imports {', '.join(line[1:] for line in lines[:5])}" if is_import else ""
+    if not lines or not all(map(_IMPORT.fullmatch, lines)):
+        return ""
+    return f"it only imports {', '.join(line[1:] for line in lines[:5])}"
 
 
 def is_data(name: str, text: str) -> bool:
@@ -184,18 +200,20 @@ def _walk(directory: Path) -> Iterator[str]:
             yield os.path.relpath(Path(folder) / name, directory)
 
 
-def _is_wanted(path: Path) -> bool:
+def _is_text_file(path: Path) -> bool:
     return path.suffix.lower() in ENDINGS and not _skipped_part(path)
 
 
 # The path up to its first hidden or package folder, or ""
 def _skipped_part(path: Path) -> str:
-    parts = path.parts
-    return next(("/".join(parts[: at + 1]) for at, part in enumerate(parts) if _is_skipped(part)), "")
+    for number, part in enumerate(path.parts, 1):
+        if _is_skipped(part):
+            return "/".join(path.parts[:number])
+    return ""
 
 
 # Links are skipped: they may lead out of the folder
-def _is_own_file(path: Path) -> bool:
+def _is_regular_file(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
@@ -241,9 +259,10 @@ def front_matter_lines(text: str) -> dict[str, str]:
     matter = _FRONT_MATTER.match(text)
     blocks: dict[str, str] = {}
     key = ""
-    for line in re.findall(r"[^\n]*\n", matter[1]) if matter else []:
+    for line in re.findall(r"[^\n]*\n", matter[1] if matter else ""):
         match = _KEY.fullmatch(line.rstrip())
-        key = match[1].lower() if match else key
+        if match:
+            key = match[1].lower()
         blocks[key] = blocks.get(key, "") + line
     return blocks
 
@@ -257,7 +276,8 @@ def _values(lines: list[str]) -> dict[str, Any]:
             continue
         if key:
             block = lines[start:number]
-            block = [_without_marks(line) for line in block] if key in _TAGS else block
+            if key in _TAGS:
+                block = [_without_marks(line) for line in block]
             values[key] = _value(block[0], block[1:])
         key, start = match[1].rstrip().lower(), number
     return values
@@ -275,7 +295,7 @@ def _value(key_line: str, below: list[str]) -> Any:
     inline = (match[2] or "").strip() if match else ""
     if inline in _BLOCKS:
         return _BLOCKS[inline].join(line.strip() for line in below).strip()
-    items = [found[1] for line in below if (found := _ITEM.fullmatch(line))]
+    items = [match[1] for match in map(_ITEM.fullmatch, below) if match]
     if items and not _COMMENT.sub("", inline):
         return [_scalar(item) for item in items]
     more = [line.strip() for line in below if not line.lstrip().startswith("#")]
@@ -297,22 +317,27 @@ def _scalar(text: str, depth: int = 0) -> Any:
             return value
     if text.startswith("["):
         inside = _COMMENT.sub("", text).strip().removeprefix("[").removesuffix("]")
-        return [item for text in _IN_LIST.findall(inside) if (item := _scalar(text, depth + 1))]
-    if match := re.match(r"\"(.*)\"|'((?:[^']|'')*)'", text):
-        return match[1] if match[1] is not None else match[2].replace("''", "'")
+        return list(filter(None, [_scalar(item, depth + 1) for item in _IN_LIST.findall(inside)]))
+    if match := re.match(r'"(.*)"', text):
+        return match[1]
+    if match := re.match(r"'((?:[^']|'')*)'", text):
+        return match[1].replace("''", "'")
     return _COMMENT.sub("", text).strip()
 
 
 # Without recursion: the value may be nested deeper than Python can follow
 def _depth(value: Any) -> int:
-    depth, level = 0, [value]
-    while level := [item for inner in level if isinstance(inner, list | dict) for item in _items(inner)]:
+    depth = 0
+    level = [value]
+    while level := [item for inner in level for item in _children(inner)]:
         depth += 1
     return depth
 
 
-def _items(value: list[Any] | dict[str, Any]) -> list[Any]:
-    return value if isinstance(value, list) else list(value.values())
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _require_shallow(depth: int) -> None:

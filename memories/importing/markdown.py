@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,12 +24,12 @@ from memories.importing.files import (
     times_of,
     without_deleted,
 )
-from memories.importing.sections import Document, Section, parse_document, split_text
+from memories.importing.sections import TextDocument, parse_document, split_text
 from memories.kinds import BETWEEN_HEADINGS
 from memories.models import Memory
 from memories.pack.sections import is_echo
 from memories.projectors import content_hash
-from memories.schemas import MAX_CONTENT, ImportedMemory, MemoryTouch, MemoryWrite, WriteStatus
+from memories.schemas import MAX_CONTENT, ImportedMemory, MemoryTouch, WriteStatus
 from memories.services import delete_memory, write_memories
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.sanitize import sanitize_text
@@ -101,12 +100,14 @@ def import_markdown(
     report = MarkdownReport(skipped=left_out(directory))
     written: set[str] = set()
     read: list[str] = []
-    commands = _commands(_Options(directory, tags, max_headings, within, exclude), report, read, progress or _silent)
+    commands = _commands(_Options(directory, tags, max_headings, within, exclude), report, read, progress)
     while batch := list(islice(commands, _BATCH)):
         batch = _without_guidelines(batch, report)
         present = without_deleted(batch)
         report.left_deleted += len(batch) - len(present)
-        imports = [command for command in present if not _is_echo(command, report)]
+        echoes = [command for command in present if is_echo(command.content)]
+        report.skipped += [(command.title, "a context pack of this hub") for command in echoes]
+        imports = [command for command in present if command not in echoes]
         counted = Counter(result.status for result in write_memories(commands=imports))
         report.created += counted[WriteStatus.CREATED]
         report.updated += counted[WriteStatus.UPDATED]
@@ -124,7 +125,7 @@ def preview_new(*, directory: Path, max_headings: int = MAX_HEADINGS, exclude: S
     """
     report = MarkdownReport(skipped=left_out(directory))
     options = _Options(directory, (), max_headings, "", exclude, has_store=False)
-    report.created = sum(1 for _ in _commands(options, report, [], _silent))
+    report.created = sum(1 for _ in _commands(options, report, [], None))
     return report
 
 
@@ -157,17 +158,6 @@ def delete_sections(paths: Sequence[str]) -> int:
     return _delete_vanished([_prefix(path) for path in paths], set())
 
 
-def _is_echo(command: MemoryWrite, report: MarkdownReport) -> bool:
-    echo = is_echo(command.content)
-    if echo:
-        report.skipped.append((command.title, "a context pack of this hub"))
-    return echo
-
-
-def _silent(count: int) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class _Options:
     directory: Path
@@ -182,29 +172,27 @@ class _Options:
 
 
 def _commands(
-    options: _Options, report: MarkdownReport, read: list[str], progress: Progress
+    options: _Options, report: MarkdownReport, read: list[str], progress: Progress | None
 ) -> Iterator[ImportedMemory]:
     above = path_of_folder(options.directory, options.within)
     paths = {flat(above + PurePath(name).as_posix()): name for name in find_files(options.directory)}
-    records = {path: why for path in paths if (why := record_reason(path))}
-    without = dict(records)
-    for find_known in _known_files if options.has_store else ():
-        without |= find_known(list(paths))
-    without |= {path: _EXCLUDED for path, name in paths.items() if options.leaves_out(name)}
+    records = {path: record_reason(path) for path in paths if record_reason(path)}
+    skipped = dict(records)
+    if options.has_store:
+        for find_known in _known_files:
+            skipped |= find_known(list(paths))
+    skipped |= {path: _EXCLUDED for path, name in paths.items() if options.leaves_out(name)}
     changed = changed_times(options.directory, paths.values())
     repeated = _Repeated(report)
     used: set[str] = set()
     for count, (path, name) in enumerate(paths.items(), 1):
         try:
-            text = "" if path in without else read_text(options.directory / name)
-            why = without.get(path) or (_DATA if is_data(name, text) else import_reason(text))
-            # Sanitised before it is split: a private block may span headings
-            document = None if why else _parsed(sanitize_text(text)[0], name, options.max_headings)
+            document, why = _read_document(options, name, skipped.get(path, ""))
         except Invalid as error:
             report.skipped.append((path, error.message))
         else:
             # Earlier notes of a decision record stay until it is imported as a decision
-            if why is None or why != records.get(path):
+            if why != records.get(path):
                 read.append(_prefix(path))
             if document is None:
                 report.skipped.append((path, why))
@@ -212,11 +200,21 @@ def _commands(
                 report.files += 1
                 document = repeated.without(path, document)
                 yield from _commands_of_file(path, document, options.tags, used, changed[name])
-        progress(count)
+        if progress:
+            progress(count)
 
 
-def _parsed(text: str, name: str, max_headings: int) -> Document:
-    return parse_document(text, PurePath(name).suffix.lower(), max_headings=max_headings)
+# Returns a document, or None and why it is skipped
+def _read_document(options: _Options, name: str, why: str) -> tuple[TextDocument | None, str]:
+    if why:
+        return None, why
+    text = read_text(options.directory / name)
+    why = _DATA if is_data(name, text) else import_reason(text)
+    if why:
+        return None, why
+    # Sanitised before it is split: a private block may span headings
+    clean = sanitize_text(text)[0]
+    return parse_document(clean, PurePath(name).suffix.lower(), max_headings=options.max_headings), ""
 
 
 @dataclass(slots=True)
@@ -227,8 +225,9 @@ class _Repeated:
     # The first file of a folder with a text
     first: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def without(self, path: str, document: Document) -> Document:
-        folder, name = PurePath(path).parent.as_posix(), PurePath(path).name
+    def without(self, path: str, document: TextDocument) -> TextDocument:
+        folder = PurePath(path).parent.as_posix()
+        name = PurePath(path).name
         if name not in _FOR_CLIENTS:
             return document
         sections = []
@@ -237,47 +236,43 @@ class _Repeated:
             if first == name:
                 sections.append(section)
             else:
-                self.report.skipped.append(
-                    (BETWEEN_HEADINGS.join((path, *section.headings)), f"the same text as in {first}")
-                )
+                title = BETWEEN_HEADINGS.join((path, *section.headings))
+                self.report.skipped.append((title, f"the same text as in {first}"))
         return replace(document, sections=sections)
 
 
 def _commands_of_file(
-    path: str, document: Document, tags: Sequence[str], used: set[str], changed: datetime
+    path: str, document: TextDocument, tags: Sequence[str], used: set[str], changed: datetime
 ) -> Iterator[ImportedMemory]:
     all_tags = _tags(path, document, tags)
     times = imported_times(*times_of(document.matter, changed))
     for section in document.sections:
         parts = split_text(section.text, MAX_CONTENT)
+        title = flat(BETWEEN_HEADINGS.join((path, *section.headings)))
         for number, part in enumerate(parts, 1):
+            suffix = f" ({number}/{len(parts)})" if len(parts) > 1 else ""
+            key = section.key if number == 1 else f"{section.key}~{number}"
             yield ImportedMemory(
-                title=_title(path, section, number, len(parts)),
+                # Cut at the front: the last heading is the most specific one
+                title=_cut_front(title, _MAX_TITLE - len(suffix)) + suffix,
                 content=part,
                 type="reference",
                 tags=all_tags,
-                topic_key=_topic_key(path, section.key if number == 1 else f"{section.key}~{number}", used),
-                source=_cut(path, _MAX_SOURCE),
+                topic_key=_topic_key(path, key, used),
+                source=_cut_front(path, _MAX_SOURCE),
                 **times,
             )
 
 
-def _title(path: str, section: Section, number: int, parts: int) -> str:
-    # Cut at the front: the last heading is the most specific one
-    title = flat(BETWEEN_HEADINGS.join((path, *section.headings)))
-    part = f" ({number}/{parts})" if parts > 1 else ""
-    return _cut(title, _MAX_TITLE - len(part)) + part
-
-
-def _cut(text: str, longest: int) -> str:
+def _cut_front(text: str, longest: int) -> str:
     return text if len(text) <= longest else "…" + text[len(text) - longest + 1 :].lstrip()
 
 
-def _tags(path: str, document: Document, tags: Sequence[str]) -> list[str]:
+def _tags(path: str, document: TextDocument, tags: Sequence[str]) -> list[str]:
     folder = PurePath(path).parent.name
-    file_tags = [tag[:64] for tag in (*document.tags, folder) if tag.strip()]
-    cleaned = (re.sub(r"\s+", " ", tag.strip().lower()) for tag in (*tags, *file_tags))
-    return list(dict.fromkeys(tag for tag in cleaned if tag))[:_MAX_TAGS]
+    file_tags = [tag[:64] for tag in (*document.tags, folder)]
+    cleaned = [" ".join(tag.lower().split()) for tag in (*tags, *file_tags)]
+    return list(dict.fromkeys(filter(None, cleaned)))[:_MAX_TAGS]
 
 
 # Prefix of the topic keys of a file. A long path is cut and made unique by its digest; it is sanitised because the log
@@ -294,10 +289,12 @@ def _topic_key(path: str, section_key: str, used: set[str]) -> str:
     room = _MAX_KEY - len(prefix) - 5
     if len(section_key) > room:
         section_key = f"{section_key[: room - 13]}~{_digest(section_key)}"
-    key = unique = flat(sanitize_text(prefix + section_key)[0].strip())
-    number = 2
+    key = flat(sanitize_text(prefix + section_key)[0].strip())
+    unique = key
+    number = 1
     while unique in used:
-        unique, number = f"{key}~{number}", number + 1
+        number += 1
+        unique = f"{key}~{number}"
     used.add(unique)
     return current_topic(unique)
 
@@ -309,14 +306,13 @@ def _digest(text: str) -> str:
 def _delete_vanished(prefixes: Sequence[str], written: set[str]) -> int:
     read = set(prefixes)
     imported = Memory.objects.live().filter(begins_with("topic_key", _TOPIC)).values_list("id", "topic_key")
-    return _delete([number for number, key in imported if key and key not in written and _prefix_of(key) in read])
+    vanished = [
+        memory_id for memory_id, key in imported if key not in written and f"{(key or '').partition('#')[0]}#" in read
+    ]
+    return _delete(vanished)
 
 
 def _delete(ids: Sequence[int]) -> int:
     for memory_id in ids:
         delete_memory(command=MemoryTouch(id=memory_id, reason=GONE_FROM_FILE))
     return len(ids)
-
-
-def _prefix_of(key: str) -> str:
-    return key[: key.find("#") + 1]

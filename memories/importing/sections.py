@@ -41,21 +41,21 @@ class Heading:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class TextSection:
     headings: tuple[str, ...]
     key: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    sections: list[Section]
+class TextDocument:
+    sections: list[TextSection]
     tags: list[str]
     # The front matter
     matter: Mapping[str, Any]
 
 
-def parse_document(text: str, ending: str, *, max_headings: int | None = None) -> Document:
+def parse_document(text: str, ending: str, *, max_headings: int | None = None) -> TextDocument:
     """Split a text, with the file's extension (``.md``), into sections; one that says nothing is joined to another.
 
     Raises:
@@ -66,10 +66,10 @@ def parse_document(text: str, ending: str, *, max_headings: int | None = None) -
         candidates = sum(1 for _ in islice(_MAY_BE_HEADING.finditer(body), max_headings + _MOST_CANDIDATES))
         _require_few(candidates, max_headings + _MOST_CANDIDATES - 1)
     sections = split_sections(body, ending, max_headings=max_headings)
-    return Document(_described(_joined(sections), matter), _tags(matter), matter)
+    return TextDocument(_described(_joined(sections), matter), _tags(matter), matter)
 
 
-def split_sections(body: str, ending: str, *, max_headings: int | None = None) -> list[Section]:
+def split_sections(body: str, ending: str, *, max_headings: int | None = None) -> list[TextSection]:
     """Return the sections of a text without front matter, each as it is written.
 
     Raises:
@@ -83,7 +83,7 @@ def split_sections(body: str, ending: str, *, max_headings: int | None = None) -
 
 
 # The description of a text is often what one searches for
-def _described(sections: list[Section], matter: Mapping[str, Any]) -> list[Section]:
+def _described(sections: list[TextSection], matter: Mapping[str, Any]) -> list[TextSection]:
     description = matter.get("description")
     if not isinstance(description, str) or not sections or description in sections[0].text:
         return sections
@@ -100,7 +100,8 @@ def split_text(text: str, limit: int) -> list[str]:
     """Split a text into parts of at most ``limit`` characters, preferably between paragraphs, lines or words."""
     parts = []
     while len(text) > limit:
-        cut = next((cut for gap in ("\n\n", "\n", " ") if (cut := text.rfind(gap, limit // 2, limit)) > 0), limit)
+        gaps = [text.rfind(gap, limit // 2, limit) for gap in ("\n\n", "\n", " ")]
+        cut = next((gap for gap in gaps if gap > 0), limit)
         parts.append(text[:cut].rstrip())
         text = text[cut:].lstrip("\n ")
     return [part for part in [*parts, text] if part.strip()]
@@ -108,9 +109,11 @@ def split_text(text: str, limit: int) -> list[str]:
 
 def _tags(matter: dict[str, Any]) -> list[str]:
     tags = matter.get("tags") or []
-    tags = tags.split(",") if isinstance(tags, str) else tags
-    tags = tags if isinstance(tags, list) else [tags]
-    return [text for tag in tags if (text := str(tag).strip().strip("\"'"))]
+    if isinstance(tags, str):
+        tags = tags.split(",")
+    elif not isinstance(tags, list):
+        tags = [tags]
+    return list(filter(None, [str(tag).strip().strip("\"'") for tag in tags]))
 
 
 def _headings(body: str, lines: list[str], ending: str) -> Iterator[Heading]:
@@ -144,10 +147,11 @@ def _underlined_headings(lines: list[str]) -> Iterator[Heading]:
         yield Heading(styles.index(style) + 1, title.strip(), number - 1 - is_overlined, number + 1)
 
 
-def _sections(lines: list[str], headings: Iterable[Heading]) -> Iterator[Section]:
+def _sections(lines: list[str], headings: Iterable[Heading]) -> Iterator[TextSection]:
     path: list[tuple[int, str, str]] = []
     used: set[str] = set()
-    start, key = 0, ""
+    start = 0
+    key = ""
     for heading in headings:
         yield from _section(path, key, lines[start : heading.start])
         path = [parent for parent in path if parent[0] < heading.level]
@@ -157,19 +161,24 @@ def _sections(lines: list[str], headings: Iterable[Heading]) -> Iterator[Section
     yield from _section(path, key, lines[start:])
 
 
-def _section(path: list[tuple[int, str, str]], key: str, lines: list[str]) -> Iterator[Section]:
+def _section(path: list[tuple[int, str, str]], key: str, lines: list[str]) -> Iterator[TextSection]:
     text = "\n".join(lines).strip("\n").rstrip()
     is_listing = path and heading_slug(path[-1][1]) in _LISTINGS and all(map(_LISTED.match, text.split("\n")))
     if _NAVIGATION.sub("", text).strip() and not is_listing:
-        yield Section(tuple(heading for _, heading, _ in path if heading), key, text)
+        yield TextSection(tuple(heading for _, heading, _ in path if heading), key, text)
 
 
 # A section that says nothing is joined to the one before it, else after it, below the same heading
-def _joined(sections: list[Section]) -> list[Section]:
-    empty = [index for index, section in enumerate(sections) if section.headings and _is_boilerplate(section)]
-    texts = {index: section.text for index, section in enumerate(sections) if index not in empty}
+def _joined(sections: list[TextSection]) -> list[TextSection]:
+    empty = []
+    texts = {}
+    for index, section in enumerate(sections):
+        if section.headings and is_boilerplate(section.headings[-1], section.text):
+            empty.append(index)
+        else:
+            texts[index] = section.text
     for index in empty:
-        target = _target(sections, index, list(texts))
+        target = _neighbour(sections, index, list(texts))
         if target is None:
             texts[index] = sections[index].text
         else:
@@ -177,11 +186,7 @@ def _joined(sections: list[Section]) -> list[Section]:
     return [replace(sections[index], text=texts[index]) for index in sorted(texts)]
 
 
-def _is_boilerplate(section: Section) -> bool:
-    return is_boilerplate(section.headings[-1], section.text)
-
-
-def _target(sections: Sequence[Section], index: int, texts: Sequence[int]) -> int | None:
+def _neighbour(sections: Sequence[TextSection], index: int, texts: Sequence[int]) -> int | None:
     above = sections[index].headings[:-1]
     near = [other for other in texts if sections[other].headings[: len(above)] == above]
     below = [other for other in near if sections[other].headings[: len(above) + 1] == sections[index].headings]
@@ -190,9 +195,11 @@ def _target(sections: Sequence[Section], index: int, texts: Sequence[int]) -> in
 
 
 def _unused(key: str, used: set[str]) -> str:
-    unique, number = key, 2
+    unique = key
+    number = 1
     while unique in used:
-        unique, number = f"{key}-{number}", number + 1
+        number += 1
+        unique = f"{key}-{number}"
     used.add(unique)
     return unique
 

@@ -11,7 +11,7 @@ from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
 from memories.models import MemoryKind, MemoryScope
-from memories.schemas.memories import Content, IfExists, MemoryWrite, Tags, Title, TypeName
+from memories.schemas import Content, IfExists, MemoryWrite, Tags, Title, TypeName
 from memoryhub.core.kinds import KINDS, Kind, ToolNames
 from memoryhub.core.schemas import (
     MAX_AUTHOR,

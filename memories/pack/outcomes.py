@@ -17,22 +17,22 @@ from memories.events import CONTEXT_PACKED
 from memories.models import ContextPack
 from memories.pack import recall
 from memories.pack.sections import all_sections
-from memories.pack_sorts import reference_of
+from memories.pack_sorts import local_id
 from memories.uses.counting import named_in
 from memories.uses.selectors import ids_read_in
+from memoryhub.core import log
 from memoryhub.core.contributions import define_part
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.events.event_types import Retention, Speech, names_where
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.log.read import entity_of_stream
-from memoryhub.core.models import RawEvent
-from sessions_app.event_summaries import about
 from sessions_app.events.sessions import TURN_BEGAN
 from sessions_app.models import Session, SessionStatus
+from sessions_app.timeline import event_title
 
 # Events of each session that are read for citations
 _MOST_WRITTEN = 2_000
-# Of many sessions: events with what they read, and events that may cite
+# Events with what many sessions read, and events that may cite
 _MOST_READ, _MOST_CITING = 5_000, 50_000
 # What a session may cite or read again; other lines, such as its last prompts, only say where it stands
 JUDGED = ("memory", "decision")
@@ -78,12 +78,6 @@ class SessionActivity:
         return LineOutcome.IGNORED if self.ended else LineOutcome.PENDING
 
 
-def id_of(key: str) -> int:
-    """Return the id of the entity that the key of a mark names; 0 for one of another store."""
-    prefix, _, number = reference_of(key).partition("#")
-    return 0 if prefix or not number.isdecimal() else int(number)
-
-
 def judge_packs(packs: Sequence[ContextPack]) -> dict[int, dict[int, LineOutcome]]:
     """Return what became of the memories and decisions in packs: outcomes by entity, by pack.
 
@@ -92,7 +86,7 @@ def judge_packs(packs: Sequence[ContextPack]) -> dict[int, dict[int, LineOutcome
     names = {pack.session_id for pack in packs}
     sessions = {session.session_id: session for session in Session.objects.filter(session_id__in=names)}
     activity = activity_of(sessions, most_read=_MOST_READ, most_written=_MOST_CITING)
-    ids = {key: id_of(key) for key in {key for pack in packs for key in pack.marks}}
+    ids = {key: local_id(key) for key in {key for pack in packs for key in pack.marks}}
     entities = find_entities({*ids.values()} - {0})
     judged = {key: entity for key, entity in ids.items() if entity in entities and entities[entity].type in JUDGED}
     outcomes_by_pack: dict[int, dict[int, LineOutcome]] = {}
@@ -147,11 +141,11 @@ def activity_of(
 # printed, nor the packs, nor the beginnings of turns, which are many and have no text.
 def _citing_events(names: Sequence[str], most: int) -> Iterator[tuple[str, int, str]]:
     types = names_where(lambda type_: type_.retention is not Retention.CAPTURED or type_.speech is Speech.ANSWER)
-    events = RawEvent.objects.filter(session_id__in=names, event_type__in=types, payload_json__isnull=False)
-    events = events.exclude(event_type__in=(CONTEXT_PACKED.name, TURN_BEGAN.name)).order_by("-position")
+    types = sorted({*types} - {CONTEXT_PACKED.name, TURN_BEGAN.name})
+    events = log.events().of_session(*names).of_type(*types).readable().order_by("-position")
     columns = events.values_list("session_id", "stream_id", "position", "payload_json")
     for session, stream, position, payload in columns[:most].iterator():
-        if _MAY_CITE.search(payload):
+        if payload and _MAY_CITE.search(payload):
             yield session, entity_of_stream(stream, position), payload
 
 
@@ -175,9 +169,9 @@ _MOST_PACKS = 20
 class GivenLine:
     # ``#412``, or ``global#12``
     reference: str
-    # Of the entity now, or of the event that the line names; "" if it is in another store or erased
+    # The entity's now, or that of the event that the line names; "" if it is in another store or erased
     title: str
-    # Of the entity or event, such as ``memory:412``; "" if there is no page for it here
+    # The stream of the entity or event, such as ``memory:412``; "" if there is no page for it here
     stream: str
     # None if there is nothing to judge
     outcome: LineOutcome | None
@@ -258,7 +252,7 @@ def packs_given_to(ids: Sequence[int]) -> dict[int, GivenPacks]:
     packs_of_session = ContextPack.objects.filter(session_id__in=sessions).order_by().values("session_id")
     counts = dict(packs_of_session.annotate(packs=Count("id")).values_list("session_id", "packs"))
     activity = activity_of(sessions)
-    named = {id_of(key) for pack in packs for key in pack.marks} - {0}
+    named = {local_id(key) for pack in packs for key in pack.marks} - {0}
     citing: set[int] = set()
     for done_in_session in activity.values():
         citing.update(*done_in_session.cited.values())
@@ -298,9 +292,9 @@ def _by_outcome(line: GivenLine) -> tuple[int, int]:
 def _describe_line(
     reference: str, activity: SessionActivity, entities: Mapping[int, Entity], titles: Mapping[int, tuple[str, str]]
 ) -> GivenLine:
-    entity = entities.get(id_of(reference))
+    entity = entities.get(local_id(reference))
     if entity is None:
-        title, stream = titles.get(id_of(reference), ("", ""))
+        title, stream = titles.get(local_id(reference), ("", ""))
         return GivenLine(reference, title, stream, None)
     outcome = activity.outcome_of(entity.id) if entity.type in JUDGED else None
     citing = [entities[writer] for writer in activity.cited.get(entity.id, ()) if writer in entities]
@@ -310,11 +304,11 @@ def _describe_line(
 
 # Prompts and conflicts are named by an event
 def _titles_of_events(positions: Iterable[int]) -> dict[int, tuple[str, str]]:
-    events = RawEvent.objects.filter(position__in=list(positions), payload_json__isnull=False)
-    return {
-        event.position: (about(event.event_type, json.loads(event.payload_json or "{}"), ""), event.stream_id)
-        for event in events
-    }
+    titles: dict[int, tuple[str, str]] = {}
+    for event in log.events().at(positions).readable():
+        title = event_title(event.event_type, json.loads(event.payload_json or "{}"), "")
+        titles[event.position] = (title, event.stream_id)
+    return titles
 
 
 define_part("session", "given", packs_given_to)

@@ -103,7 +103,7 @@ def _of_kind(kind: Kind, text_length: int, request: GatherRequest) -> list[PackI
     return [item for *_, item in sorted(ranked.values(), key=lambda rank: (-rank[0], -rank[1]))]
 
 
-# Of one scope and priority: those of the folder that one works in and of the folders above it come first, the upper
+# In one scope and priority, those of the folder that one works in and of the folders above it come first, the upper
 # ones before the lower ones; in a folder, in the order in which they were written
 def _by_folder(memories: list[_Placed], request: GatherRequest) -> list[_Placed]:
     rank = {level.store: number for number, level in enumerate(request.chain)}
@@ -120,9 +120,13 @@ def _by_folder(memories: list[_Placed], request: GatherRequest) -> list[_Placed]
 
 # Where the session began, and the folders above
 def _folders_of_session(request: GatherRequest) -> set[PurePosixPath]:
-    sessions = rows.fetch("SELECT directory FROM sessions_app_session WHERE session_id = %s", [request.session_id])
-    directories = [PurePosixPath(directory) for (directory,) in sessions if directory]
-    return {folder for directory in directories for folder in (directory, *directory.parents)}
+    folders: set[PurePosixPath] = set()
+    of_session = "SELECT directory FROM sessions_app_session WHERE session_id = %s"
+    for directory in rows.column(of_session, [request.session_id]):
+        if directory:
+            folder = PurePosixPath(directory)
+            folders.update((folder, *folder.parents))
+    return folders
 
 
 # The folder that a file of rules is about: a client's own folders, such as ``.cursor/rules``, are about the one above.
@@ -232,12 +236,11 @@ def _conflicts(request: GatherRequest) -> list[PackItem]:
 
 
 def _last_session(request: GatherRequest) -> list[PackItem]:
-    return [
-        PackItem(
-            f"#{session}", f"- #{session} {clock.day(when)} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}"
-        )
-        for session, when, agent, summary in rows.fetch(_LAST_SESSION, [request.session_id])
-    ]
+    items: list[PackItem] = []
+    for session, when, agent, summary in rows.fetch(_LAST_SESSION, [request.session_id]):
+        line = f"- #{session} {clock.day(when)} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}"
+        items.append(PackItem(f"#{session}", line))
+    return items
 
 
 def _turns(request: GatherRequest) -> list[PackItem]:
@@ -269,7 +272,7 @@ def _commits(request: GatherRequest) -> list[PackItem]:
     newest = _fetch_commits("ORDER BY committed_at DESC, id DESC LIMIT %s", _SHORTER * request.most)
     scores = request.matching(request.chain[0], SearchSourceName.COMMIT) if newest else {}
     matches = _fetch_commits(f"AND id IN {IDS}", json.dumps(list(scores))) if scores else []
-    # Of equal matches the recent one tells more of the code as it is now
+    # A recent one of equal matches tells more of the code as it is now
     for place, commit in enumerate(sorted(matches, key=lambda commit: str(commit.committed_at)), 1):
         scores[commit.id] *= 1 + _RECENT * place / len(matches)
     matches.sort(key=lambda commit: -scores[commit.id])

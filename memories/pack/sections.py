@@ -147,7 +147,7 @@ class SectionDefinition:
     name: str
     title: str
     order: int
-    # Of the budget; what remains goes to the sections after it
+    # Its part of the budget; what remains goes to the sections after it
     share: float
     # Characters of an item
     longest: int

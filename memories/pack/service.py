@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.db.models import Q
 from django.utils import timezone
 
 from memories import scopes
@@ -24,22 +25,17 @@ from memoryhub.core import clock, log
 from memoryhub.core.contributions import define_opening, define_recall
 from memoryhub.core.errors import Locked, NotFound, Unavailable
 from memoryhub.core.log.erase import redacted_digests
-from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import current_origin, named_reader, use_origin
 from memoryhub.core.paging import answering, answers_json, estimate_tokens
 from memoryhub.core.secrets.sanitize import sanitize_text
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, json_list
 from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
 from memoryhub.core.text import compact_json, counted
-from sessions_app.held_out import is_held_out
+from sessions_app.services.sessions import is_held_out
 
 # Stands for numbers while the size of an answer is counted
 _MOST_TOKENS = 99_999_999
-_LAST_LIKE_IT = (
-    "SELECT p.id, p.digest, r.actor FROM memories_contextpack p JOIN raw_events r ON r.position = p.id "
-    "WHERE p.session_id = %s AND p.query = %s AND p.max_tokens = %s ORDER BY p.id DESC LIMIT 50"
-)
+# Packs like a new one that are looked at for the last one of the same reader
+_LIKE_IT = 50
 _PROMPT_CHARS = 2_000
 
 # What a session gets instead of its first pack if memory is held out of it
@@ -53,7 +49,7 @@ HELD_OUT = (
 class ComposedPack:
     id: int
     text: str
-    # Of the content; equal as long as nothing changed
+    # SHA-256 of the content; equal as long as nothing changed
     digest: str
     body: PackBody
     # False for a replayed pack if a line of it is not as it was sent
@@ -66,16 +62,15 @@ class ComposedPack:
     unrecorded: str = ""
 
     def data(self) -> dict[str, Any]:
-        sections = {
-            filled.section.name: {
+        sections: dict[str, dict[str, Any]] = {}
+        for filled in self.body.sections:
+            sections[filled.section.name] = {
                 "title": filled.section.title,
                 "items": [item.line.removeprefix("- ") for item in filled.items],
                 "left_out": filled.left_out,
                 "more": filled.section.more,
                 "tokens": filled.tokens,
             }
-            for filled in self.body.sections
-        }
         meta = {"pack": self.id, "digest": self.digest, "estimated_tokens": _MOST_TOKENS}
         if self.unrecorded:
             meta["unrecorded"] = self.unrecorded
@@ -115,10 +110,6 @@ def pack_context(*, command: ContextPackRequest) -> ComposedPack:
         text = f"{pack.text}\n(this pack has no number and is not recorded: {unrecorded})"
         pack = replace(pack, text=text, unrecorded=unrecorded)
     return pack
-
-
-def compose_pack(*, command: ContextPackRequest) -> str:
-    return preview_pack(command=command).text
 
 
 def preview_pack(*, command: ContextPackRequest) -> ComposedPack:
@@ -220,9 +211,12 @@ def _positions(request: GatherRequest) -> list[tuple[str, int]]:
 # reader.
 def _last_equal(max_tokens: int, request: GatherRequest, body: PackBody) -> int:
     reader = named_reader(current_origin().actor)
-    for pack_id, digest, actor in rows.fetch(_LAST_LIKE_IT, [request.session_id, request.query.text, max_tokens]):
-        if named_reader(actor) == reader:
-            return pack_id if digest == body.digest else 0
+    like_it = ContextPack.objects.filter(
+        session_id=request.session_id, query=request.query.text, max_tokens=max_tokens
+    ).annotate(actor=log.event_column("actor"))
+    for pack in like_it.order_by("-id").only("digest")[:_LIKE_IT]:
+        if named_reader(pack.actor) == reader:
+            return pack.id if pack.digest == body.digest else 0
     return 0
 
 
@@ -278,12 +272,6 @@ define_recall(recall_context)
 
 
 _SCOPE_OF_STORE = {Scope.PROJECT: MemoryScope.PROJECT, Scope.ORG: MemoryScope.ORG, Scope.GLOBAL: MemoryScope.GLOBAL}
-# Entries that lost the payload of an event, or a part of it
-_ERASED = (
-    f"SELECT entry.position FROM raw_events AS entry WHERE entry.position IN {IDS} AND EXISTS (SELECT 1 FROM "
-    "raw_events AS event WHERE event.stream_id = entry.stream_id AND (event.payload_json IS NULL "
-    f"OR event.position IN {IDS}))"
-)
 
 
 def replay_pack(*, command: ContextReplay) -> ComposedPack:
@@ -311,7 +299,7 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
 
 # Its dates were those of the zone in which it was sent
 def _zone_of(sent: ContextPack) -> str:
-    payload = log.event_of(RawEvent.objects.get(position=sent.id)).payload
+    payload = log.event_of(log.events().get(position=sent.id)).payload
     return payload.zone if payload else "UTC"
 
 
@@ -347,6 +335,14 @@ def _count_erased(sent: ContextPack, lost: Collection[str]) -> int:
         level = Level(store, (_SCOPE_OF_STORE[store.scope],))
         ids = [entry for key in lost for entry in ids_at(level, [reference_of(key)])]
         with use_store(store):
-            erased = {entry for (entry,) in rows.fetch(_ERASED, [json_list(ids), json_list(redacted_digests())])}
-        count += sum(entry in erased for entry in ids)
+            count += len(_erased_among(ids))
     return count
+
+
+# The entries that lost the payload of an event, or a part of it
+def _erased_among(ids: Collection[int]) -> list[int]:
+    streams = dict(log.events().at(ids).values_list("position", "stream_id"))
+    events = log.events().of_stream(*streams.values())
+    is_erased = Q(payload_json__isnull=True) | Q(position__in=list(redacted_digests()))
+    erased = set(events.filter(is_erased).values_list("stream_id", flat=True))
+    return [entry for entry in ids if streams.get(entry) in erased]

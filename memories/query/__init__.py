@@ -5,12 +5,12 @@ Each scope is queried with one statement that filters, ranks and counts; the res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from memories.query import results
-from memories.query.question import Question, open_question
-from memories.query.results import query_line, shown
+from memories.query.question import open_question
+from memories.query.results import as_items, query_line
 from memories.schemas.query import MemoryQuery
 from memories.search.pipeline import configured_mode
 from memories.uses.notes import note_found
@@ -40,22 +40,23 @@ def query(
     """
     with retrieval("query", command):
         question = open_question(command)
-        found = results.answer(question, mode=mode or configured_mode())
-        items = shown(question, found.hits)
+        answer = results.answer(question, mode=mode or configured_mode())
+        items = as_items(question, answer.hits)
+        hits = {(hit.place.scope, hit.scored.id): hit for hit in answer.hits}
+
+        def cursor_after(count: int) -> str:
+            last = hits[items[count - 1]["scope"], items[count - 1]["id"]]
+            return question.cursor_at(last.scored.key, last.place.rank, last.scored.id)
+
         listing = fit_page(
             items,
             line,
-            total=found.total,
-            more=found.more,
+            total=answer.total,
+            more=answer.more,
             max_tokens=command.max_tokens,
-            mode=found.mode,
-            cursor_after=lambda kept: _cursor_after(items[kept - 1], question, found.hits),
+            mode=answer.mode,
+            cursor_after=cursor_after,
         )
         if command.search:
             note_found(listing.results, {place.scope: place.store for place in question.places})
         return listing
-
-
-def _cursor_after(item: dict[str, Any], question: Question, hits: Sequence[Any]) -> str:
-    last = next(hit for hit in hits if (hit.place.scope, hit.scored.id) == (item["scope"], item["id"]))
-    return question.cursor_at(last.scored.key, last.place.rank, last.scored.id)

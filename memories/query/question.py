@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,13 +11,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from memories import scopes
-from memories.models import PROJECT, EndType, MemoryScope
+from memories.models import PROJECT, EndType, MemoryScope, MemoryVersion
 from memories.schemas.query import MemoryQuery, QueryScope, RelatedTo, RelatedType
 from memories.scopes import LIVE, ScopePlace, Sql, places_of, positions_of, store_key
 from memories.search.parsed_query import parse
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import Ranking
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.views import viewed_store
@@ -33,12 +32,12 @@ _WEIGHTS = tuple(Ranking.model_fields)
 Key = float | str
 
 
-def _usual_weights() -> list[float]:
-    return _listed(Ranking())
-
-
-def _listed(weights: Ranking) -> list[float]:
+def _weights_in_order(weights: Ranking) -> list[float]:
     return [getattr(weights, name) for name in _WEIGHTS]
+
+
+def _usual_weights() -> list[float]:
+    return _weights_in_order(Ranking())
 
 
 # Single letters, because it travels with every page
@@ -58,7 +57,7 @@ class _State(BaseModel):
 @dataclass(frozen=True, slots=True)
 class Reached:
     key: Key
-    # Of the scope
+    # Rank of its scope
     rank: int
     id: int
 
@@ -83,7 +82,7 @@ class Question:
             k=key,
             s=rank,
             i=memory_id,
-            w=_listed(self.weights),
+            w=_weights_in_order(self.weights),
             r=[self.related.store, self.related.type, self.related.id] if self.related else [],
         )
         return encode_cursor(state.model_dump(exclude_defaults=True))
@@ -96,8 +95,8 @@ def open_question(command: MemoryQuery) -> Question:
         Invalid: the cursor is of another question, or the scope is not visible here.
         NotFound: there is no entity of the id or name in ``related_to``.
     """
-    levels = _levels(command.scope)
-    state = _state(command)
+    levels = _visible_levels(command.scope)
+    state = _state_of_cursor(command)
     words = parse(command.search).terms
     if state:
         return _continued(command, state, places_of(levels, state.p), words)
@@ -107,7 +106,7 @@ def open_question(command: MemoryQuery) -> Question:
     return Question(command, clock.now(), positions, places, project_settings().ranking, related, None, words)
 
 
-def _levels(scope: QueryScope | None) -> list[scopes.Level]:
+def _visible_levels(scope: QueryScope | None) -> list[scopes.Level]:
     if scope is None:
         return scopes.levels()
     here = scope.type is MemoryScope.PROJECT and scope.id == viewed_store().name
@@ -122,7 +121,7 @@ def _continued(command: MemoryQuery, state: _State, places: list[ScopePlace], wo
     return Question(command, now, state.p, places, weights, related, after, words)
 
 
-def _state(command: MemoryQuery) -> _State | None:
+def _state_of_cursor(command: MemoryQuery) -> _State | None:
     parts = decode_cursor(command.cursor, (dict,))
     if parts is None:
         return None
@@ -167,64 +166,63 @@ def resolve(related_to: RelatedTo) -> End:
     """
     here = store_key(current_store())
     if related_to.type is RelatedType.PROJECT:
-        return End(here, EndType.PROJECT, _own_project(related_to.id))
+        return End(here, EndType.PROJECT, _project_of(related_to.id))
     if related_to.type in _OTHER_ENDS:
-        return End(here, _OTHER_ENDS[related_to.type], _other(related_to))
+        return End(here, _OTHER_ENDS[related_to.type], _id_of(related_to))
     levels = scopes.levels()
-    return _memory(related_to, places_of(levels, positions_of(levels)))
+    return _memory_end(related_to, places_of(levels, positions_of(levels)))
 
 
-def _own_project(project: str) -> int:
-    own = viewed_store().name
-    if project not in (own, str(PROJECT)):
-        raise Invalid(f"related_to.id: this server is bound to project {own!r}; name that one, not {project[:80]!r}")
+def _project_of(name: str) -> int:
+    project = viewed_store().name
+    if name not in (project, str(PROJECT)):
+        raise Invalid(f"related_to.id: this server is bound to project {project!r}; name that one, not {name[:80]!r}")
     return PROJECT
 
 
-def _other(related_to: RelatedTo) -> int:
+def _id_of(related_to: RelatedTo) -> int:
     reference = _REFERENCE.fullmatch(related_to.id)
     if not reference:
         raise Invalid(f"related_to.id of type {related_to.type} is its id, a number such as 412")
-    wanted = int(reference[2])
-    entity = find_entities([wanted]).get(wanted)
+    entity_id = int(reference[2])
+    entity = find_entities([entity_id]).get(entity_id)
     if entity is None or entity.type != related_to.type:
-        raise NotFound(f"there is no {related_to.type} #{wanted} here; memory_search finds its id", id=wanted)
-    return wanted
+        raise NotFound(f"there is no {related_to.type} #{entity_id} here; memory_search finds its id", id=entity_id)
+    return entity_id
 
 
-def _memory(related_to: RelatedTo, places: list[ScopePlace]) -> End:
-    found = _of_id(related_to, places) or _of_name(related_to, places)
-    if found is None:
+def _memory_end(related_to: RelatedTo, places: list[ScopePlace]) -> End:
+    by_title = Sql(f"m.title = %s AND {LIVE}", (related_to.id,))
+    end = _memory_of_id(related_to, places) or _first_memory(places, related_to, by_title)
+    if end is None:
         what = related_to.type
         raise NotFound(f"there is no {what} {related_to.id[:200]!r} here; memory_search finds its id or title")
-    return found
+    return end
 
 
-def _of_id(related_to: RelatedTo, places: list[ScopePlace]) -> End | None:
+def _memory_of_id(related_to: RelatedTo, places: list[ScopePlace]) -> End | None:
     reference = _REFERENCE.fullmatch(related_to.id)
     if not reference:
         return None
-    own = [place for place in places if place.store == current_store()]
-    named = [place for place in places if place.scope == reference[1]] if reference[1] else own
-    return _first(named, related_to, Sql("m.id = %s", (int(reference[2]),)))
+    if reference[1]:
+        places = [place for place in places if place.scope == reference[1]]
+    else:
+        places = [place for place in places if place.store == current_store()]
+    return _first_memory(places, related_to, Sql("m.id = %s", (int(reference[2]),)))
 
 
-def _of_name(related_to: RelatedTo, places: list[ScopePlace]) -> End | None:
-    return _first(places, related_to, Sql(f"m.title = %s AND {LIVE}", (related_to.id,)))
-
-
-def _first(places: list[ScopePlace], related_to: RelatedTo, condition: Sql) -> End | None:
+def _first_memory(places: list[ScopePlace], related_to: RelatedTo, condition: Sql) -> End | None:
     kind = "" if related_to.type is RelatedType.MEMORY else related_to.type.value
     for place in places:
         holds = place.holds
         with use_store(place.store):
-            found = rows.fetch(
+            matches = rows.fetch(
                 f"SELECT m.id FROM memories_memory m WHERE {condition.text} AND (%s = '' OR m.kind = %s) "
                 f"AND {holds.text} ORDER BY m.updated_at DESC, m.id DESC LIMIT 1",
                 [*condition.parameters, kind, kind, *holds.parameters],
             )
-        if found:
-            return End(store_key(place.store), EndType.MEMORY, found[0][0])
+        if matches:
+            return End(store_key(place.store), EndType.MEMORY, matches[0][0])
     return None
 
 
@@ -232,19 +230,20 @@ def tags_at(end: End, position: int) -> list[str]:
     """Return the tags that a memory of the current store had at a position; other entities have none."""
     if end.type != EndType.MEMORY:
         return []
-    found = rows.fetch(
-        "SELECT payload_json FROM raw_events WHERE position = (SELECT max(id) FROM memories_memoryversion "
-        "WHERE memory_id = %s AND id <= %s)",
-        [end.id, position],
-    )
-    payload = json.loads(found[0][0] or "{}") if found else {}
+    version = MemoryVersion.objects.filter(memory_id=end.id, id__lte=position).order_by("-id").first()
+    if version is None:
+        return []
+    payload = log.events().at([version.id]).payloads().get(version.id, {})
     return sorted(set(payload.get("tags", [])))
 
 
 def related_ids(end: End, relation: str | None) -> Sql:
     """Return a query of the ids of all memories directly related to ``end``, in either direction."""
-    kind = " AND relation = %s" if relation else ""
-    parameters = (end.id, end.type, EndType.MEMORY.value, *([relation] if relation else []))
+    kind = ""
+    parameters: tuple[int | str, ...] = (end.id, end.type, EndType.MEMORY.value)
+    if relation:
+        kind = " AND relation = %s"
+        parameters += (relation,)
     text = (
         f"SELECT target_id FROM memories_relation WHERE source_id = %s AND source_type = %s AND target_type = %s{kind} "
         f"UNION SELECT source_id FROM memories_relation WHERE target_id = %s AND target_type = %s "

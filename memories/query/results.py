@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Max
+
 from memories.kinds import EXPIRED_WEIGHT, PROPOSED_WEIGHT
-from memories.models import Memory
+from memories.models import Memory, MemoryVersion
 from memories.present import memory_line, version_line
 from memories.query.question import Question, related_ids, tags_at
 from memories.schemas.query import QueryOrder
@@ -60,64 +62,64 @@ def answer(question: Question, *, mode: str) -> ResultPage:
         question: the question.
         mode: ``auto``, ``fts5`` or ``basic``.
     """
-    total, pages, used = 0, [], set()
+    total = 0
+    pages: list[list[QueryHit]] = []
+    modes: set[str] = set()
     for index, place in enumerate(question.places):
-        if can_have(question, place):
-            nearer = occupied(question.places[:index])
-            with use_store(place.store):
-                basic = not by_index(mode) if question.command.search else False
-                candidates = Candidates(question, place, basic=basic)
-                names = candidates.names() if nearer else {}
-            hidden = hidden_by(nearer, names)
-            with use_store(place.store):
-                count, page = candidates.page(hidden)
-            total += count
-            pages.append([QueryHit(place, scored) for scored in page])
-            used.add("basic" if basic else "fts5")
-    hits = list(_merged(question, pages))
+        # Relations never leave their store
+        if question.related and question.related.store != store_key(place.store):
+            continue
+        nearer = occupied(question.places[:index])
+        with use_store(place.store):
+            basic = bool(question.command.search) and not by_index(mode)
+            candidates = Candidates(question, place, basic=basic)
+            names = candidates.names() if nearer else {}
+        hidden = hidden_by(nearer, names)
+        with use_store(place.store):
+            count, page = candidates.page(hidden)
+        total += count
+        pages.append([QueryHit(place, scored) for scored in page])
+        modes.add("basic" if basic else "fts5")
+    hits = list(heapq.merge(*pages, key=_key_of_name if question.command.order is QueryOrder.NAME else _key_of_number))
     limit = question.command.limit
-    mode_used = min(used, default="fts5") if question.command.search else None
+    mode_used = min(modes, default="fts5") if question.command.search else None
     return ResultPage(hits[:limit], total, len(hits) > limit, mode_used)
 
 
-def _merged(question: Question, pages: list[list[QueryHit]]) -> Iterable[QueryHit]:
-    # At equal keys the nearer scope comes first
-    if question.command.order is QueryOrder.NAME:
-        return heapq.merge(*pages, key=lambda hit: (hit.scored.key, hit.place.rank))
-    return heapq.merge(*pages, key=lambda hit: (-float(hit.scored.key), hit.place.rank))
+# At equal keys the nearer scope comes first
+def _key_of_name(hit: QueryHit) -> tuple[str, int]:
+    return str(hit.scored.key), hit.place.rank
 
 
-def shown(question: Question, hits: Sequence[QueryHit]) -> list[dict[str, Any]]:
+def _key_of_number(hit: QueryHit) -> tuple[float, int]:
+    return -float(hit.scored.key), hit.place.rank
+
+
+def as_items(question: Question, hits: Sequence[QueryHit]) -> list[dict[str, Any]]:
     """Return the hits as JSON data, in order; memories erased meanwhile are left out."""
-    found: dict[tuple[StoreId, int], dict[str, Any]] = {}
+    items: dict[tuple[StoreId, int], dict[str, Any]] = {}
     for store in dict.fromkeys(hit.place.store for hit in hits):
+        ids = [hit.scored.id for hit in hits if hit.place.store == store]
         with use_store(store):
-            items = _of_store(question, [hit.scored.id for hit in hits if hit.place.store == store])
-        found |= {(store, item["id"]): item for item in items}
-    placed = [(hit, found.get((hit.place.store, hit.scored.id))) for hit in hits]
-    return [_with_score(question, hit, item) for hit, item in placed if item]
+            items |= {(store, item["id"]): item for item in _items_of_store(question, ids)}
+    existing = [hit for hit in hits if (hit.place.store, hit.scored.id) in items]
+    return [_with_score(question, hit, items[hit.place.store, hit.scored.id]) for hit in existing]
 
 
-def _of_store(question: Question, ids: list[int]) -> list[dict[str, Any]]:
+def _items_of_store(question: Question, ids: list[int]) -> list[dict[str, Any]]:
     if question.command.compact:
         return [dict(row) for row in Memory.objects.filter(id__in=ids).values("id", "kind", "title")]
-    events = _events_of(ids)
-    items = [
-        {**item, "content": snippet(item["content"], question.words), "event": events.get(item["id"])}
-        for item in views(list(Memory.objects.filter(id__in=ids)))
-    ]
-    if not question.command.include_versions:
-        return items
-    histories = versions_of(ids)
-    return [{**item, "versions": histories[item["id"]]} for item in items]
-
-
-def _events_of(ids: list[int]) -> dict[int, int]:
-    found = rows.fetch(
-        f"SELECT memory_id, max(id) FROM memories_memoryversion WHERE memory_id IN {IDS} GROUP BY memory_id",
-        [json_list(ids)],
-    )
-    return dict(found)
+    versions = MemoryVersion.objects.filter(memory_id__in=ids).order_by().values("memory_id")
+    events = dict(versions.annotate(event=Max("id")).values_list("memory_id", "event"))
+    histories = versions_of(ids) if question.command.include_versions else {}
+    items: list[dict[str, Any]] = []
+    for view in views(list(Memory.objects.filter(id__in=ids))):
+        memory = view["id"]
+        item = {**view, "content": snippet(view["content"], question.words), "event": events.get(memory)}
+        if question.command.include_versions:
+            item["versions"] = histories[memory]
+        items.append(item)
+    return items
 
 
 def _with_score(question: Question, hit: QueryHit, item: dict[str, Any]) -> dict[str, Any]:
@@ -142,12 +144,9 @@ def query_line(item: dict[str, Any]) -> str:
 
 def score_text(item: dict[str, Any]) -> str:
     """Return ``score 7.1 (tags 3.0, scope 1.3, recency .4)``; parts that contribute nothing are left out."""
-    parts = [f"{name} {_short(part['points'])}" for name, part in item["parts"].items() if part["points"] >= 0.05]
-    return f"score {item['score']:.1f} ({', '.join(parts)})" if parts else f"score {item['score']:.1f}"
-
-
-def _short(points: float) -> str:
-    return f"{points:.1f}".removeprefix("0")
+    points = {name: part["points"] for name, part in item["parts"].items() if part["points"] >= 0.05}
+    parts = ", ".join(f"{name} {f'{value:.1f}'.removeprefix('0')}" for name, value in points.items())
+    return f"score {item['score']:.1f} ({parts})" if parts else f"score {item['score']:.1f}"
 
 
 # Age at which the recency of a memory is one half
@@ -190,14 +189,16 @@ class Candidates:
 
     def page(self, hidden: Collection[int]) -> tuple[int, list[Scored]]:
         """Return the total, and the next results in order: one more than the page takes."""
-        among = [Sql(f"m.id NOT IN {IDS}", (json_list(sorted(hidden)),))] if hidden else []
+        among = []
+        if hidden:
+            among.append(Sql(f"m.id NOT IN {IDS}", (json_list(sorted(hidden)),)))
         scored = joined(
             "WITH parts AS MATERIALIZED ({}), scored AS MATERIALIZED ({})", self._parts(among), self._score()
         )
         descending = self._command.order is not QueryOrder.NAME
         after = self._after_cursor(descending=descending)
         # One statement: the first row has the total, the others the page
-        found = joined(
+        lines = joined(
             "{} SELECT NULL, count(*), NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM scored UNION ALL SELECT * FROM "
             "(SELECT * FROM scored WHERE {} "
             f"ORDER BY key {'DESC' if descending else 'ASC'}, id DESC LIMIT {{}}) AS page",
@@ -205,10 +206,14 @@ class Candidates:
             after,
             Sql("%s", (self._command.limit + 1,)),
         ).fetch()
-        total = next(row[1] for row in found if row[0] is None)
-        return total, [
-            Scored(key, memory, score, tuple(parts)) for key, memory, score, *parts in found if key is not None
-        ]
+        total = 0
+        page: list[Scored] = []
+        for key, memory_or_total, score, *parts in lines:
+            if key is None:
+                total = memory_or_total
+            else:
+                page.append(Scored(key, memory_or_total, score, tuple(parts)))
+        return total, page
 
     # The full-text index drives the query wherever there are words
     def _select(self, columns: Sql, among: list[Sql]) -> Sql:
@@ -232,7 +237,8 @@ class Candidates:
             yield Sql("m.type = %s", (command.type,))
         yield from self._tag_conditions()
         if self._question.related:
-            yield joined("m.id IN ({})", related_ids(self._question.related, _relation_of(self._question)))
+            relation = command.related_to.relation if command.related_to else None
+            yield joined("m.id IN ({})", related_ids(self._question.related, relation))
 
     def _tag_conditions(self) -> Iterator[Sql]:
         tags = self._command.tags
@@ -260,17 +266,16 @@ class Candidates:
     # Share of the requested tags, and of those of the related memory, that a candidate has
     def _overlap(self) -> Sql:
         tags = self._command.tags
-        wanted = {*tags.include, *tags.require, *self._tags_of_related()}
-        if not wanted:
+        names = {*tags.include, *tags.require}
+        if self._question.related:
+            names.update(tags_at(self._question.related, self._place.position))
+        if not names:
             return Sql("0.0")
         return Sql(
             f"(SELECT count(*) FROM memories_memorytag g WHERE g.memory_id = m.id AND g.tag IN {TEXTS}) "
-            f"* 1.0 / {len(wanted)}",
-            (json_list(sorted(wanted)),),
+            f"* 1.0 / {len(names)}",
+            (json_list(sorted(names)),),
         )
-
-    def _tags_of_related(self) -> list[str]:
-        return tags_at(self._question.related, self._place.position) if self._question.related else []
 
     # Recency of the version that was current when the first page was made: later pages must rank the same
     def _recency(self) -> Sql:
@@ -304,16 +309,6 @@ class Candidates:
             return Sql(text, (after.key, after.key, after.id))
         also = "=" if self._place.rank > after.rank else ""
         return Sql(f"key {further}{also} %s", (after.key,))
-
-
-def _relation_of(question: Question) -> str | None:
-    related_to = question.command.related_to
-    return related_to.relation if related_to else None
-
-
-def can_have(question: Question, place: ScopePlace) -> bool:
-    """Return whether a place can have candidates: relations never leave their store."""
-    return question.related is None or question.related.store == store_key(place.store)
 
 
 _BODY = f"(m.content {LIKE} {{0}} OR m.tags {LIKE} {{0}} OR m.attributes {LIKE} {{0}})"

@@ -32,7 +32,9 @@ class ReviewGate:
 
     def of_new(self, state: MemoryState) -> ReviewStatus | None:
         reason = self._reason(state)
-        return ReviewStatus(state=ReviewState.PROPOSED, reason=reason) if reason else None
+        if not reason:
+            return None
+        return ReviewStatus(state=ReviewState.PROPOSED, reason=reason)
 
     def of_revision(self, existing: Existing, state: MemoryState) -> ReviewStatus | None:
         """Return the status of a memory with its next version; None means accepted.
@@ -50,9 +52,8 @@ class ReviewGate:
         if not reason:
             return None
         is_promoted = existing.state.scope is MemoryScope.SESSION
-        return ReviewStatus(
-            state=ReviewState.PROPOSED, reason=reason, accepted_version=None if is_promoted else existing.version
-        )
+        accepted_version = None if is_promoted else existing.version
+        return ReviewStatus(state=ReviewState.PROPOSED, reason=reason, accepted_version=accepted_version)
 
     def _reason(self, state: MemoryState) -> str:
         if self.origin.source == PERSONS_DOOR or state.scope is MemoryScope.SESSION:
@@ -64,14 +65,19 @@ class ReviewGate:
         names = {self.origin.source, actor, f"agent:{actor}"}
         if (state.topic_key or "").startswith(_IMPORTED):
             names.add("import")
-        found = next((source for source in self.settings.review_sources if source in names), "")
-        return f"policy reviews all writes from {found}" if found else ""
+        for source in self.settings.review_sources:
+            if source in names:
+                return f"policy reviews all writes from {source}"
+        return ""
 
     def _by_confidence(self, state: MemoryState) -> str:
         least = self.settings.review_below_confidence
-        confidence = attribute_columns(state.kind, state.attributes)["confidence"] if least else None
-        is_below = confidence is not None and confidence < least
-        return f"confidence {confidence:g} is below {least:g}" if is_below else ""
+        if not least:
+            return ""
+        confidence = attribute_columns(state.kind, state.attributes)["confidence"]
+        if confidence is None or confidence >= least:
+            return ""
+        return f"confidence {confidence:g} is below {least:g}"
 
     def _by_policy(self, state: MemoryState) -> str:
         percent = self.settings.review_sample_percent

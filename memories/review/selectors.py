@@ -16,7 +16,7 @@ from memories.review.schemas import ReviewItem, ReviewList
 from memories.schemas import MemoryView
 from memories.selectors.memories import views
 from memories.selectors.versions import plain_versions_of
-from memoryhub.core.models import RawEvent
+from memoryhub.core import log
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
@@ -36,8 +36,7 @@ class GivenVerdict:
 
 def count_waiting() -> int:
     """Return the number of proposed memories in the current store."""
-    found: int = Memory.objects.in_review(ReviewState.PROPOSED).count()
-    return found
+    return int(Memory.objects.in_review(ReviewState.PROPOSED).count())
 
 
 def queue(state: ReviewState = ReviewState.PROPOSED) -> list[int]:
@@ -48,32 +47,37 @@ def queue(state: ReviewState = ReviewState.PROPOSED) -> list[int]:
 def list_reviews(*, command: ReviewList) -> Listing:
     """Return a page of memories in a review state, oldest first; the cursor neither skips nor repeats."""
     with retrieval("list", command), scopes.reading(command.scope):
-        matching = _matching(command)
-        found = list(_after(matching, command.cursor).order_by("updated_at", "id")[: command.limit + 1])
-        places = {memory.id: encode_cursor(memory.updated_at.isoformat(), memory.id) for memory in found}
-        shown = found[: command.limit]
+        matching = _filtered(command)
+        memories = list(_after_cursor(matching, command.cursor).order_by("updated_at", "id")[: command.limit + 1])
+        cursors = {memory.id: encode_cursor(memory.updated_at.isoformat(), memory.id) for memory in memories}
+        on_page = memories[: command.limit]
+        if command.compact:
+            listed = [{"id": memory.id, "title": memory.title} for memory in on_page]
+        else:
+            listed = items(on_page)
         return page(
-            [{"id": memory.id, "title": memory.title} for memory in shown] if command.compact else items(shown),
+            listed,
             total=matching.count(),
-            more=len(found) > command.limit,
-            cursor_of=lambda item: places[item["id"]],
+            more=len(memories) > command.limit,
+            cursor_of=lambda item: cursors[item["id"]],
             line=memory_line,
             max_tokens=command.max_tokens,
         )
 
 
-def _matching(command: ReviewList) -> MemoryQuerySet:
-    wanted = {"kind": command.kind, "type": command.type, "session_id": command.session_id}
-    found: MemoryQuerySet = Memory.objects.in_review(command.review)
-    found = found.filter(**{name: value for name, value in wanted.items() if value})
-    written = {name: getattr(command, name) for name in ("actor", "source") if getattr(command, name)}
-    if written:
-        present = MemoryVersion.objects.filter(memory_id=OuterRef("id"), version=OuterRef("version"))
-        found = found.filter(Exists(present.filter(**written)))
-    return found
+def _filtered(command: ReviewList) -> MemoryQuerySet:
+    memories: MemoryQuerySet = Memory.objects.in_review(command.review)
+    for field in ("kind", "type", "session_id"):
+        if value := getattr(command, field):
+            memories = memories.filter(**{field: value})
+    versions = MemoryVersion.objects.filter(memory_id=OuterRef("id"), version=OuterRef("version"))
+    for field in ("actor", "source"):
+        if value := getattr(command, field):
+            memories = memories.filter(Exists(versions.filter(**{field: value})))
+    return memories
 
 
-def _after(matching: MemoryQuerySet, cursor: str | None) -> MemoryQuerySet:
+def _after_cursor(matching: MemoryQuerySet, cursor: str | None) -> MemoryQuerySet:
     parts = decode_cursor(cursor, (str, int))
     if parts is None:
         return matching
@@ -85,13 +89,14 @@ def items(memories: Sequence[Memory]) -> list[dict[str, Any]]:
     """Return proposed memories as JSON data, each with its evidence and what it changes."""
     histories = plain_versions_of([memory.id for memory in memories])
     effort = Effort()
-    return [_item(view, histories[view["id"]], effort) for view in views(memories)]
+    return [_review_item(view, histories[view["id"]], effort) for view in views(memories)]
 
 
-def _item(view: dict[str, Any], history: list[dict[str, Any]], effort: Effort) -> dict[str, Any]:
+def _review_item(view: dict[str, Any], history: list[dict[str, Any]], effort: Effort) -> dict[str, Any]:
     numbered = {version["version"]: version for version in history}
-    present, holding = numbered[view["version"]], numbered.get(view["accepted_version"])
-    diff = marked_diff(holding["content"] or "", present["content"] or "", effort) if holding else ""
+    present = numbered[view["version"]]
+    accepted = numbered.get(view["accepted_version"])
+    diff = marked_diff(accepted["content"] or "", present["content"] or "", effort) if accepted else ""
     return ReviewItem(
         **{name: view[name] for name in MemoryView.model_fields},
         event=present["event"],
@@ -106,22 +111,25 @@ def _item(view: dict[str, Any], history: list[dict[str, Any]], effort: Effort) -
 
 def last_verdict(memory_id: int) -> GivenVerdict | None:
     """Return the last verdict on a memory, or None."""
-    found = RawEvent.objects.filter(stream_id=f"memory:{memory_id}", event_type=MEMORY_REVIEWED.name)
-    return next(map(_given, found.exclude(payload_json=None).order_by("-stream_seq")[:1]), None)
+    event = log.events().of_stream(f"memory:{memory_id}").of_type(MEMORY_REVIEWED).readable().last()
+    return _verdict_of(event) if event else None
 
 
 def last_verdict_of(actor: str) -> GivenVerdict | None:
     """Return the last verdict of ``actor`` that is still in effect, or None."""
-    found = RawEvent.objects.filter(event_type=MEMORY_REVIEWED.name).order_by("-position")[:_RECENT_VERDICTS]
     decided: set[int] = set()
-    for given in (_given(event) for event in found if event.payload_json):
-        memory_id = given.payload.memory_id
-        if memory_id not in decided and given.payload.verdict is not Verdict.WITHDRAWN and given.actor == actor:
-            return given
+    for event in log.events().of_type(MEMORY_REVIEWED).order_by("-position")[:_RECENT_VERDICTS]:
+        if not event.payload_json:
+            continue
+        verdict = _verdict_of(event)
+        memory_id = verdict.payload.memory_id
+        is_withdrawn = verdict.payload.verdict is Verdict.WITHDRAWN
+        if memory_id not in decided and not is_withdrawn and verdict.actor == actor:
+            return verdict
         decided.add(memory_id)
     return None
 
 
-def _given(event: RawEvent) -> GivenVerdict:
+def _verdict_of(event: log.StoredEvent) -> GivenVerdict:
     payload = MemoryReviewed.model_validate(json.loads(event.payload_json or "{}"))
     return GivenVerdict(event.position, event.actor, payload)

@@ -16,7 +16,6 @@ from memories.selectors.versions import state_at
 from memories.services.revise import append_version, live_memory, refuse_taken_title, update_memory
 from memoryhub.core import log
 from memoryhub.core.errors import Conflict, Forbidden, HubError, Invalid, PreconditionFailed
-from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import current_origin
 from memoryhub.core.text import flat
 
@@ -36,7 +35,7 @@ def result_of(memory: Memory, payload: MemoryReviewed, redactions: Sequence[str]
     )
 
 
-def result_of_event(event: RawEvent) -> ReviewResult:
+def result_of_event(event: log.StoredEvent) -> ReviewResult:
     """Return the answer to a repeated call with the same idempotency key."""
     payload = MemoryReviewed.model_validate(json.loads(event.payload_json or "{}"))
     return result_of(find_memory(payload.memory_id), payload)
@@ -64,19 +63,19 @@ def review_memory(*, command: ReviewVerdict) -> ReviewResult:
         if command.verdict is Verdict.REJECTED:
             return _reject(memory, command)
         _refuse_accepted(memory)
-        return _give(memory, Verdict.ACCEPTED, command, ACCEPTED)
+        return _record_verdict(memory, Verdict.ACCEPTED, command, ACCEPTED)
 
 
 def review_many(*, commands: Sequence[ReviewVerdict]) -> list[ReviewOutcome]:
     """Give many verdicts; each is independent of the others."""
-    return [_outcome(command) for command in commands]
-
-
-def _outcome(command: ReviewVerdict) -> ReviewOutcome:
-    try:
-        return ReviewOutcome(id=command.id, result=review_memory(command=command))
-    except HubError as error:
-        return ReviewOutcome(id=command.id, refused=error.message)
+    outcomes: list[ReviewOutcome] = []
+    for command in commands:
+        try:
+            outcome = ReviewOutcome(id=command.id, result=review_memory(command=command))
+        except HubError as error:
+            outcome = ReviewOutcome(id=command.id, refused=error.message)
+        outcomes.append(outcome)
+    return outcomes
 
 
 def accept_edited(*, command: ReviewEdit) -> ReviewResult:
@@ -95,8 +94,8 @@ def accept_edited(*, command: ReviewEdit) -> ReviewResult:
         edit = command.model_copy(update={"idempotency_key": None, "must_be_current": True})
         result = update_memory(command=edit)
         note = ReviewTouch(id=memory.id, reason=command.change_reason, idempotency_key=command.idempotency_key)
-        given = _give(memory, Verdict.ACCEPTED, note, ACCEPTED, version=result.version)
-        return given.model_copy(update={"redacted": sorted({*given.redacted, *result.redacted})})
+        review = _record_verdict(memory, Verdict.ACCEPTED, note, ACCEPTED, version=result.version)
+        return review.model_copy(update={"redacted": sorted({*review.redacted, *result.redacted})})
 
 
 def merge_into(*, command: ReviewMerge) -> ReviewResult:
@@ -110,7 +109,7 @@ def merge_into(*, command: ReviewMerge) -> ReviewResult:
     """
     with scopes.writing(command.scope), log.transaction():
         memory = _reviewed(command.id, command.base_version)
-        target = _target(command)
+        target = _merge_target(command)
         before = review_status_of(target)
         tags = list(dict.fromkeys(map(flat, [*target.tags, *memory.tags])))[:_MOST_TAGS]
         update = MemoryUpdate(
@@ -125,11 +124,11 @@ def merge_into(*, command: ReviewMerge) -> ReviewResult:
         result = update_memory(command=update)
         merged = Merged(memory_id=target.id, version=result.version, before_version=target.version, before=before)
         rejection = command.model_copy(update={"reason": command.reason or f"merged into #{target.id}"})
-        given = _reject(memory, rejection, merged)
-        return given.model_copy(update={"redacted": sorted({*given.redacted, *result.redacted})})
+        review = _reject(memory, rejection, merged)
+        return review.model_copy(update={"redacted": sorted({*review.redacted, *result.redacted})})
 
 
-def _target(command: ReviewMerge) -> Memory:
+def _merge_target(command: ReviewMerge) -> Memory:
     if command.into == command.id:
         raise Invalid(f"#{command.id} cannot be merged into itself; name another memory, or accept it")
     target = _reviewed(command.into, command.into_version)
@@ -153,25 +152,21 @@ def withdraw_verdict(*, command: ReviewTouch, by: str = "") -> ReviewResult:
     """
     with scopes.writing(command.scope), log.transaction():
         memory = live_memory(command.id)
-        given = last_verdict(memory.id)
-        if given is None or given.payload.verdict is Verdict.WITHDRAWN:
+        last = last_verdict(memory.id)
+        if last is None or last.payload.verdict is Verdict.WITHDRAWN:
             raise Conflict(f"there is no verdict on #{memory.id} to undo", id=memory.id)
-        if by and given.actor != by:
-            raise Conflict(f"the last verdict on #{memory.id} is of {given.actor}, so it was not undone", id=memory.id)
-        verdict = given.payload
+        if by and last.actor != by:
+            raise Conflict(f"the last verdict on #{memory.id} is of {last.actor}, so it was not undone", id=memory.id)
+        verdict = last.payload
         _refuse_changed(memory, verdict.stands)
         if verdict.merged and verdict.merged.version != verdict.merged.before_version:
-            _unmerge(verdict.merged)
+            target = live_memory(verdict.merged.memory_id)
+            _refuse_changed(target, verdict.merged.version)
+            _restore(target, verdict.merged.before_version, verdict.merged.before)
         version = memory.version
         if verdict.stands != verdict.version:
             version = _restore(memory, verdict.version, verdict.before)
-        return _give(memory, Verdict.WITHDRAWN, command, verdict.before, version=version)
-
-
-def _unmerge(merged: Merged) -> None:
-    target = live_memory(merged.memory_id)
-    _refuse_changed(target, merged.version)
-    _restore(target, merged.before_version, merged.before)
+        return _record_verdict(memory, Verdict.WITHDRAWN, command, verdict.before, version=version)
 
 
 def _restore(memory: Memory, version: int, status: ReviewStatus) -> int:
@@ -188,14 +183,14 @@ def _reject(memory: Memory, command: ReviewTouch, merged: Merged | None = None) 
         raise Conflict(f"memory #{memory.id} is rejected already", id=memory.id, version=memory.version)
     if before.accepted_version is None:
         after = ReviewStatus(state=ReviewState.REJECTED, reason=command.reason)
-        return _give(memory, Verdict.REJECTED, command, after, merged=merged)
+        return _record_verdict(memory, Verdict.REJECTED, command, after, merged=merged)
     existing = Existing.of(memory)
     state = state_at(memory.id, before.accepted_version)
     refuse_taken_title(existing, state)
     why = f": {command.reason}" if command.reason else ""
     reason = f"version {before.accepted_version} restored: version {memory.version} rejected{why}"
     restored = append_version(existing, state, base=existing.version, reason=reason, key=None, review=ACCEPTED)
-    return _give(memory, Verdict.REJECTED, command, ACCEPTED, version=restored.version, merged=merged)
+    return _record_verdict(memory, Verdict.REJECTED, command, ACCEPTED, version=restored.version, merged=merged)
 
 
 def _reviewed(memory_id: int, base_version: int | None) -> Memory:
@@ -220,8 +215,8 @@ def _refuse_own(memory: Memory) -> None:
     origin = current_origin()
     if origin.source == PERSONS_DOOR:
         return
-    written = MemoryVersion.objects.filter(memory_id=memory.id, version=memory.version, actor=origin.actor)
-    if written.exists():
+    versions = MemoryVersion.objects.filter(memory_id=memory.id, version=memory.version, actor=origin.actor)
+    if versions.exists():
         raise Forbidden(
             f"{origin.actor} wrote version {memory.version} of #{memory.id}; someone else must review it, or a "
             "person in the admin",
@@ -238,7 +233,7 @@ def _refuse_changed(memory: Memory, version: int) -> None:
         )
 
 
-def _give(
+def _record_verdict(
     memory: Memory,
     verdict: Verdict,
     command: ReviewTouch,

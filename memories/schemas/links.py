@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, StringConstraints, WithJsonSchema
 
 from memories.models import EndType, MemoryScope, RelationType
-from memories.schemas.memories import WriteStatus
+from memories.schemas import WriteStatus
 from memoryhub.core.kinds import kind_members
 from memoryhub.core.schemas import (
     LISTED_AS,

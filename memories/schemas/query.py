@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from memories.models import MemoryKind, MemoryScope, RelationType, Resolution
-from memories.schemas.memories import ConflictResolve, Tags
+from memories.schemas import ConflictResolve, Tags
 from memoryhub.core.kinds import KINDS, kind_members
 from memoryhub.core.schemas import Command, EntityId, Identifier, Paging, explained_here, self_evident, unlisted
 from memoryhub.core.search import Retrieval

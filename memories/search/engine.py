@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from memories.embeddings.meaning import MEANING, Meaning, ask_nearest
@@ -117,12 +118,12 @@ def _with_successors(hits: Hits, query: ParsedQuery, level: Level | None) -> Hit
     raised: dict[int, float] = {}
     for replaced, heads in successors_of(list(best)).items():
         for head in heads:
-            raised[head] = max(best[replaced], raised.get(head, best[replaced]))
+            raised[head] = max(best[replaced], raised.get(head, -inf))
     if not raised:
         return hits
     scores = dict(hits)
     for head in _meeting(raised, query, level):
-        scores[head] = max(raised[head], scores.get(head, raised[head]))
+        scores[head] = max(raised[head], scores.get(head, -inf))
     return sorted(scores.items(), key=lambda hit: -hit[1])
 
 
@@ -131,7 +132,7 @@ def _meeting(documents: Collection[int], query: ParsedQuery, level: Level | None
     conditions, parameters = query.conditions(level, "d.id")
     where = " AND ".join([f"d.id IN {IDS}", *conditions])
     sql = f"SELECT d.id FROM memories_searchdocument d WHERE {where}"
-    return [document for (document,) in rows.fetch(sql, [json.dumps(list(documents)), *parameters])]
+    return rows.column(sql, [json.dumps(list(documents)), *parameters])
 
 
 def _with_meaning(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -> Blended:
@@ -142,16 +143,22 @@ def _with_meaning(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -
         return Blended(by_words, problems=[meaning.problem])
     if meaning.model is None:
         return Blended(by_words)
-    allowed = set(_meeting([hit for hit, _ in meaning.hits], query, level)) if meaning.hits else set()
-    nearest = [(hit, cosine) for hit, cosine in meaning.hits if hit in allowed]
-    hits = blend(by_words, nearest) if nearest else by_words
+    if not meaning.hits:
+        return Blended(by_words, near={})
+    allowed = set(_meeting(dict(meaning.hits), query, level))
+    nearest = [hit for hit in meaning.hits if hit[0] in allowed]
+    if not nearest:
+        return Blended(by_words, near={})
+    hits = blend(by_words, nearest)
     included = dict(hits)
     with_words = dict(by_words)
-    near = {hit: cosine for hit, cosine in nearest if cosine >= MEANING_WEIGHTS.alone and hit in included}
+    near: Scores = {}
     why: dict[int, str] = {}
-    for hit, cosine in near.items():
-        found_by_meaning = f"{MEANING} {cosine:.2f}"
-        why[hit] = f"{TEXT}; {found_by_meaning}" if hit in with_words else found_by_meaning
+    for hit, cosine in nearest:
+        if cosine >= MEANING_WEIGHTS.alone and hit in included:
+            near[hit] = cosine
+            how = (TEXT, f"{MEANING} {cosine:.2f}") if hit in with_words else (f"{MEANING} {cosine:.2f}",)
+            why[hit] = "; ".join(how)
     return Blended(hits, near, why=why)
 
 
@@ -181,9 +188,11 @@ def blend(by_words: Hits, nearest: Hits, weights: BlendWeights = MEANING_WEIGHTS
         ordinary = max(0.0, nearest[weights.ordinary - 1][1])
     lead = max(nearest[0][1] - ordinary, weights.lead)
     sums = {hit: (1 - weights.weight) * score for hit, score in by_words}
-    alone = [hit for hit, score in nearest if score >= weights.alone and hit not in sums]
-    sums |= dict.fromkeys(alone[: weights.alone_at_most], 0.0)
+    alone = 0
     for hit, score in nearest:
+        if hit not in sums and score >= weights.alone and alone < weights.alone_at_most:
+            sums[hit] = 0.0
+            alone += 1
         if hit in sums:
             sums[hit] += weights.weight * scale * max(0.0, score - ordinary) / lead
     return sorted(sums.items(), key=lambda ranked: -ranked[1])
@@ -217,11 +226,12 @@ def rank_by_words(
     weights = (pipeline.title, pipeline.near, pipeline.date)
     # Scoring matches of common words takes most of the time and hardly changes the order: in a large store, documents
     # with only common words are not scored if the rare words find enough. Scores still count all words (decision 11).
-    rare = _rarest(words) if len(words) > 1 and _is_large() else words
-    if len(rare) < len(words):
-        hits = text_index.score(rare, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST)
-        if len(hits) >= _ENOUGH:
-            return hits
+    if len(words) > 1 and _is_large():
+        rare = _rarest(words)
+        if len(rare) < len(words):
+            hits = text_index.score(rare, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST)
+            if len(hits) >= _ENOUGH:
+                return hits
     return text_index.score(scored, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST)
 
 

@@ -64,8 +64,7 @@ _UNFOUND_DOCUMENT = (
 
 
 def has_columns() -> bool:
-    columns = rows.fetch("SELECT name FROM pragma_table_info('search_fts') ORDER BY cid")
-    return [name for (name,) in columns] == _COLUMN_NAMES
+    return rows.column("SELECT name FROM pragma_table_info('search_fts') ORDER BY cid") == _COLUMN_NAMES
 
 
 def renew() -> None:
@@ -111,7 +110,8 @@ _COUNT = "SELECT count(*) FROM (SELECT 1 FROM search_fts WHERE search_fts MATCH 
 
 
 def counts(words: Sequence[str], *, most: int) -> list[int]:
-    return [count for _, count in sorted(rows.fetch(_COUNTS, [most, _in_text(words)]))]
+    by_word = dict(rows.fetch(_COUNTS, [most, _in_text(words)]))
+    return [by_word[place] for place in range(len(words))]
 
 
 def matches(words: Sequence[str], ids: Sequence[int]) -> list[tuple[int, int]]:
@@ -134,7 +134,8 @@ def _in_text(words: Sequence[str]) -> str:
 
 
 def existing(words: Sequence[str]) -> set[str]:
-    return {words[key] for (key,) in rows.fetch(_HAVE_HITS, [json.dumps([match_any([word]) for word in words])])}
+    expressions = json.dumps([match_any([word]) for word in words])
+    return {words[key] for key in rows.column(_HAVE_HITS, [expressions])}
 
 
 _HAVE_HITS = (
@@ -195,7 +196,7 @@ _END: _Term = (b"\xff", 0, 0, 0)
 
 def differing(sample: Sequence[int] | None) -> list[int]:
     """Return the documents whose words differ between the two indexes."""
-    # Of a sample, only the longest words are compared, and the word counts that depend on the document's own stream:
+    # A sample is compared by its longest words, and by the word counts that depend on the document's own stream alone:
     # the neighbours of a message are not in a sample
     if not all(_has_index(database) for database in ("main", LIVE)):
         return []
@@ -213,7 +214,7 @@ def _has_index(database: str) -> bool:
 
 
 def _differing_documents() -> set[int]:
-    documents = {document for (document,) in rows.fetch(_OTHER_SIZES)}
+    documents = set(rows.column(_OTHER_SIZES))
     live = rows.iterate(_TERMS.format(name="live_terms"))
     rebuilt = rows.iterate(_TERMS.format(name="made_terms"))
     # Both vocabularies are sorted alike, so a merge finds the differences

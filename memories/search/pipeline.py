@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memories.embeddings.vectors import answering
+from memories.embeddings.vectors import answering_model
 from memories.search.index import has_full_text
 from memories.search.snippets import words_in
 from memoryhub.config.current_settings import project_settings
@@ -41,7 +41,9 @@ def mode_name() -> str:
     setting = project_settings().search_mode
     if setting is SearchMode.BASIC or not has_full_text():
         return "basic"
-    return "hybrid" if setting is SearchMode.AUTO and answering() else "fts5"
+    if setting is SearchMode.AUTO and answering_model():
+        return "hybrid"
+    return "fts5"
 
 
 def note_on(mode: str, problems: Sequence[str]) -> str | None:

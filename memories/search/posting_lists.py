@@ -104,7 +104,7 @@ class PostingLists:
     def __init__(self, lines: Iterable[Sequence[Any]]) -> None:
         self.documents = self.words = 0
         self._rows: dict[str, list[Packed]] = {}
-        # Of waiting documents: length and places by word, and the words of older postings
+        # Length and places by word of the documents that wait, and the words of their older postings
         self._fresh: dict[int, tuple[int, dict[str, Places]]] = {}
         self._older: dict[int, frozenset[str]] = {}
         for kind, word, first, last, number, codes, documents, shapes, lengths, places, fresh in lines:
@@ -245,11 +245,10 @@ class PostingLists:
         return places
 
     def _fresh_places(self, word: str, within: Collection[int] | None) -> dict[int, Places]:
-        return {
-            document: words[word]
-            for document, (_, words) in self._fresh.items()
-            if word in words and (within is None or document in within)
-        }
+        with_word = {document: words[word] for document, (_, words) in self._fresh.items() if word in words}
+        if within is None:
+            return with_word
+        return {document: places for document, places in with_word.items() if document in within}
 
     # Replace what is from older postings of waiting documents
     def _refresh(

@@ -1,4 +1,4 @@
-"""Posting lists of PostgreSQL's full-text index (decision 76): packed rows, the merge of new documents, a check."""
+"""Posting lists of the full-text index in PostgreSQL (decision 76): packed rows, their merge, a check."""
 
 from __future__ import annotations
 
@@ -342,7 +342,8 @@ class _Index:
         self._removed = {document for document, length, _ in self._fetch(_WAITING_TEXTS) if length is None}
 
     def ids(self) -> set[int]:
-        return ({document for (document,) in self._fetch(_MERGED_IDS)} | self.waiting.keys()) - self._removed
+        merged = {document for (document,) in self._fetch(_MERGED_IDS)}
+        return (merged | self.waiting.keys()) - self._removed
 
     def incomplete(self) -> set[int]:
         """Return the documents that searches can't find: they don't wait, and have too few postings."""
@@ -400,9 +401,9 @@ def _differing_postings(here: _Index, live: _Index) -> set[int]:
     return documents
 
 
-# Of a sample, only texts that depend on the document's own stream: the neighbours of a message are not in a sample
+# By the texts that depend on the document's own stream: the neighbours of a message are not in a sample
 def _differing_of_sample(here: _Index, live: _Index, sample: Sequence[int]) -> set[int]:
-    with_own_body = {document for (document,) in rows.fetch(_WITH_OWN_BODY, [list(sample)])}
+    with_own_body = set(rows.column(_WITH_OWN_BODY, [list(sample)]))
     documents = (here.ids() ^ live.ids()).intersection(sample)
     for ours, theirs in _by_word(here, live, here.words_of(sample) | live.words_of(sample)):
         for document in sample:

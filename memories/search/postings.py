@@ -140,11 +140,11 @@ _UNFOUND_DOCUMENT = (
 
 
 def has_columns() -> bool:
-    columns = rows.fetch(
+    columns = rows.column(
         "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass('search_postings') AND attnum > 0 "
         "AND NOT attisdropped ORDER BY attnum"
     )
-    return [name for (name,) in columns] == _POSTING_COLUMNS
+    return columns == _POSTING_COLUMNS
 
 
 def renew() -> None:
@@ -220,7 +220,7 @@ def _meeting(best: Sequence[int], conditions: Sequence[str], parameters: Sequenc
     while start < len(best) and len(hits) < most:
         expected = (most - len(hits)) * start // max(len(hits), 1)
         batch = best[start : start + max(most, expected)]
-        allowed = {document for (document,) in rows.fetch(sql, [batch, *parameters])}
+        allowed = set(rows.column(sql, [batch, *parameters]))
         hits += [document for document in batch if document in allowed]
         start += len(batch)
     return hits[:most]
@@ -270,7 +270,9 @@ def with_any(groups: Sequence[Sequence[str]], *, by_score: bool, most: int) -> t
     for group in groups:
         forms = [(word, False) for word in group]
         documents = set.intersection(*map(lists.with_form, forms))
-        group_scores = _scores(lists, forms, forms, _USUAL_WEIGHTS) if by_score and documents else {}
+        group_scores: dict[int, float] = {}
+        if by_score and documents:
+            group_scores = _scores(lists, forms, forms, _USUAL_WEIGHTS)
         for document in documents:
             scores[document] = scores.get(document, 0.0) + group_scores.get(document, 0.0)
     best = sorted(scores, reverse=not by_score)

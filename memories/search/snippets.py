@@ -152,7 +152,8 @@ def _is_in(text: str, plain: str, word: str) -> bool:
 @lru_cache(maxsize=8192)
 def _stem(word: str) -> str:
     stem = _ENDING.sub("", _fold_case(word))
-    return stem[:-1] if len(stem) > 3 and stem[-1] == stem[-2] else stem
+    has_double_end = len(stem) > 3 and stem[-1] == stem[-2]
+    return stem[:-1] if has_double_end else stem
 
 
 def _fold_case(text: str) -> str:

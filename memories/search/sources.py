@@ -16,13 +16,14 @@ from memories.events import (
     MemoryWritten,
 )
 from memories.kinds import attribute_text
-from memories.models import Memory, ReviewState
+from memories.models import Memory, MemoryVersion, ReviewState
 from memories.projectors import created_at
 from memories.references import proposed_text
 from memories.search.pipeline import define_notes
 from memories.search.weights import PROPOSED
 from memories.substance import split_joined
 from memoryhub.config.retention_rules import EndedWith
+from memoryhub.core import log
 from memoryhub.core.events.projection import Event
 from memoryhub.core.search import Document, Removal, define_text, indexed_when
 from memoryhub.core.stores import rows
@@ -93,18 +94,13 @@ def discarded_documents(event: Event[SessionEnded]) -> Removal | None:
 def _accepted_text(memory: Memory) -> str:
     if memory.review != ReviewState.PROPOSED or memory.accepted_version is None:
         return ""
-    events = rows.fetch(_ACCEPTED_STATE, [memory.id, memory.accepted_version])
-    if not events:
+    versions = MemoryVersion.objects.filter(memory_id=memory.id, version=memory.accepted_version)
+    states = log.events().at(versions.values_list("id", flat=True)).payloads()
+    if not states:
         return ""
-    state = json.loads(events[0][0])
+    (state,) = states.values()
     text = _indexed_text(memory.kind, state["content"], state.get("tags", []), state.get("attributes", {}))
     return f"{state['title']}\n{text}"
-
-
-_ACCEPTED_STATE = (
-    "SELECT e.payload_json FROM memories_memoryversion v JOIN raw_events e ON e.position = v.id "
-    "WHERE v.memory_id = %s AND v.version = %s AND e.payload_json IS NOT NULL"
-)
 
 
 def _indexed_body(memory: Memory | MemoryWritten) -> str:

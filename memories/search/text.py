@@ -324,7 +324,7 @@ _STOP_WORDS = {
         том тот ты у уже чего чем что чтобы чья эта эти это этого этой этом этот я""",
 }
 STOP_WORDS_OF = {language: frozenset(words.split()) for language, words in _STOP_WORDS.items()}
-# Of these, words that English questions, names or code contain: they alone do not make a question foreign
+# Words among these that English questions, names or code contain, too: they alone do not make a question foreign
 _AMBIGUOUS = frozenset(
     """a ai al all alle als also alter am an ao as au aus aux avant bei bis c car ce chi ci com come comment con
     contra d da dal das de dei del dele dem den der des di die dies do dois dont dos dove du e ed el em en er

@@ -133,11 +133,15 @@ def _step_1b2(word: bytes) -> bytes:
     last = word[-1:]
     if last not in b"aeioulsz" and last == word[-2:-1]:
         return word[:-1]
-    return word + b"e" if _vowel_groups(word) == 1 and _ends_short(word) else word
+    if _vowel_groups(word) == 1 and _ends_short(word):
+        return word + b"e"
+    return word
 
 
 def _step_1c(word: bytes) -> bytes:
-    return word[:-1] + b"i" if word.endswith(b"y") and _has_vowel(word[:-1]) else word
+    if word.endswith(b"y") and _has_vowel(word[:-1]):
+        return word[:-1] + b"i"
+    return word
 
 
 def _replace_suffix(word: bytes, suffixes: tuple[tuple[bytes, bytes], ...]) -> bytes:
@@ -163,7 +167,9 @@ def _step_5(word: bytes) -> bytes:
         measure = _vowel_groups(stem)
         if measure > 1 or (measure == 1 and not _ends_short(stem)):
             word = stem
-    return word[:-1] if word.endswith(b"ll") and _vowel_groups(word[:-1]) > 1 else word
+    if word.endswith(b"ll") and _vowel_groups(word[:-1]) > 1:
+        return word[:-1]
+    return word
 
 
 # How often a vowel is followed by a consonant

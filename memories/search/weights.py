@@ -52,7 +52,7 @@ _successors: list[Successors] = []
 
 # Top hits that are weighed
 _WEIGHED = 200
-# Of them, those that are checked for being superseded: no page shows more at once
+# How many of them are checked for being superseded: no page shows more at once
 _SHOWN_FIRST = 50
 
 # Written exactly as in the partial index of memories that are not accepted, so that SQLite uses it
@@ -100,10 +100,10 @@ def weigh(hits: Hits, query: ParsedQuery, factors: Factors, pipeline: Pipeline) 
 def _reasons_to_reweigh(hits: Hits, query: ParsedQuery, pipeline: Pipeline) -> Iterator[Reason]:
     ids = [hit_id for hit_id, _ in hits]
     # All expired and all proposed ids: few memories are, and their partial indexes have only those
-    expired = rows.fetch("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())])
-    yield "expired", dict.fromkeys({memory for (memory,) in expired}.intersection(ids), EXPIRED_WEIGHT)
-    proposed = rows.fetch(f"SELECT id {PROPOSED}")
-    yield "proposed", dict.fromkeys({memory for (memory,) in proposed}.intersection(ids), PROPOSED_WEIGHT)
+    expired = rows.column("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())])
+    yield "expired", dict.fromkeys(set(expired).intersection(ids), EXPIRED_WEIGHT)
+    proposed = rows.column(f"SELECT id {PROPOSED}")
+    yield "proposed", dict.fromkeys(set(proposed).intersection(ids), PROPOSED_WEIGHT)
     superseded = _among(ids[:_SHOWN_FIRST], f"SELECT m.id FROM memories_memory m WHERE {is_superseded()}")
     yield "superseded", dict.fromkeys(superseded, SUPERSEDED_WEIGHT)
     yield from _demoted(ids)
@@ -153,8 +153,8 @@ def _weights_of_empty_sections(hits: Hits) -> dict[int, float]:
 
 
 def _among(ids: list[int], sql: str, *parameters: str) -> set[int]:
-    picked = rows.fetch(f"SELECT id FROM ({sql}) AS picked WHERE id IN {IDS}", [*parameters, json.dumps(ids)])
-    return {entry for (entry,) in picked}
+    sql = f"SELECT id FROM ({sql}) AS picked WHERE id IN {IDS}"
+    return set(rows.column(sql, [*parameters, json.dumps(ids)]))
 
 
 _CHANGE = re.compile(

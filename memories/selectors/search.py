@@ -39,7 +39,7 @@ _Hit = tuple[float, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _SearchAnswer:
     # Best first; at equal scores the nearer store first
     hits: list[_Hit]
     # Per store, nearest first
@@ -97,7 +97,7 @@ def _chain(command: MemorySearch, *, whole_store: bool) -> list[scopes.Level]:
     return chain
 
 
-def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _Answer:
+def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _SearchAnswer:
     ranked: list[engine.Ranked] = []
     hits: list[_Hit] = []
     for place, level in enumerate(chain):
@@ -111,7 +111,7 @@ def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _An
         hits += [(score * scale, place, hit_id) for hit_id, score in ranked[-1].hits]
     if len(chain) > 1:
         hits.sort(key=lambda hit: (-hit[0], hit[1]))
-    return _Answer(hits, ranked)
+    return _SearchAnswer(hits, ranked)
 
 
 def without_hidden(ranked: engine.Ranked, level: scopes.Level, chain: Sequence[scopes.Level]) -> engine.Ranked:
@@ -135,7 +135,7 @@ def _scale(ranked: engine.Ranked) -> float:
 
 def _hits(
     chain: Sequence[scopes.Level],
-    answer: _Answer,
+    answer: _SearchAnswer,
     page_hits: Sequence[_Hit],
     *,
     compact: bool,

@@ -7,14 +7,16 @@ from datetime import datetime
 from typing import Any
 
 from memories.events import MEMORY_REVISED, MEMORY_WRITTEN, MemoryState
+from memories.models import MemoryCitation, MemoryUse
 from memories.uses.events import Use
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.projection import Event, projects
+from memoryhub.core.log.read import as_parameter
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, ORDERED_JOIN, greatest, int_entries, json_text, unindexed
-from sessions_app.events import SESSION_ENDED, SessionEnded
-from sessions_app.events.client import ASSISTANT_MESSAGE, Message
+from memoryhub.core.stores.dialect import IDS, ORDERED_JOIN, greatest, int_entries
+from sessions_app.events import SESSION_ENDED
+from sessions_app.events.client import ASSISTANT_MESSAGE
 
 _WHEN = {use: "last_given_at" if use is Use.GIVEN else "last_read_at" for use in Use}
 _NAMES = [use.value for use in Use]
@@ -64,23 +66,21 @@ def _count_citations(ids: Collection[int]) -> None:
 
 
 def forget_memory(memory_id: int) -> None:
-    rows.execute("DELETE FROM memories_memorycitation WHERE memory_id = %s", [memory_id])
-    rows.execute("DELETE FROM memories_memoryuse WHERE memory_id = %s", [memory_id])
+    MemoryCitation.objects.filter(memory_id=memory_id).delete()
+    MemoryUse.objects.filter(memory_id=memory_id).delete()
 
 
 def forget_citing(stream: str) -> None:
     """Delete the citations of an erased stream, which a rebuild could not find either."""
-    cited = [
-        row[0] for row in rows.fetch("SELECT memory_id FROM memories_memorycitation WHERE stream_id = %s", [stream])
-    ]
+    citations = MemoryCitation.objects.filter(stream_id=stream)
+    cited = list(citations.values_list("memory_id", flat=True))
     if not cited:
         return
-    listed = json.dumps(cited)
-    rows.execute("DELETE FROM memories_memorycitation WHERE stream_id = %s", [stream])
-    rows.execute(f"UPDATE memories_memoryuse SET cited = 0, last_cited_at = NULL WHERE memory_id IN {IDS}", [listed])
+    citations.delete()
+    uses = MemoryUse.objects.filter(memory_id__in=as_parameter(IDS, cited))
+    uses.update(cited=0, last_cited_at=None)
     _count_citations(cited)
-    unused = " AND ".join(f"{name} = 0" for name in _NAMES)
-    rows.execute(f"DELETE FROM memories_memoryuse WHERE memory_id IN {IDS} AND {unused}", [listed])
+    uses.filter(**dict.fromkeys(_NAMES, 0)).delete()
 
 
 Texts = Callable[[Any], tuple[str, ...]]
@@ -104,34 +104,23 @@ def define_citing(event_type: EventType[Any], texts: Texts) -> None:
             cite(ids, by=event.stream_id, at=event.occurred_at)
 
 
-def _of_memory(payload: MemoryState) -> tuple[str, ...]:
-    return (payload.title, payload.content, json.dumps(payload.attributes) if payload.attributes else "")
-
-
-def _of_session(payload: SessionEnded) -> tuple[str, ...]:
-    return (payload.summary,)
-
-
-def _of_message(payload: Message) -> tuple[str, ...]:
-    return (payload.content,)
+def _texts_of_memory(payload: MemoryState) -> tuple[str, ...]:
+    return (payload.title, payload.content, json.dumps(payload.attributes))
 
 
 def cite_again(stream: str) -> None:
-    # A message cannot cite what was written after it
-    for position, occurred_at, content in rows.fetch(_MESSAGES_LEFT, [ASSISTANT_MESSAGE.name, stream]):
-        earlier = {memory_id for memory_id in named_in(content) if memory_id < position}
+    """Record the citations of what remains of an erased stream of messages."""
+    for event in log.events().of_stream(stream).readable():
+        if event.event_type != ASSISTANT_MESSAGE.name:
+            continue
+        content = json.loads(event.payload_json or "{}")["content"]
+        # A message cannot cite what was written after it
+        earlier = {memory_id for memory_id in named_in(content) if memory_id < event.position}
         if earlier:
-            cite(earlier, by=stream, at=clock.from_text(occurred_at))
+            cite(earlier, by=stream, at=clock.from_text(event.occurred_at))
 
 
-# The unary plus keeps SQLite from the index on event_type, which is slower here than the one on stream_id
-_MESSAGES_LEFT = (
-    f"SELECT position, occurred_at, {json_text('payload_json', 'content')} FROM raw_events "
-    f"WHERE {unindexed('event_type')} = %s AND stream_id = %s AND payload_json IS NOT NULL ORDER BY position"
-)
-
-
-define_citing(MEMORY_WRITTEN, _of_memory)
-define_citing(MEMORY_REVISED, _of_memory)
-define_citing(SESSION_ENDED, _of_session)
-define_citing(ASSISTANT_MESSAGE, _of_message)
+define_citing(MEMORY_WRITTEN, _texts_of_memory)
+define_citing(MEMORY_REVISED, _texts_of_memory)
+define_citing(SESSION_ENDED, lambda payload: (payload.summary,))
+define_citing(ASSISTANT_MESSAGE, lambda payload: (payload.content,))

@@ -6,12 +6,12 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from memories.events import USE
+from memories.models import Memory, MemoryCitation, MemoryUse
 from memories.uses.events import MEMORIES_USED, MemoriesUsed, Use
 from memories.uses.notes import TAKEN, WAITING, Note, folder_of, read_notes
 from memoryhub.core import clock, log
@@ -19,7 +19,7 @@ from memoryhub.core.events.event_types import Retention, define_event
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.events.rollback import NOTHING_DEPENDS
 from memoryhub.core.file_locks import try_lock, wait_for_lock
-from memoryhub.core.models import RawEvent
+from memoryhub.core.log.read import as_parameter
 from memoryhub.core.schemas import EventRef, Payload
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
@@ -69,7 +69,7 @@ def prune_uses(*, now: datetime, until: float) -> int:
 def _prune_some(now: datetime) -> int:
     with log.transaction():
         before = rows.time_value(now - AFTER)
-        ids = [row[0] for row in rows.fetch(_DELETED, [before, _AT_ONCE])]
+        ids = rows.column(_DELETED, [before, _AT_ONCE])
         if ids:
             log.append(log.prepare(USES_PRUNED, UsesPruned(memory_ids=ids)), stream="uses")
     return len(ids)
@@ -77,9 +77,8 @@ def _prune_some(now: datetime) -> int:
 
 @projects(USES_PRUNED)
 def forget_uses(event: Event[UsesPruned]) -> None:
-    listed = [json.dumps(event.payload.memory_ids)]
-    rows.execute(f"DELETE FROM memories_memorycitation WHERE memory_id IN {IDS}", listed)
-    rows.execute(f"DELETE FROM memories_memoryuse WHERE memory_id IN {IDS}", listed)
+    MemoryCitation.objects.filter(memory_id__in=event.payload.memory_ids).delete()
+    MemoryUse.objects.filter(memory_id__in=event.payload.memory_ids).delete()
 
 
 # Small files per event, which bounds its size
@@ -96,35 +95,32 @@ def count_uses() -> int:
     folder = folder_of(current_store())
     if not folder.is_dir():
         return 0
-    with _exclusive(folder) as acquired:
-        return _fold_all(folder) if acquired else 0
-
-
-def _fold_all(folder: Path) -> int:
-    _remove(folder, _folded_last())
-    taken, total = _take(folder), 0
-    while taken:
-        batch, taken = taken[:_FILES_AT_ONCE], taken[_FILES_AT_ONCE:]
-        total += _fold(batch)
-        _remove(folder, [path.name for path in batch])
-    return total
-
-
-@contextmanager
-def _exclusive(folder: Path) -> Iterator[bool]:
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        yield try_lock(descriptor)
+        return _fold_all(folder) if try_lock(descriptor) else 0
     finally:
         os.close(descriptor)
 
 
+def _fold_all(folder: Path) -> int:
+    last = log.events().of_type(MEMORIES_USED).last()
+    if last and last.payload_json:
+        _remove_files(folder, json.loads(last.payload_json)["files"])
+    files = _claim_files(folder)
+    total = 0
+    for start in range(0, len(files), _FILES_AT_ONCE):
+        batch = files[start : start + _FILES_AT_ONCE]
+        total += _fold(batch)
+        _remove_files(folder, [path.name for path in batch])
+    return total
+
+
 # Renames the files away from the readers; returns them with those left by a killed process, oldest first
-def _take(folder: Path) -> list[Path]:
+def _claim_files(folder: Path) -> list[Path]:
     for path in folder.glob(f"*{WAITING}"):
-        taken = path.with_name(f"{time.time_ns()}-{path.stem}{TAKEN}")
-        path.rename(taken)
-        with taken.open("rb") as file:
+        claimed = path.with_name(f"{time.time_ns()}-{path.stem}{TAKEN}")
+        path.rename(claimed)
+        with claimed.open("rb") as file:
             wait_for_lock(file.fileno())  # waits for a reader that opened it before the rename
     return sorted(folder.glob(f"*{TAKEN}"))
 
@@ -134,18 +130,25 @@ def _fold(files: Sequence[Path]) -> int:
     counts: dict[Use, Counter[int]] = {}
     for note in notes:
         counts.setdefault(note.use, Counter()).update(note.ids)
-    existing = _memories_among({memory_id for counted in counts.values() for memory_id in counted})
-    uses = {
-        use: {memory_id: count for memory_id, count in counted.items() if memory_id in existing}
-        for use, counted in counts.items()
-    }
-    uses = {use: counted for use, counted in uses.items() if counted}
+    ids = sorted(set().union(*counts.values()))
+    existing = set(Memory.objects.filter(id__in=as_parameter(IDS, ids)).values_list("id", flat=True))
+    uses: dict[Use, dict[int, int]] = {}
+    for use, counter in counts.items():
+        counted = {memory_id: count for memory_id, count in counter.items() if memory_id in existing}
+        if counted:
+            uses[use] = counted
     sessions = _by_session(notes)
     if uses or sessions:
         last = min(datetime.fromtimestamp(max(note.at for note in notes), UTC), clock.now())
         names = [path.name for path in files]
-        _keep(MemoriesUsed(uses=uses, sessions=sessions, used_at=clock.to_text(last), files=names))
+        _record_uses(MemoriesUsed(uses=uses, sessions=sessions, used_at=clock.to_text(last), files=names))
     return sum(sum(counted.values()) for counted in uses.values())
+
+
+def _record_uses(payload: MemoriesUsed) -> None:
+    draft = log.prepare(MEMORIES_USED, payload)
+    with log.transaction():
+        log.append(draft, stream=_STREAM)
 
 
 def _by_session(notes: Sequence[Note]) -> dict[int, list[int]]:
@@ -157,22 +160,6 @@ def _by_session(notes: Sequence[Note]) -> dict[int, list[int]]:
     return {session: sorted(ids[name])[:_IDS_OF_SESSION] for session, name in sessions}
 
 
-def _keep(payload: MemoriesUsed) -> None:
-    draft = log.prepare(MEMORIES_USED, payload)
-    with log.transaction():
-        log.append(draft, stream=_STREAM)
-
-
-def _memories_among(ids: set[int]) -> set[int]:
-    among = json.dumps(sorted(ids))
-    return {row[0] for row in rows.fetch(f"SELECT id FROM memories_memory WHERE id IN {IDS}", [among])}
-
-
-def _folded_last() -> list[str]:
-    last = RawEvent.objects.filter(event_type=MEMORIES_USED.name).order_by("-position").first()
-    return list(json.loads(last.payload_json)["files"]) if last and last.payload_json else []
-
-
-def _remove(folder: Path, names: Sequence[str]) -> None:
+def _remove_files(folder: Path, names: Sequence[str]) -> None:
     for name in names:
         (folder / Path(name).name).unlink(missing_ok=True)

@@ -26,9 +26,9 @@ from memoryhub.core.stores.store import folder_of as stores_folder_of
 
 FOLDER = "uses"
 WAITING = ".notes"
-# Of a file that the job folds
+# A file that the job folds
 TAKEN = ".taken"
-# Of one file
+# Bytes of one file
 MAX_BYTES = 64 * 1024
 
 # Marks the name of a session in a line

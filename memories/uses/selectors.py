@@ -11,7 +11,7 @@ from memories.models import IGNORED_AFTER, MemoryUse
 from memories.uses.events import MEMORIES_USED, Use
 from memories.uses.notes import waiting_notes
 from memoryhub.config.current_settings import project_settings
-from memoryhub.core.models import RawEvent
+from memoryhub.core import log
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.store import current_store
@@ -56,8 +56,7 @@ def ids_read_in(sessions: Mapping[int, str], *, most: int = _FOLDED) -> dict[int
     for note in waiting_notes(current_store()):
         if note.use is not Use.GIVEN and note.session in by_name:
             read[by_name[note.session]].update(note.ids)
-    folded = RawEvent.objects.filter(event_type=MEMORIES_USED.name, payload_json__isnull=False)
-    folded = folded.filter(position__gt=min(sessions, default=0)).order_by("position")
+    folded = log.events().of_type(MEMORIES_USED).readable().window(after=min(sessions, default=0))
     for payload in folded.values_list("payload_json", flat=True)[:most]:
         for session, ids in json.loads(payload or "{}").get("sessions", {}).items():
             if int(session) in read:
@@ -90,11 +89,11 @@ _NOTHING = UseView().model_dump(mode="json")
 
 def uses_of(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return the use of memories of the current store as JSON data, by id."""
-    used = {use.memory_id: _shown(use) for use in MemoryUse.objects.filter(memory_id__in=list(ids))}
+    used = {use.memory_id: _as_view(use) for use in MemoryUse.objects.filter(memory_id__in=list(ids))}
     return {memory_id: used.get(memory_id, _NOTHING) for memory_id in ids}
 
 
-def _shown(use: MemoryUse) -> dict[str, Any]:
+def _as_view(use: MemoryUse) -> dict[str, Any]:
     counts = {name.value: getattr(use, name.value) for name in Use}
     ignored = counts.pop("given") >= IGNORED_AFTER and not any(counts.values())
     times = {"last_given_at": use.last_given_at, "last_used_at": use.last_used_at}

@@ -51,7 +51,7 @@ def worth_report(*, command: WorthRequest) -> WorthReport:
         since=since if period.days else None,
         **totals,
         judged=_judged_packs(latest, judged),
-        lines=_lines(judged),
+        lines=_judged_lines(judged),
         unused_packs=_unused_packs(latest, judged),
         top=_top(latest, judged),
         **_never_given(),
@@ -82,63 +82,62 @@ def _judged_packs(packs: Sequence[ContextPack], judged: Judged) -> PacksJudged:
     )
 
 
-def _lines(judged: Judged) -> Lines:
+def _judged_lines(judged: Judged) -> Lines:
     by_entity: dict[int, Counter[LineOutcome]] = defaultdict(Counter)
     for outcomes in judged.values():
         for entity, outcome in outcomes.items():
             by_entity[entity][outcome] += 1
-    return Lines(**Counter(map(_became, by_entity.values())))
-
-
-def _became(outcomes: Counter[LineOutcome]) -> str:
-    best = next((outcome for outcome in _USED if outcomes[outcome]), None)
-    if best:
-        return best.value
-    return "ignored" if outcomes[LineOutcome.IGNORED] >= IGNORED_AFTER else "undecided"
+    counts: Counter[str] = Counter()
+    for outcome_counts in by_entity.values():
+        if outcome_counts[LineOutcome.CITED]:
+            counts["cited"] += 1
+        elif outcome_counts[LineOutcome.USED]:
+            counts["used"] += 1
+        elif outcome_counts[LineOutcome.IGNORED] >= IGNORED_AFTER:
+            counts["ignored"] += 1
+        else:
+            counts["undecided"] += 1
+    return Lines(**counts)
 
 
 def _unused_packs(packs: Sequence[ContextPack], judged: Judged) -> list[UnusedPack]:
     unused = [pack for pack in packs if pack.id in judged and _verdict(judged[pack.id]) is LineOutcome.IGNORED]
-    return [
-        UnusedPack(
-            id=pack.id,
-            session_id=pack.session_id,
-            topic=pack.topic,
-            tokens=pack.tokens,
-            lines=len(pack.marks),
-            sent_at=pack.created_at,
-        )
-        for pack in unused[:_UNUSED_SHOWN]
-    ]
+    return [_unused_pack(pack) for pack in unused[:_UNUSED_SHOWN]]
+
+
+def _unused_pack(pack: ContextPack) -> UnusedPack:
+    return UnusedPack(
+        id=pack.id,
+        session_id=pack.session_id,
+        topic=pack.topic,
+        tokens=pack.tokens,
+        lines=len(pack.marks),
+        sent_at=pack.created_at,
+    )
 
 
 def _top(packs: Sequence[ContextPack], judged: Judged) -> list[TopEntry]:
     sessions = {pack.id: pack.session_id for pack in packs}
     users: dict[int, set[str]] = defaultdict(set)
-    given: Counter[int] = Counter()
+    packs_with: Counter[int] = Counter()
     for pack, outcomes in judged.items():
-        given.update(list(outcomes))
+        packs_with.update(list(outcomes))
         for entity, outcome in outcomes.items():
             if outcome in _USED:
                 users[entity].add(sessions[pack])
     best = sorted(users, key=lambda entity: (-len(users[entity]), -entity))[:_TOP_SHOWN]
-    known = find_entities(best)
-    return [
-        TopEntry(
-            id=entity,
-            type=known[entity].type,
-            title=known[entity].title,
-            used_by=len(users[entity]),
-            given=given[entity],
-        )
-        for entity in best
-    ]
+    entities = find_entities(best)
+    top: list[TopEntry] = []
+    for entity in best:
+        named = {"id": entity, "type": entities[entity].type, "title": entities[entity].title}
+        top.append(TopEntry(**named, used_by=len(users[entity]), given=packs_with[entity]))
+    return top
 
 
 def _never_given() -> dict[str, int]:
     memories = packable().count()
-    given = packable().filter(id__in=MemoryUse.objects.filter(given__gt=0).values("memory_id")).count()
-    return {"memories": memories, "never_given": memories - given}
+    given_ids = MemoryUse.objects.filter(given__gt=0).values("memory_id")
+    return {"memories": memories, "never_given": memories - packable().filter(id__in=given_ids).count()}
 
 
 def _spent(packs: QuerySet[ContextPack], period: Period) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,14 +12,15 @@ from math import sqrt
 from statistics import NormalDist, fmean, variance
 from typing import NamedTuple
 
+from django.db.models import Count
+
 from memories.duplicates import ALIKE, LEAST_WORDS, rare_pairs, share_of, words_of
 from memories.worth.schemas import HeldOut, Measure, Reading
 from memoryhub.config.current_settings import project_settings
-from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
-from memoryhub.core.log.quarantine import OUTSIDE
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import json_text
-from sessions_app.models import SessionStatus
+from memoryhub.core import log
+from memoryhub.core.events.event_types import Speech, names_of_speech
+from memoryhub.core.log.quarantine import outside_quarantine
+from sessions_app.models import Session, SessionStatus, Turn
 
 # Ended sessions that each group needs before their difference is judged
 LEAST_SESSIONS = 20
@@ -27,21 +29,6 @@ _MOST_PROMPTS, _PROMPT_CHARS = 3_000, 1_000
 # Latest prompts with a word that are compared with another one
 _COMPARED = 20
 
-# Sessions that were assigned to a group
-_ASSIGNED = (
-    f"SELECT s.id, s.session_id, s.status, {json_text('e.payload_json', 'held_out')} AS held_out "
-    "FROM sessions_app_session s JOIN raw_events e ON e.position = s.id "
-    f"WHERE s.started_at >= %s AND s.id {OUTSIDE} AND {json_text('e.payload_json', 'held_out')} IS NOT NULL"
-)
-_PROMPTS = (
-    f"SELECT position, session_id, substr({json_text('payload_json', 'content')}, 1, {_PROMPT_CHARS}) FROM raw_events "
-    "WHERE event_type IN ({types}) AND payload_json IS NOT NULL "
-    f"AND position {OUTSIDE} ORDER BY position DESC LIMIT {_MOST_PROMPTS}"
-)
-_TURNS = "SELECT session_id, count(*) FROM sessions_app_turn WHERE id >= %s GROUP BY session_id"
-
-# SQLite reads a boolean in JSON as a number, PostgreSQL as text
-_HELD = {1: True, 0: False, "true": True, "false": False}
 
 # How a prompt begins that corrects the agent: English, German, French, Spanish. Conservative: a correction in other
 # words is missed, in both groups alike.
@@ -67,13 +54,6 @@ class SessionPrompt(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    turns: list[int]
-    corrections: list[int]
-    repeats: list[int]
-
-
 _MEASURES = {
     "turns": "Turns",
     "corrections": "Corrections by the user",
@@ -89,46 +69,43 @@ def is_correction(prompt: str) -> bool:
 def compare_sessions(since: datetime) -> HeldOut:
     """Compare the sessions that began since a time and were assigned to a group."""
     report = HeldOut(percent=project_settings().held_out_percent, least=LEAST_SESSIONS)
-    assigned = rows.fetch(_ASSIGNED, [rows.time_value(since)])
+    sessions = outside_quarantine(Session.objects.filter(started_at__gte=since))
+    starts = log.events().at(sessions.values_list("id", flat=True)).payloads()
+    assigned = [session for session in sessions if starts.get(session.id, {}).get("held_out") is not None]
     if not assigned:
         return report
-    prompts = _prompts()
+    prompts = _latest_prompts()
     first = prompts[0].position if len(prompts) == _MOST_PROMPTS else 0
-    ended = (SessionStatus.COMPLETED, SessionStatus.DISCARDED)
     prompted = {prompt.session for prompt in prompts}
-    compared = {
-        name: _HELD[held] for at, name, status, held in assigned if status in ended and at >= first and name in prompted
+    ended = [session for session in assigned if session.status in (SessionStatus.COMPLETED, SessionStatus.DISCARDED)]
+    compared = [session for session in ended if session.id >= first and session.session_id in prompted]
+    counts = {
+        "turns": _count_turns(since_session=min(session.id for session in assigned)),
+        "corrections": count_corrections(prompts),
+        "repeats": count_repeats(prompts),
     }
-    groups = _groups(compared, prompts, dict(rows.fetch(_TURNS, [min(at for at, *_ in assigned)])))
-    out, given = groups[True], groups[False]
-    return report.model_copy(
-        update={
-            "held_out": len(out.turns),
-            "given": len(given.turns),
-            "active": sum(status not in ended for _, _, status, _ in assigned),
-            "measures": [_measure(name, getattr(out, name), getattr(given, name)) for name in _MEASURES],
-        }
-    )
+    without = [session.session_id for session in compared if starts[session.id]["held_out"]]
+    with_memory = [session.session_id for session in compared if not starts[session.id]["held_out"]]
+    for name, label in _MEASURES.items():
+        groups = ([counts[name][session] for session in group] for group in (without, with_memory))
+        report.measures.append(_measure(name, label, *groups))
+    sizes = {"held_out": len(without), "given": len(with_memory), "active": len(assigned) - len(ended)}
+    return report.model_copy(update=sizes)
 
 
-def _prompts() -> list[SessionPrompt]:
-    found = rows.fetch(_PROMPTS.format(types=quoted(names_of_speech(Speech.PROMPT))))
-    return [SessionPrompt(position, session, text or "") for position, session, text in reversed(found)]
+def _count_turns(*, since_session: int) -> Counter[str]:
+    turns = Turn.objects.filter(id__gte=since_session).order_by().values("session_id")
+    return Counter(dict(turns.annotate(turns=Count("id")).values_list("session_id", "turns")))
 
 
-def _groups(
-    compared: Mapping[str, bool], prompts: Sequence[SessionPrompt], turns: Mapping[str, int]
-) -> dict[bool, _Group]:
-    corrections, repeats = count_corrections(prompts), count_repeats(prompts)
-    names = {side: [name for name, held in compared.items() if held is side] for side in (True, False)}
-    return {
-        side: _Group(
-            [turns.get(name, 0) for name in of_side],
-            [corrections[name] for name in of_side],
-            [repeats[name] for name in of_side],
-        )
-        for side, of_side in names.items()
-    }
+def _latest_prompts() -> list[SessionPrompt]:
+    events = outside_quarantine(log.events().of_type(*names_of_speech(Speech.PROMPT)).readable(), "position")
+    columns = events.order_by("-position").values_list("position", "session_id", "payload_json")
+    prompts: list[SessionPrompt] = []
+    for position, session, payload in columns[:_MOST_PROMPTS].iterator():
+        text = json.loads(payload or "{}").get("content") or ""
+        prompts.append(SessionPrompt(position, session, text[:_PROMPT_CHARS]))
+    return prompts[::-1]
 
 
 def count_corrections(prompts: Iterable[SessionPrompt]) -> Counter[str]:
@@ -150,14 +127,20 @@ def count_repeats(prompts: Iterable[SessionPrompt]) -> Counter[str]:
         words = words_of(prompt.text)
         if len(words) < LEAST_WORDS:
             continue
-        counted[prompt.session] += any(
-            second in others and session != prompt.session and _are_alike(words, others)
-            for first, second in rare_pairs(words)
-            for session, others in by_word[first][-_COMPARED:]
-        )
+        counted[prompt.session] += _repeats_another(prompt.session, words, by_word)
         for word in words:
             by_word[word].append((prompt.session, words))
     return counted
+
+
+def _repeats_another(
+    session: str, words: frozenset[str], by_word: Mapping[str, Sequence[tuple[str, frozenset[str]]]]
+) -> bool:
+    for first, second in rare_pairs(words):
+        for other_session, earlier_words in by_word.get(first, ())[-_COMPARED:]:
+            if second in earlier_words and other_session != session and _are_alike(words, earlier_words):
+                return True
+    return False
 
 
 # A share of the words of both can't exceed the shorter text's share of the longer one, which is faster to tell
@@ -166,28 +149,30 @@ def _are_alike(first: frozenset[str], second: frozenset[str]) -> bool:
     return shorter >= ALIKE * longer and share_of(first, second) >= ALIKE
 
 
-def _measure(name: str, out: Sequence[int], given: Sequence[int]) -> Measure:
-    means = [fmean(group) if group else 0.0 for group in (out, given)]
-    is_enough = min(len(out), len(given)) >= LEAST_SESSIONS
-    interval = difference_interval(out, given) if is_enough else None
-    if not is_enough:
-        reading = Reading.TOO_FEW
-    elif interval is None:
-        reading = Reading.NO_SPREAD
-    elif interval.contains_zero:
-        reading = Reading.NO_DIFFERENCE
-    else:
-        reading = Reading.HIGHER if interval.low > 0 else Reading.LOWER
-    return Measure(
+def _measure(name: str, label: str, without: Sequence[int], with_memory: Sequence[int]) -> Measure:
+    held_out = fmean(without) if without else 0.0
+    given_mean = fmean(with_memory) if with_memory else 0.0
+    measure = Measure(
         name=name,
-        label=_MEASURES[name],
-        held_out=means[0],
-        given=means[1],
-        difference=means[0] - means[1],
-        low=interval.low if interval else None,
-        high=interval.high if interval else None,
-        reading=reading,
+        label=label,
+        held_out=held_out,
+        given=given_mean,
+        difference=held_out - given_mean,
+        reading=Reading.TOO_FEW,
     )
+    if min(len(without), len(with_memory)) < LEAST_SESSIONS:
+        return measure
+    interval = difference_interval(without, with_memory)
+    if interval is None:
+        measure.reading = Reading.NO_SPREAD
+        return measure
+    measure.low = interval.low
+    measure.high = interval.high
+    if interval.contains_zero:
+        measure.reading = Reading.NO_DIFFERENCE
+    else:
+        measure.reading = Reading.HIGHER if interval.low > 0 else Reading.LOWER
+    return measure
 
 
 CONFIDENCE = 0.95

@@ -39,8 +39,8 @@ class Changed:
 
 def packable() -> QuerySet[Memory]:
     """Return the memories that packs may include, as far as their own state decides."""
-    kept: QuerySet[Memory] = Memory.objects.filter(deleted_at__isnull=True).exclude(review=ReviewState.REJECTED)
-    return outside_quarantine(kept)
+    live: QuerySet[Memory] = Memory.objects.filter(deleted_at__isnull=True)
+    return outside_quarantine(live.exclude(review=ReviewState.REJECTED))
 
 
 def find_zombies() -> Zombies:
@@ -48,9 +48,12 @@ def find_zombies() -> Zombies:
     memories = packable().exclude(kind__in=FOLLOWED)
     ignored = _ignored().filter(memory_id__in=memories.values("id"))
     uses = {use.memory_id: use for use in ignored.order_by("-given", "memory_id")[:MOST]}
-    found = Memory.objects.in_bulk(uses)
+    in_bulk = Memory.objects.in_bulk(uses)
     lines = recallable_sources()[SearchSourceName.MEMORY](levels()[0], list(uses), clock.now())
-    items = [_zombie(found[memory], use, lines[memory].line if memory in lines else "") for memory, use in uses.items()]
+    items: list[Zombie] = []
+    for memory_id, use in uses.items():
+        line = lines[memory_id].line if memory_id in lines else ""
+        items.append(_zombie(in_bulk[memory_id], use, line))
     total = len(items) if len(items) < MOST else ignored.count()
     return Zombies(total=total, least_packs=IGNORED_AFTER, tokens=sum(item.tokens for item in items), items=items)
 
@@ -88,19 +91,15 @@ def reject_zombies(versions: Mapping[int, int]) -> Changed:
     """
     if not 0 < len(versions) <= MOST:
         raise Invalid(f"choose 1 to {MOST} memories; nothing was changed")
-    given = dict(_ignored().filter(memory_id__in=versions).values_list("memory_id", "given"))
-    outcomes = review_many(
-        commands=[
-            ReviewVerdict(
-                id=memory,
-                base_version=versions[memory],
-                verdict=Verdict.REJECTED,
-                reason=f"in {count} packs and never used",
-            )
-            for memory, count in given.items()
-        ]
-    )
-    used = [f"#{memory} was used meanwhile; it stays" for memory in versions if memory not in given]
+    packs = dict(_ignored().filter(memory_id__in=versions).values_list("memory_id", "given"))
+    commands: list[ReviewVerdict] = []
+    for memory, count in packs.items():
+        reason = f"in {count} packs and never used"
+        commands.append(
+            ReviewVerdict(id=memory, base_version=versions[memory], verdict=Verdict.REJECTED, reason=reason)
+        )
+    outcomes = review_many(commands=commands)
+    used = [f"#{memory} was used meanwhile; it stays" for memory in versions if memory not in packs]
     return Changed(
         [outcome.id for outcome in outcomes if not outcome.refused],
         [outcome.refused for outcome in outcomes if outcome.refused] + used,

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from memoryhub.config.hook_table import EFFECTS, HookEffect
 from memoryhub.core.errors import NotFound
 
 # The name of the hub's entry in a client's file
@@ -22,27 +23,8 @@ FILE = Path(__file__).with_name("clients.toml")
 _VARIABLE = "NAME"
 
 
-class HookEffect(StrEnum):
-    """The effect of a hook event on the session and its turn."""
-
-    # The session starts or continues; the client shows the hook's output to its model.
-    START = "start"
-    # The open turn ends, and the next begins; the client shows the hook's output to its model.
-    PROMPT = "prompt"
-    # A tool was used in the turn; the client does not wait for the hub.
-    TOOL = "tool"
-    # Another event is added to the turn.
-    APPEND = "append"
-    # The turn ends.
-    STOP = "stop"
-    # The session ends.
-    END = "end"
-    # A known hook that is not recorded.
-    NOTHING = "nothing"
-
-
 class _Declared(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
 class Command(_Declared):
@@ -68,10 +50,16 @@ class Edit(_Declared):
     new: str = ""
 
 
+def _effect(name: object) -> object:
+    if isinstance(name, str):
+        return EFFECTS.get(name, name)
+    return name
+
+
 class Hook(_Declared):
     """The effect of one of the client's events, and the paths of what is recorded."""
 
-    effect: HookEffect
+    effect: Annotated[HookEffect, BeforeValidator(_effect)]
     type: str = ""
     content: tuple[str, ...] = ()
     result: str = ""
@@ -88,8 +76,8 @@ class Hook(_Declared):
         """Yield all paths in the client's JSON that are read for this hook."""
         yield from (*self.content, self.result, self.transcript)
         for tool in (*self.commands.values(), *self.edits.values()):
-            for path in tool.model_dump().values():
-                yield from (path,) if isinstance(path, str) else path
+            for paths in tool.model_dump().values():
+                yield from [paths] if isinstance(paths, str) else paths
 
 
 class Hooks(_Declared):
@@ -117,7 +105,9 @@ class Hooks(_Declared):
     reason: str = "reason"
 
     def find(self, event: str) -> Hook | None:
-        return self.events.get(event) or (Hook(effect=HookEffect.NOTHING) if event in self.ignored else None)
+        if event in self.ignored:
+            return Hook(effect=HookEffect.NOTHING)
+        return self.events.get(event)
 
     def set_up(self) -> dict[str, Hook]:
         """Return the hooks that ``setup`` writes into the client's configuration."""
@@ -158,7 +148,9 @@ class Http(_Declared):
         if self.variable:
             return str(entry.get(self.variable) or "")
         headers = entry.get(self.headers)
-        text = headers.get("Authorization") if isinstance(headers, dict) else ""
+        if not isinstance(headers, dict):
+            return ""
+        text = headers.get("Authorization")
         head, _, tail = f"Bearer {self.token}".partition(_VARIABLE)
         match = re.fullmatch(rf"{re.escape(head)}(\w+){re.escape(tail)}", str(text))
         return match[1] if match else ""
@@ -210,7 +202,9 @@ class Client(_Declared):
             return "\n".join([f"[{'.'.join(place)}]", *rows])
         for name in reversed(place):
             data = {name: data}
-        return json.dumps({**data, **({"inputs": [self.http.asked()]} if self.http.input else {})}, indent=2)
+        if self.http.input:
+            data["inputs"] = [self.http.asked()]
+        return json.dumps(data, indent=2)
 
 
 @cache

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 import tomllib
 from collections.abc import Collection
 from functools import lru_cache
@@ -23,7 +22,7 @@ from memoryhub.config.project_settings import ProjectSettings, check_settings
 from memoryhub.config.secret_rules import compiled_rules
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Invalid, Unavailable
-from memoryhub.core.secrets.sanitize import custom_rules_from
+from memoryhub.core.secrets.context import custom_rules_from
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.validation import explain
@@ -177,7 +176,7 @@ def _broken(error: Exception) -> str:
 
 def of_the_project() -> dict[str, Any]:
     """Return the values that the current store sets itself; none if there is no current store."""
-    if current_alias.get() is None:
+    if current_alias() is None:
         return {}
     return {name: json.loads(value) for name, value in rows.fetch("SELECT name, value FROM sessions_app_setting")}
 
@@ -210,34 +209,8 @@ def _value_of_variable(name: str, value: str) -> Any:
         raise Unavailable(f"setting {_key(name)} is nested too deeply; write for example {EXAMPLES[name]}") from error
 
 
-# Seconds. A change by this process applies at once, one by another process within this time.
-_CACHE_SECONDS = 1.0
-_MAX_CACHED = 256
-
-_cached_rules: dict[tuple[str, str], tuple[float, CustomRules]] = {}
-
-
 @custom_rules_from
 def current_rules() -> CustomRules:
-    """Return the rules and the allowlist of the current store; empty if no store is current."""
-    alias = current_alias.get()
-    if alias is None:
-        return compiled_rules((), ())
-    place = env.home_text(), alias
-    read_at, rules = _cached_rules.get(place, (0.0, None))
-    if rules is None or time.monotonic() - read_at > _CACHE_SECONDS:
-        rules = _read_rules()
-        if len(_cached_rules) >= _MAX_CACHED:
-            _cached_rules.clear()
-        _cached_rules[place] = time.monotonic(), rules
-    return rules
-
-
-def forget_rules() -> None:
-    """Read the rules again at their next use, after a change."""
-    _cached_rules.clear()
-
-
-def _read_rules() -> CustomRules:
+    """Read the rules and the allowlist of the current store."""
     settings = project_settings()
     return compiled_rules(tuple(settings.secret_rules), tuple(settings.secret_allow), tuple(settings.mask_personal))

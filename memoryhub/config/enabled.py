@@ -25,20 +25,21 @@ def switched_off_by(folder: str | None = None) -> str:
     value = os.environ.get(VARIABLE)
     if value is not None:
         return f"{VARIABLE}={value}" if value.strip().lower() in _OFF else ""
-    return switched_off_in(env.working_folder_text() if folder is None else folder)
+    if folder is None:
+        folder = env.working_folder_text()
+    return switched_off_in(folder)
 
 
 def switched_off_in(folder: str) -> str:
     """Return which file disables the hub for a folder, as ``switched_off_by`` without this process's environment."""
     path = f"{env.home_text()}/config.toml"
-    enabled = _enabled_in(_text_of(path, limit=_CONFIG_BYTES))
-    if enabled is None and (path := _nearest(folder)):
-        text = _text_of(path)
-        enabled = _enabled_in(text) if _is_plain(text) else None
+    enabled = _enabled_in(_read_text(path, limit=_CONFIG_BYTES))
+    if enabled is None and (path := _nearest_file(folder)):
+        enabled = _enabled_in(_plain_text_of(path))
     return f"{SETTING} = false in {path}" if enabled is False else ""
 
 
-def _nearest(folder: str) -> str:
+def _nearest_file(folder: str) -> str:
     home = os.path.expanduser("~")  # noqa: PTH111
     start = folder
     while folder != home or folder == start:
@@ -52,19 +53,21 @@ def _nearest(folder: str) -> str:
     return ""
 
 
-def _text_of(path: str, limit: int = SETTINGS_BYTES) -> str:
+def _read_text(path: str, limit: int = SETTINGS_BYTES) -> str:
     try:
         return read_foreign(path, limit=limit).decode()
     except (OSError, ValueError):
         return ""
 
 
-def _is_plain(text: str) -> bool:
+# "" for a text that takes too long to parse
+def _plain_text_of(path: str) -> str:
+    text = _read_text(path)
     try:
         check_toml(text)
     except ValueError:
-        return False
-    return True
+        return ""
+    return text
 
 
 def _enabled_in(text: str) -> bool | None:
@@ -76,4 +79,6 @@ def _enabled_in(text: str) -> bool | None:
         value = tomllib.loads(text).get(SETTING)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, bool) else None
+    if isinstance(value, bool):
+        return value
+    return None

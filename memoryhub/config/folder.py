@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,10 +19,6 @@ from memoryhub.core.text import did_you_mean
 # check of what it may set. An interface reads it when it knows the folder.
 
 
-# Takes the file's path and keys; returns the settings among them, or raises ``Invalid``.
-Check = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
-
-
 @dataclass(frozen=True, slots=True)
 class FolderSettings:
     """The settings of a folder, and the file that has them."""
@@ -34,14 +30,7 @@ class FolderSettings:
 
 
 NO_FOLDER = FolderSettings()
-_checks: list[Check] = []
 _current: ContextVar[FolderSettings] = ContextVar("folder_settings", default=NO_FOLDER)
-
-
-def folder_settings_checked_by(check: Check) -> Check:
-    """Register the function that decides which keys of the file are settings."""
-    _checks[:] = [check]
-    return check
 
 
 def read_folder(directory: Path, project: str) -> FolderSettings:
@@ -51,9 +40,9 @@ def read_folder(directory: Path, project: str) -> FolderSettings:
         Invalid: the file cannot be read or has a key that is not allowed; the message names file, key and fix.
     """
     path, keys = settings_of_folder(directory)
-    if path is None or keys.get("project", project) != project or not _checks:
+    if path is None or keys.get("project", project) != project:
         return FolderSettings(directory=str(directory))
-    return FolderSettings(str(path), _checks[0](str(path), keys), str(directory))
+    return FolderSettings(str(path), check_folder(str(path), keys), str(directory))
 
 
 def current_folder() -> FolderSettings:
@@ -84,7 +73,6 @@ def allowed_in_folders() -> list[str]:
     return [name for name in ProjectSettings.model_fields if setting_info(name).in_folder is not InFolder.NOTHING]
 
 
-@folder_settings_checked_by
 def check_folder(path: str, keys: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a file."""
     values = {name: value for name, value in keys.items() if name not in NO_SETTINGS}
@@ -128,4 +116,6 @@ def _refuse_what_loosens(path: str, values: Mapping[str, Any], checked: ProjectS
 def stricter_choices(name: str) -> list[str]:
     """Return the choices of a setting other than its default; none if it is a number."""
     default = ProjectSettings.model_fields[name].default
-    return [str(choice) for choice in type(default) if choice is not default] if isinstance(default, Enum) else []
+    if not isinstance(default, Enum):
+        return []
+    return [str(choice) for choice in type(default) if choice is not default]

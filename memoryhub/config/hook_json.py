@@ -19,24 +19,30 @@ def hook_answer(key: str, event: str, text: str) -> dict[str, object]:
         event: the client's name of the event.
         text: the context.
     """
-    return {key: text} if key else {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+    if key:
+        return {key: text}
+    return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
 
 
 def value_at(data: Any, path: str) -> Any:
     """Return the value at a path of names and indices in a client's JSON, or None. JSON that is a text is parsed."""
     for name in path.split("."):
         if isinstance(data, str):
-            data = _parsed(data)
-        if isinstance(data, list):
-            data = data[int(name)] if name.isdecimal() and int(name) < len(data) else None
+            data = _parse_text(data)
+        if isinstance(data, dict):
+            data = data.get(name)
+        elif isinstance(data, list) and name.isdecimal() and int(name) < len(data):
+            data = data[int(name)]
         else:
-            data = data.get(name) if isinstance(data, dict) else None
+            return None
     return data
 
 
-def _parsed(text: str) -> Any:
+def _parse_text(text: str) -> Any:
+    if not text.lstrip().startswith(("{", "[")):
+        return None
     try:
-        return json.loads(text) if text.lstrip().startswith(("{", "[")) else None
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
@@ -56,7 +62,7 @@ def last_assistant_message(path: object) -> str:
     if not isinstance(path, str) or not path.endswith(".jsonl"):
         return ""
     for line in reversed(_tail(Path(path)).splitlines()):
-        text = _text_of(line)
+        text = _message_text(line)
         if text:
             return text
     return ""
@@ -73,7 +79,7 @@ def _tail(path: Path) -> bytes:
         os.close(descriptor)
 
 
-def _text_of(line: bytes) -> str:
+def _message_text(line: bytes) -> str:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
@@ -81,10 +87,7 @@ def _text_of(line: bytes) -> str:
     if not isinstance(entry, dict) or entry.get("type") != "assistant" or entry.get("isSidechain"):
         return ""
     message = entry.get("message")
-    return _joined(message.get("content")) if isinstance(message, dict) else ""
-
-
-def _joined(content: Any) -> str:
+    content = message.get("content") if isinstance(message, dict) else None
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

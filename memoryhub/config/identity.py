@@ -99,14 +99,16 @@ def bound_folders(project_id: str) -> list[Path]:
 
 def _folder_of(origin: dict[str, str]) -> Path:
     place = Path(origin.get("directory") or origin.get("common_dir") or "/")
-    return place.parent if place.name == ".git" else place
+    if place.name == ".git":
+        return place.parent
+    return place
 
 
 def is_project_folder(directory: Path, project_id: str) -> bool:
     """Return whether a folder is that project's for sure: a repository, named by a settings file, or used before."""
     directory = resolved(directory)
     repository = find_repository(directory)
-    if repository or "project" in _nearest(directory, repository)[1] or is_file(directory / SETTINGS_FILE):
+    if repository or "project" in _nearest_settings(directory, repository)[1] or is_file(directory / SETTINGS_FILE):
         return True
     return _owner(project_id, _origin(directory, None)) in ("mine", "unknown")
 
@@ -137,7 +139,7 @@ def renamed_hint(directory: Path, project_id: str) -> str:
 def settings_of_folder(directory: Path) -> tuple[Path | None, dict[str, Any]]:
     """Return the settings file for a folder, and its keys; None if there is none."""
     directory = resolved(directory)
-    return _nearest(directory, find_repository(directory))
+    return _nearest_settings(directory, find_repository(directory))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,21 +149,24 @@ class _NamingRules:
 
 
 def _settings(directory: Path, repository: Repository | None) -> _NamingRules:
-    path, keys = _nearest(directory, repository)
+    path, keys = _nearest_settings(directory, repository)
     source = str(path)
     project = keys.get("project")
-    name_by = os.environ.get("MEMORY_HUB_IDENTITY") or None
+    name_by, where = os.environ.get("MEMORY_HUB_IDENTITY") or None, "MEMORY_HUB_IDENTITY"
     if "identity" in keys:
-        name_by = keys["identity"]
+        name_by, where = keys["identity"], f"{source}: identity"
     if name_by is not None and name_by not in _NAME_BY:
-        where = f"{source}: identity" if "identity" in keys else "MEMORY_HUB_IDENTITY"
         raise Invalid(f'{where} is {repr(name_by)[:_MAX_QUOTED]}; it must be "folder" or "remote"')
-    return _NamingRules(None if project is None else check_project_id(project, f"{source}: project"), name_by)
+    if project is not None:
+        project = check_project_id(project, f"{source}: project")
+    return _NamingRules(project, name_by)
 
 
-def _nearest(directory: Path, repository: Repository | None) -> tuple[Path | None, dict[str, Any]]:
-    path = next((path for path in _settings_files(directory, repository) if is_file(path)), None)
-    return path, _parse(path) if path else {}
+def _nearest_settings(directory: Path, repository: Repository | None) -> tuple[Path | None, dict[str, Any]]:
+    for path in _settings_files(directory, repository):
+        if is_file(path):
+            return path, _parse_settings(path)
+    return None, {}
 
 
 def _settings_files(directory: Path, repository: Repository | None) -> Iterator[Path]:
@@ -182,7 +187,7 @@ def _upwards(directory: Path, last: Path | None) -> Iterator[Path]:
             return
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def _parse_settings(path: Path) -> dict[str, Any]:
     import tomllib
 
     try:
@@ -198,13 +203,15 @@ def _parse(path: Path) -> dict[str, Any]:
 
 def _of_repository(repository: Repository, name_by: str | None) -> str:
     mine = _origin(repository.folder, repository)
-    names = _names(repository, name_by)
+    names = _project_names(repository, name_by)
     owners = {name: _owner(name, mine) for name in names}
     # A name that is bound to the repository wins over an unambiguous one.
     bound = [name for name in names if owners[name] == "mine"]
     if len(bound) == 1:
         return bound[0]
-    name = names[0] if len(names) == 1 else _beyond_doubt(repository, names, owners)
+    name: str | None = names[0]
+    if len(names) > 1:
+        name = _beyond_doubt(repository, names, owners)
     if name is None:
         raise Invalid(
             f"{repository.folder} could be any of {', '.join(names[:_MAX_CHOICES])}; {_HOW}, "
@@ -218,15 +225,19 @@ def _beyond_doubt(repository: Repository, names: list[str], owners: dict[str, st
     folder = project_slug(repository.folder_name)
     # Of several remotes without ``origin``, the one that the folder is named after.
     if "origin" not in repository.remotes and len(repository.remotes) > 1:
-        remotes = [name for name in map(project_slug, map(remote_name, repository.remotes.values())) if name]
-        return folder if folder in remotes else None
+        remotes = map(project_slug, map(remote_name, repository.remotes.values()))
+        if folder and folder in remotes:
+            return folder
+        return None
     rival = owners[names[-1]]
     # The remote's name, unless a store with the folder's name is possible too.
     both_exist = owners[names[0]] != "nobody" and rival != "nobody"
-    return None if both_exist or rival in ("unknown", "mine") else names[0]
+    if both_exist or rival in ("unknown", "mine"):
+        return None
+    return names[0]
 
 
-def _names(repository: Repository, name_by: str | None) -> list[str]:
+def _project_names(repository: Repository, name_by: str | None) -> list[str]:
     folder = project_slug(repository.folder_name)
     remotes = repository.remotes
     chosen = [remotes["origin"]] if "origin" in remotes else list(remotes.values())
@@ -272,8 +283,9 @@ def _origin(directory: Path, repository: Repository | None) -> dict[str, str]:
     if repository is None:
         return {"directory": str(directory)}
     origin = {"common_dir": str(repository.common_dir)}
-    url = repository.remotes.get("origin") or next(iter(repository.remotes.values()), "")
-    return {**origin, "remote": remote_identity(url)} if url else origin
+    if url := repository.remotes.get("origin") or next(iter(repository.remotes.values()), ""):
+        origin["remote"] = remote_identity(url)
+    return origin
 
 
 def _bound_origins(project_id: str) -> list[dict[str, str]]:
@@ -283,7 +295,9 @@ def _bound_origins(project_id: str) -> list[dict[str, str]]:
         origins = json.loads((_store_folder(project_id) / ORIGIN_FILE).read_text("utf-8", "surrogateescape"))["origins"]
     except (OSError, ValueError, KeyError, TypeError):
         return []
-    return [origin for origin in origins if isinstance(origin, dict)] if isinstance(origins, list) else []
+    if not isinstance(origins, list):
+        return []
+    return [origin for origin in origins if isinstance(origin, dict)]
 
 
 def _owner(project_id: str, mine: dict[str, str]) -> str:
@@ -292,7 +306,9 @@ def _owner(project_id: str, mine: dict[str, str]) -> str:
     origins = _bound_origins(project_id)
     if not origins:
         return "unknown"
-    return "mine" if any(_is_same(mine, origin) for origin in origins) else "other"
+    if any(_is_same(mine, origin) for origin in origins):
+        return "mine"
+    return "other"
 
 
 def _is_same(mine: dict[str, str], origin: dict[str, str]) -> bool:
@@ -339,8 +355,10 @@ def begin_session(client: str, session_id: str, folder: str) -> SessionPlace:
 def peek_session(client: str, session_id: str, folder: str) -> SessionPlace:
     """Return the same as ``place_session`` and note nothing; without a project if there is none."""
     place = find_place(client, session_id) or SessionPlace(os.path.realpath(folder))
+    if place.project:
+        return place
     try:
-        return place if place.project else replace(place, project=project_of_folder(place.folder))
+        return replace(place, project=project_of_folder(place.folder))
     except HubError:
         return place
 

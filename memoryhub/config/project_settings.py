@@ -78,7 +78,9 @@ class SettingInfo:
 
 
 def _split(value: Any) -> Any:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return [part.strip() for part in value.split(",") if part.strip()]
 
 
 Source = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=200)]
@@ -153,8 +155,7 @@ class ProjectSettings(_Settings):
         5.0, ge=0, le=3600, description="two writes from one version within this time are both kept, as a conflict"
     )
     search_mode: Annotated[
-        SearchMode,
-        SettingInfo(Topic.FINDING, InFolder.ANY, help="How searches look for words.", choices=_SEARCH_MODES),
+        SearchMode, SettingInfo(Topic.FINDING, InFolder.ANY, help="How searches look for words.", choices=_SEARCH_MODES)
     ] = Field(SearchMode.AUTO, description="auto; fts5: by words only, not by meaning; basic: by LIKE")
     rank_by_use: Annotated[bool, SettingInfo(Topic.FINDING, InFolder.ANY)] = Field(
         True, description="entries that were fetched, cited or updated rank up to a tenth higher"

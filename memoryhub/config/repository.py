@@ -58,7 +58,9 @@ def remote_name(url: str) -> str:
     parts = [part for part in re.split(r"[/\\:]+", url.rstrip("/\\")) if part]
     if len(parts) > 1 and parts[-1] == ".git":
         parts.pop()
-    return unquote(parts[-1]).removesuffix(".git") if parts else ""
+    if not parts:
+        return ""
+    return unquote(parts[-1]).removesuffix(".git")
 
 
 def remote_identity(url: str) -> str:
@@ -77,8 +79,9 @@ def _git_dir(folder: Path) -> Path | None:
         return entry if is_file(entry / "HEAD") else None
     if is_file(entry):
         return _pointed_to(entry)
-    is_bare = is_file(folder / "HEAD") and is_folder(folder / "objects") and is_folder(folder / "refs")
-    return folder if is_bare else None
+    if is_file(folder / "HEAD") and is_folder(folder / "objects") and is_folder(folder / "refs"):
+        return folder
+    return None
 
 
 def _is_in_worktree(folder: Path) -> bool:
@@ -118,7 +121,7 @@ def is_file(path: Path) -> bool:
 
 
 def _pointed_to(entry: Path) -> Path | None:
-    text = _read(entry, _MAX_PATH)
+    text = _read_git_file(entry, _MAX_PATH)
     if not text.startswith("gitdir:"):
         return None
     target = resolved(entry.parent / text.removeprefix("gitdir:").strip())
@@ -127,11 +130,11 @@ def _pointed_to(entry: Path) -> Path | None:
 
 def _repository(folder: Path, git_dir: Path) -> Repository:
     common = git_dir
-    pointer = _read(git_dir / "commondir", _MAX_PATH).strip()
+    pointer = _read_git_file(git_dir / "commondir", _MAX_PATH).strip()
     if pointer:
         common = git_dir / pointer
     common = resolved(common)
-    settings = list(_settings(_read(common / "config", _CONFIG_BYTES)))
+    settings = list(_settings(_read_git_file(common / "config", _CONFIG_BYTES)))
     is_submodule = "modules" in common.parts and bool(_worktree(settings))
     main = _main_folder(common, settings) if pointer else folder
     if folder == git_dir:
@@ -167,8 +170,9 @@ def _settings(text: str) -> Iterator[tuple[str, str, str]]:
             continue
         header = _SECTION.match(line)
         if header:
-            subsection = (header[2] or "").replace('\\"', '"').replace("\\\\", "\\")
-            section = f"{header[1].lower()}.{subsection}" if header[2] else header[1].lower()
+            section = header[1].lower()
+            if header[2]:
+                section += "." + header[2].replace('\\"', '"').replace("\\\\", "\\")
             line = line[header.end() :]  # noqa: PLW2901  (a setting may follow on the same line)
         setting = _SETTING.match(line)
         if setting:
@@ -179,12 +183,14 @@ def _value(raw: str) -> str:
     text = raw.strip()
     if text.startswith('"'):
         closing = re.match(r'"((?:[^"\\]|\\.)*)"', text)
-        return re.sub(r"\\(.)", r"\1", closing[1]) if closing else text.strip('"')
+        if closing is None:
+            return text.strip('"')
+        return re.sub(r"\\(.)", r"\1", closing[1])
     return re.split(r"\s[#;]", text, maxsplit=1)[0].strip()
 
 
 # "" for what can't be read, as git ignores such a folder
-def _read(path: Path, limit: int) -> str:
+def _read_git_file(path: Path, limit: int) -> str:
     try:
         return read_foreign(path, limit=limit).decode("utf-8", "surrogateescape")
     except OSError:

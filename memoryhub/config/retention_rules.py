@@ -81,16 +81,20 @@ _CONDITIONS = {
 
 def _never(value: Any) -> Any:
     # TOML, environment variables and forms have no null.
-    return None if isinstance(value, str) and value.strip().lower() == "never" else value
+    if isinstance(value, str) and value.strip().lower() == "never":
+        return None
+    return value
 
 
-def _written(days: int | None) -> int | str:
+def _written_days(days: int | None) -> int | str:
     # As the value of a setting, null would mean its default.
     return "never" if days is None else days
 
 
 # Whole days; None, written ``never``, keeps forever.
-Days = Annotated[Annotated[int, Field(ge=1, le=MAX_DAYS)] | None, BeforeValidator(_never), PlainSerializer(_written)]
+Days = Annotated[
+    Annotated[int, Field(ge=1, le=MAX_DAYS)] | None, BeforeValidator(_never), PlainSerializer(_written_days)
+]
 
 
 class RetentionRule(BaseModel):
@@ -119,8 +123,10 @@ class RetentionRule(BaseModel):
         conditions = ", ".join(
             f"{name} {getattr(self, name)}" for name in _CONDITIONS if getattr(self, name) is not None
         )
-        when = "never" if self.after_days is None else f"after {self.after_days} day{'s' * (self.after_days != 1)}"
-        return f"{self.what} ({conditions}) {when}" if conditions else f"{self.what} {when}"
+        subject = f"{self.what} ({conditions})" if conditions else self.what
+        if self.after_days is None:
+            return f"{subject} never"
+        return f"{subject} after {self.after_days} day{'s' * (self.after_days != 1)}"
 
 
 def captured_types() -> list[str]:

@@ -75,7 +75,9 @@ def is_long() -> bool:
 def find_task(task_id: str) -> Task | None:
     """Return a task of the current store."""
     task = _tasks.get(task_id)
-    return task if task and task.store == current_store() else None
+    if task is None or task.store != current_store():
+        return None
+    return task
 
 
 def running_tasks() -> list[Task]:
@@ -106,12 +108,12 @@ def start_task(
         for ended_id in ended[:-_KEPT]:
             del _tasks[ended_id]
         _tasks[task.id] = task
-    arguments = (_run, task, work, describe, failed)
+    arguments = (_run_task, task, work, describe, failed)
     threading.Thread(target=copy_context().run, args=arguments, name="task", daemon=True).start()
     return task
 
 
-def _run(task: Task, work: Callable[[Progress], Any], describe: Callable[[Any], Messages], failed: int) -> None:
+def _run_task(task: Task, work: Callable[[Progress], Any], describe: Callable[[Any], Messages], failed: int) -> None:
     try:
         with use_store(task.store):
             task.messages = describe(work(task.report))

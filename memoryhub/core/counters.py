@@ -43,39 +43,39 @@ class CounterFile:
         wait_for_lock(self._lock)
 
     def write(self, values: Values) -> None:
-        _replace(self._folder / f"{self._name}.json", values)
+        _write_counts(self._folder / f"{self._name}.json", values)
 
     def close(self) -> None:
         os.close(self._lock)
 
 
 def read_sums() -> Values:
-    with _locked() as folder:
+    with _locked_folder() as folder:
         ended, folded = _read_ended(folder)
         for path in _process_files(folder):
             if path.name not in folded:
-                _add_up(ended, _read(path))
+                _add_up(ended, _read_counts(path))
         return ended
 
 
 def fold_ended() -> int:
     """Add the files of ended processes to the sums; return their number."""
-    with _locked() as folder:
+    with _locked_folder() as folder:
         ended, folded = _read_ended(folder)
-        _remove(folder, folded)
+        _remove_files(folder, folded)
         dead = [path for path in _process_files(folder) if _has_ended(path)]
         for path in dead:
-            _add_up(ended, _read(path))
+            _add_up(ended, _read_counts(path))
         # The sums record which files they include, so a crash before the files are removed counts nothing twice.
         names = [path.name for path in dead]
         if dead or folded:
-            _replace(folder / _SUMS, {**ended, _FOLDED: dict.fromkeys(names, 1.0)})
-        _remove(folder, names)
+            _write_counts(folder / _SUMS, {**ended, _FOLDED: dict.fromkeys(names, 1.0)})
+        _remove_files(folder, names)
         return len(dead)
 
 
 @contextmanager
-def _locked() -> Iterator[Path]:
+def _locked_folder() -> Iterator[Path]:
     folder = metrics_folder()
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(folder / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
@@ -91,11 +91,11 @@ def _process_files(folder: Path) -> list[Path]:
 
 
 def _read_ended(folder: Path) -> tuple[Values, list[str]]:
-    values = _read(folder / _SUMS)
+    values = _read_counts(folder / _SUMS)
     return values, list(values.pop(_FOLDED, {}))
 
 
-def _read(path: Path) -> Values:
+def _read_counts(path: Path) -> Values:
     # A missing or unreadable file has no counts.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         content = json.loads(path.read_text("utf-8"))
@@ -122,13 +122,13 @@ def _has_ended(path: Path) -> bool:
         os.close(descriptor)
 
 
-def _remove(folder: Path, names: list[str]) -> None:
+def _remove_files(folder: Path, names: list[str]) -> None:
     for name in names:
         (folder / name).unlink(missing_ok=True)
         (folder / name).with_suffix(".lock").unlink(missing_ok=True)
 
 
-def _replace(path: Path, content: Values) -> None:
+def _write_counts(path: Path, content: Values) -> None:
     with replacing(path, synced=False) as file:
         file.write(json.dumps(content).encode())
 
@@ -159,7 +159,7 @@ class Counter:
 
     def count(self, value: str, *, now: bool = True) -> None:
         # By default written at once: refusals are rare and must not be lost.
-        _add({f"{self.name}|{value}": 1.0}, now=now)
+        _count({f"{self.name}|{value}": 1.0}, now=now)
 
 
 # A histogram of seconds with one label.
@@ -176,7 +176,7 @@ class Timer:
         seconds = time.perf_counter() - started
         bucket = next((str(bound) for bound in BUCKETS if seconds <= bound), "+Inf")
         key = f"{self.name}|{value}"
-        _add({f"{key}|{bucket}": 1.0, f"{key}|sum": seconds}, now=False)
+        _count({f"{key}|{bucket}": 1.0, f"{key}|sum": seconds}, now=False)
 
 
 _defined: dict[str, Counter | Timer] = {}
@@ -198,8 +198,8 @@ def defined() -> list[Counter | Timer]:
     return list(_defined.values())
 
 
-def _add(changes: dict[str, float], *, now: bool) -> None:
-    store = (current_alias.get() or "").removeprefix(STORE_PREFIX) or NO_STORE
+def _count(changes: dict[str, float], *, now: bool) -> None:
+    store = (current_alias() or "").removeprefix(STORE_PREFIX) or NO_STORE
     with _lock:
         if os.environ.get(HOME_VARIABLE) != _home:
             _reset()

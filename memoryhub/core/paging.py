@@ -118,13 +118,16 @@ def fit_page(
 
     def meta_of(count: int) -> Meta:
         has_more = more or count < len(items)
+        next_cursor = None
+        if has_more and count:
+            next_cursor = cursor_after(count)
         return Meta(
             total_count=total,
             returned_count=count,
             truncated=count < len(items),
             estimated_tokens=_MOST_TOKENS,
             has_more=has_more,
-            next_cursor=cursor_after(count) if has_more and count else None,
+            next_cursor=next_cursor,
             mode=mode,
             note=note,
         )

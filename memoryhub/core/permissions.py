@@ -204,7 +204,7 @@ def sees(place: str) -> bool:
 
 def current_place() -> str:
     """Return the place of the current store, or ``HUB``. A view of the past belongs to no place: it is read-only."""
-    alias = current_alias.get()
+    alias = current_alias()
     return place_of_alias(alias) if alias else HUB
 
 

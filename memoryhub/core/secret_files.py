@@ -55,9 +55,9 @@ def read_secret(name: str) -> str:
     Raises:
         Unavailable: the file cannot be read, or its content is not a secret.
     """
-    path = _path(name)
+    path = _secret_path(name)
     try:
-        text = _text_of(path)
+        text = _read_text(path)
     except OSError as error:
         raise _unavailable(f"the secret file {path} cannot be read: {error.strerror}") from error
     problem = text and _problem_of(text)
@@ -69,7 +69,7 @@ def read_secret(name: str) -> str:
 def sound_secret(name: str) -> str:
     """Return the secret, or "" if there is none or it is invalid. For hooks, which must not fail."""
     try:
-        text = _text_of(_path(name))
+        text = _read_text(_secret_path(name))
     except OSError:
         return ""
     return "" if _problem_of(text) else text
@@ -85,7 +85,7 @@ def read_or_create_secret(name: str) -> str:
         return read_secret(name) or _create(name)
     import time  # here, because hooks only read
 
-    path = _path(name)
+    path = _secret_path(name)
     asked_at, agreed = _agreed.get(path, (0.0, ""))
     if not agreed or time.monotonic() - asked_at > _AGREED_SECONDS:
         agreed = _agreed_secret(_agree, name)
@@ -115,9 +115,9 @@ def secret_matches(secret: str, expected: str) -> bool:
 
 
 def secret_problem(name: str) -> str:
-    path = _path(name)
+    path = _secret_path(name)
     try:
-        text = _text_of(path)
+        text = _read_text(path)
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     if text:
@@ -125,11 +125,11 @@ def secret_problem(name: str) -> str:
     return "is empty" if os.path.lexists(path) else ""
 
 
-def _path(name: str) -> str:
+def _secret_path(name: str) -> str:
     return f"{env.home_text()}/{name}"
 
 
-def _text_of(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a named pipe must not block
     except FileNotFoundError:
@@ -159,7 +159,7 @@ def _new_secret() -> str:
 
 
 def _create(name: str, agreed: str = "") -> str:
-    path = _path(name)
+    path = _secret_path(name)
     env.prepare_home()
     try:
         folder = os.open(env.home_text(), os.O_RDONLY | os.O_DIRECTORY)

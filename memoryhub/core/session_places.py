@@ -39,7 +39,7 @@ def find_place(client: str, session_id: str) -> SessionPlace | None:
     if not session_id:
         return None
     try:
-        fields = json.loads(_path(client, session_id).read_text("utf-8", "surrogateescape"))
+        fields = json.loads(_note_path(client, session_id).read_text("utf-8", "surrogateescape"))
         return SessionPlace(str(fields["folder"]), str(fields["project"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -49,7 +49,7 @@ def note_place(client: str, session_id: str, place: SessionPlace) -> None:
     """Note where a session began. Without a note, as on a full disk, each event is placed by its own folder."""
     if not session_id:
         return
-    path = _path(client, session_id)
+    path = _note_path(client, session_id)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with replacing(path, synced=False) as file:
         file.write(json.dumps(asdict(place)).encode("utf-8", "surrogateescape"))
@@ -75,6 +75,6 @@ def forget_old_places() -> None:
             continue
 
 
-def _path(client: str, session_id: str) -> Path:
+def _note_path(client: str, session_id: str) -> Path:
     name = hashlib.sha256(f"{client}\0{session_id}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return Path(home_text(), FOLDER, name)

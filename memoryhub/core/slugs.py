@@ -1,7 +1,7 @@
 """Names that the hub derives from text, such as slugs, and how to find those of a text again."""
 
-# Every function that derives a name from a text is here or listed in ``_forms``, because a redaction of the text must
-# find the name too. tests/governance/test_redaction_derived.py searches for the forms.
+# Every function that derives a name from a text is here or listed in ``_spellings``, because a redaction of the text
+# must find the name too. tests/governance/test_redaction_derived.py searches for the forms.
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class DerivedNames:
     def landmarks(self) -> list[str]:
         """Strings of which each text with a name has at least one."""
         longest = (max(text, key=len) for text in self._words)
-        words = {max(_WORD.findall(form), key=len) for word in longest for form in _forms(word)}
+        words = {max(_WORD.findall(form), key=len) for word in longest for form in _spellings(word)}
         return sorted(words | {slug[:_SHORTEST_CUT] for slug in self._slugs if slug})
 
     @property
@@ -139,7 +139,7 @@ def _is_short(text: str) -> bool:
 
 
 # Each way in which the hub writes a word
-def _forms(word: str) -> set[str]:
+def _spellings(word: str) -> set[str]:
     lowered = word.lower()
     forms = {lowered, word.casefold(), unicodedata.normalize("NFKC", lowered)}
     forms |= {unicodedata.normalize("NFD", form) for form in forms}
@@ -164,12 +164,12 @@ def _compiled(texts: Sequence[tuple[str, ...]]) -> list[re.Pattern[str]]:
 
 
 def _any_form(word: str) -> str:
-    forms = sorted(_forms(word), key=lambda form: (-len(form), form))
-    return f"(?:{'|'.join(map(_written, forms))})"
+    forms = sorted(_spellings(word), key=lambda form: (-len(form), form))
+    return f"(?:{'|'.join(map(_form_pattern, forms))})"
 
 
 # A slug has a hyphen for an accent that is a character of its own
-def _written(form: str) -> str:
+def _form_pattern(form: str) -> str:
     import re2
 
     return "".join(_ACCENT if unicodedata.combining(char) else re2.escape(char) for char in form)

@@ -69,7 +69,7 @@ def folder() -> Path:
 def append(event: SpooledEvent, *, at: Path | None = None) -> None:
     line = line_of(event) + "\n"
     name = f"{time.strftime('%Y-%m-%d', time.gmtime())}.jsonl"
-    _append(_ensure_folder(at or folder()) / name, line.encode("utf-8", "replace"))
+    _append_line(_ensure_folder(at or folder()) / name, line.encode("utf-8", "replace"))
 
 
 def line_of(event: SpooledEvent) -> str:
@@ -81,7 +81,7 @@ def line_of(event: SpooledEvent) -> str:
 
 def reject(key: str, reason: str, *, at: Path | None = None) -> None:
     line = json.dumps({"id": key, "reason": reason[:200]}) + "\n"
-    _append(
+    _append_line(
         _ensure_folder(_ensure_folder(at or folder()) / REJECTED) / "unreadable.jsonl", line.encode("utf-8", "replace")
     )
 
@@ -92,13 +92,13 @@ def _ensure_folder(path: Path) -> Path:
     return path
 
 
-def _append(path: Path, line: bytes) -> None:
+def _append_line(path: Path, line: bytes) -> None:
     while True:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             wait_for_lock(descriptor)
             if _is_still(path, descriptor):
-                _write(descriptor, line)
+                _write_line(descriptor, line)
                 return
         finally:
             os.close(descriptor)
@@ -111,7 +111,7 @@ def _is_still(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _write(descriptor: int, line: bytes) -> None:
+def _write_line(descriptor: int, line: bytes) -> None:
     # Half a line would spoil the next one, so a failed write is undone.
     before = os.fstat(descriptor).st_size
     try:
@@ -305,9 +305,9 @@ def finish(path: Path, *, waiting: list[SpooledEvent], broken: list[Broken]) -> 
         lines = [json.dumps({"reason": flaw.reason, "line": flaw.line}, ensure_ascii=False) for flaw in broken]
         # Named by its content: written twice, after a crash between this step and the next, it exists once.
         name = f"{path.name.split('.', 1)[0]}-{hashlib.sha256(repr(lines).encode()).hexdigest()[:12]}.jsonl"
-        _replace(_ensure_folder(path.parent / REJECTED) / name, lines)
+        _write_lines(_ensure_folder(path.parent / REJECTED) / name, lines)
     if waiting:
-        _replace(path, [line_of(event) for event in waiting])
+        _write_lines(path, [line_of(event) for event in waiting])
     else:
         path.unlink()
 
@@ -325,7 +325,7 @@ def each_line() -> Iterator[str]:
 def _contents() -> list[bytes]:
     while True:
         try:
-            return [path.read_bytes() for path in _files()]
+            return [path.read_bytes() for path in _spool_files()]
         except FileNotFoundError:
             continue  # it was renamed or drained meanwhile
 
@@ -336,22 +336,22 @@ def rewrite(change: Callable[[str], str]) -> None:
     Requires ``taking``, so that no process still acts on a line that it read. Hooks may append at the same time.
     """
     _remove_drafts(folder())
-    for path in _files():
+    for path in _spool_files():
         with path.open("rb") as file:
             wait_for_lock(file.fileno())  # a hook that waits for this lock then opens the new file
             before = file.read()
-            after = b"".join(_changed(line, change) for line in before.splitlines(keepends=True))
+            after = b"".join(_rewrite_line(line, change) for line in before.splitlines(keepends=True))
             if after != before:
                 _put(path, after)
 
 
-def _changed(raw: bytes, change: Callable[[str], str]) -> bytes:
+def _rewrite_line(raw: bytes, change: Callable[[str], str]) -> bytes:
     line = raw.decode("utf-8", "replace").removesuffix("\n")
     changed = change(line)
     return raw if changed == line else changed.encode("utf-8", "replace") + b"\n"
 
 
-def _files() -> list[Path]:
+def _spool_files() -> list[Path]:
     place = folder()
     # Files that hooks write to come first, because they become the taken ones.
     waiting = sorted(place.glob("*.jsonl"))
@@ -364,7 +364,7 @@ def _remove_drafts(place: Path) -> None:
             draft.unlink(missing_ok=True)
 
 
-def _replace(path: Path, lines: list[str]) -> None:
+def _write_lines(path: Path, lines: list[str]) -> None:
     _put(path, ("\n".join(lines) + "\n").encode("utf-8", "replace"))
 
 

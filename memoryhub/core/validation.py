@@ -166,7 +166,7 @@ def _explain_fault(fault: Any) -> str:
     # A rule about several fields names them itself.
     if not fault["loc"] and fault["type"] == "value_error":
         return str(fault["ctx"]["error"])
-    return f"{_field(fault)} {_problem(fault)}"
+    return f"{_field(fault)} {_describe_problem(fault)}"
 
 
 def _field(fault: Any) -> str:
@@ -174,7 +174,7 @@ def _field(fault: Any) -> str:
     return repr(path.removeprefix(".")) if path else "the input"
 
 
-def _problem(fault: Any) -> str:
+def _describe_problem(fault: Any) -> str:
     kind: str = fault["type"]
     if kind in _PROBLEMS:
         return _PROBLEMS[kind]({**fault.get("ctx", {}), "input": fault.get("input")})

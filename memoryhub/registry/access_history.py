@@ -19,7 +19,7 @@ from memoryhub.models import AccessChange, Subject
 from sessions_app.events import PROJECT_DESCRIBED, ProjectDescribed
 from sessions_app.selectors import org_of_project
 
-SHOWN = 20
+PAGE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,12 @@ def history_of(subject: Subject, *, name: str | None = None, before: str = "") -
         before: the id of a change; ignored if it isn't a number.
     """
     changes_of_subject = AccessChange.objects.filter(subject=subject).order_by("-id")
-    changes_of_subject = changes_of_subject if name is None else changes_of_subject.filter(name=name)
+    if name is not None:
+        changes_of_subject = changes_of_subject.filter(name=name)
     if before.isdecimal() and len(before) < len(str(2**63)):
         changes_of_subject = changes_of_subject.filter(id__lt=int(before))
-    changes = list(changes_of_subject[: SHOWN + 1])
-    return AccessHistory(changes[:SHOWN], changes[SHOWN - 1].id if len(changes) > SHOWN else None)
+    changes = list(changes_of_subject[: PAGE + 1])
+    return AccessHistory(changes[:PAGE], changes[PAGE - 1].id if len(changes) > PAGE else None)
 
 
 # Also for events of a roll-back, which puts fields of a description back
@@ -80,8 +81,10 @@ def _note(before: str | None, after: str | None) -> None:
         return
     if before and after:
         what = f"moved from the organisation {before} into {after}"
+    elif after:
+        what = f"moved into the organisation {after}"
     else:
-        what = f"moved into the organisation {after}" if after else f"moved out of the organisation {before}"
+        what = f"moved out of the organisation {before}"
     try:
         note_change(Subject.MEMBER, project.place, what)
         if before:

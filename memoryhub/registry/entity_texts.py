@@ -16,10 +16,9 @@ from memories.schemas import MemoryGet
 from memories.selectors import get_memories
 from memoryhub.core.entities import find_entities, not_found
 from memoryhub.core.errors import NotFound
-from memoryhub.core.log import head
+from memoryhub.core.log import events, head
 from memoryhub.core.log.read import described
 from memoryhub.core.log.views import as_of
-from memoryhub.core.models import RawEvent
 from memoryhub.core.text import indented
 from sessions_app.audit import event_line
 from sessions_app.models import Commit, Iteration, Session, Turn
@@ -48,10 +47,10 @@ def read_entities(*, command: MemoryGet) -> list[EntityText]:
         return [EntityText(memory, memory_text(memory)) for memory in get_memories(command=command)]
     with nullcontext() if command.as_of is None else as_of(command.as_of):
         present = command.model_copy(update={"as_of": None})
-        return [_read(entity_id, present) for entity_id in command.ids]
+        return [_read_entity(entity_id, present) for entity_id in command.ids]
 
 
-def _read(entity_id: int, command: MemoryGet) -> EntityText:
+def _read_entity(entity_id: int, command: MemoryGet) -> EntityText:
     entity = find_entities([entity_id]).get(entity_id)
     if entity and entity.type == "memory":
         (memory,) = get_memories(command=command.model_copy(update={"ids": [entity_id]}))
@@ -93,13 +92,13 @@ def _turn(entity_id: int) -> EntityText | None:
     turn = Turn.objects.filter(id=entity_id).first()
     if turn is None:
         return None
-    events = RawEvent.objects.filter(session_id=turn.session_id, turn_id=turn.turn_id).order_by("position")
-    data = {**view_turn(turn), "events": [described(event) for event in events]}
+    turn_events = events().of_turn(turn.session_id, turn.turn_id)
+    data = {**view_turn(turn), "events": [described(event) for event in turn_events]}
     return EntityText(data, "\n".join([turn_line(data), *map(event_line, data["events"])]))
 
 
 def _event(entity_id: int) -> EntityText | None:
-    event = RawEvent.objects.filter(position=entity_id).first()
+    event = events().at([entity_id]).first()
     if event is None:
         return None
     if event.payload_json is None:

@@ -15,15 +15,7 @@ from memoryhub.core import clock
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.origin import current_origin
-from memoryhub.core.permissions import (
-    EVERYTHING,
-    LIMITED_ROLES,
-    Act,
-    allows,
-    demand,
-    reaches,
-    use_grant,
-)
+from memoryhub.core.permissions import EVERYTHING, LIMITED_ROLES, Act, allows, demand, reaches, use_grant
 from memoryhub.core.schemas import Command
 from memoryhub.core.stores.store import (
     Scope,
@@ -126,8 +118,9 @@ def facts(member: Member) -> dict[str, Any]:
 
 def described(member: Member) -> str:
     """Return a line such as ``ann  reviewer  through acme``."""
-    through = f"through {member.through}" if member.through else f"given by {member.given_by}"
-    return f"{member.name}  {member.role}  {through}{'' if member.is_active else '; deactivated'}"
+    source = f"through {member.through}" if member.through else f"given by {member.given_by}"
+    line = f"{member.name}  {member.role}  {source}"
+    return line if member.is_active else f"{line}; deactivated"
 
 
 def memberships_of(names: Iterable[str]) -> dict[str, list[Membership]]:

@@ -76,11 +76,10 @@ def create_org(*, command: OrgCreate) -> OrgDetails:
     """
     store = org_store(command.org_id)
     demand(Act.GOVERN, to=TO_MAKE_PLACES, place=place_to_describe(store))
-    is_foreign = store_here() is not None and org_of_project() != store.name
-    refusal = f"organisation {store.name!r} can be described only from its own projects; this is not one of them"
-    redacted = create_described(
-        store=store, command=command, if_exists=command.if_exists, refusal=refusal if is_foreign else ""
-    )
+    refusal = ""
+    if store_here() is not None and org_of_project() != store.name:
+        refusal = f"organisation {store.name!r} can be described only from its own projects; this is not one of them"
+    redacted = create_described(store=store, command=command, if_exists=command.if_exists, refusal=refusal)
     return _details(store, redacted)
 
 

@@ -50,12 +50,14 @@ def locate(directory: Path) -> ProjectLookup:
 
 def project_rows() -> list[ProjectRow]:
     """Return the hub's projects by id; ``problem`` is set if a store cannot be read."""
-    return [_row(project) for project in list_projects()]
+    return [_project_row(project) for project in list_projects()]
 
 
 def row_of(project: str) -> ProjectRow | None:
     """Return one project as in the list; None if it has no store yet."""
-    return _row(project) if stores.exists(project_store(project)) else None
+    if not stores.exists(project_store(project)):
+        return None
+    return _project_row(project)
 
 
 def project_in_full() -> tuple[ProjectDetails, dict[str, tuple[Any, str]]]:
@@ -96,7 +98,7 @@ def _of_repository(repository: Repository, project: str) -> str:
     return f"the git repository is in {repository.folder}"
 
 
-def _row(project: str) -> ProjectRow:
+def _project_row(project: str) -> ProjectRow:
     store = project_store(project)
     return read_card(store, ProjectRow, lambda: _fields(project), project_id=project, bytes=_bytes(store))
 

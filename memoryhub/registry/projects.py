@@ -101,7 +101,7 @@ def create_project(*, command: ProjectCreate) -> ProjectCard:
     if here not in (None, store):
         refusal = f"project {store.name!r} can be described only from inside it; this server is bound to {here.name!r}"
     redacted = create_described(store=store, command=command, if_exists=command.if_exists, refusal=refusal)
-    return _shown(store, redacted)
+    return _view(store, redacted)
 
 
 def describe_project(*, project_id: str, command: ProjectDescribe) -> ProjectDetails:
@@ -118,10 +118,11 @@ def list_projects(*, command: ProjectList) -> Listing:
 def get_project(*, command: ProjectGet) -> ProjectCard:
     """Return the details of the caller's project, or the card of another one."""
     here = store_here()
-    store = project_store(command.project_id) if command.project_id else here
-    if store is None:
+    if command.project_id:
+        return _view(project_store(command.project_id))
+    if here is None:
         raise Invalid("there is no current project; pass an id")
-    return _shown(store)
+    return _view(here)
 
 
 def projects_of(org_id: str) -> list[str]:
@@ -149,8 +150,10 @@ def card_fields() -> dict[str, Any]:
 
 # An id that is a digest says nothing
 def _name_of_folder(project_id: str) -> str:
-    folders = bound_folders(project_id) if project_id.startswith(DIGEST_PREFIX) else []
-    return next((folder.name for folder in folders if project_id_of(folder.name) == project_id), "")
+    if not project_id.startswith(DIGEST_PREFIX):
+        return ""
+    names = (folder.name for folder in bound_folders(project_id))
+    return next((name for name in names if project_id_of(name) == project_id), "")
 
 
 def details_fields() -> dict[str, Any]:
@@ -167,7 +170,7 @@ def details_fields() -> dict[str, Any]:
     }
 
 
-def _shown(store: StoreId, redacted: tuple[str, ...] = ()) -> ProjectCard:
+def _view(store: StoreId, redacted: tuple[str, ...] = ()) -> ProjectCard:
     sees_details = store_here() in (None, store)
     with use_store(store):
         if sees_details:

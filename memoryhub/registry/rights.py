@@ -80,19 +80,17 @@ def org_of(project: str) -> str | None:
     store = project_store(project)
     files = stores.watched(store)
     if not files:
-        return _read_org(store) if stores.exists(store) else None
+        if not stores.exists(store):
+            return None
+        return _read_org(store)
     stamps, place = file_stamps(files), stores.location(store)
     cached = _orgs.get(place)
     if cached is None or cached[0] != stamps or not _are_settled(stamps):
         cached = stamps, _read_org(store) if stamps else None
-        _remember(place, cached)
+        while len(_orgs) >= _MOST_ORGS and place not in _orgs:
+            _orgs.pop(next(iter(_orgs), ""), None)
+        _orgs[place] = cached
     return cached[1]
-
-
-def _remember(place: str, entry: tuple[list[FileStamp], str | None]) -> None:
-    while len(_orgs) >= _MOST_ORGS and place not in _orgs:
-        _orgs.pop(next(iter(_orgs), ""), None)
-    _orgs[place] = entry
 
 
 # By the location of the project's store: its files' stamps, and the organisation

@@ -17,19 +17,22 @@ from memoryhub.models import SavedView
 
 _MAX_NAME, _MAX_QUERY, _MAX_VIEWS = 60, 2_000, 50
 # Not part of a view: the page number, Django's error flag, the expanded facet
-_NOT_KEPT = ("p", "e", "more", "csrfmiddlewaretoken")
+_NOT_SAVED = ("p", "e", "more", "csrfmiddlewaretoken")
 
 
 def normal_query(query: str) -> str:
     """Return a query with its parameters in order, without the page number; equal for equal lists."""
-    return urlencode(sorted((name, value) for name, value in parse_qsl(query) if name not in _NOT_KEPT))
+    return urlencode(sorted((name, value) for name, value in parse_qsl(query) if name not in _NOT_SAVED))
 
 
 def saved_views(*, user: Any, stores: Iterable[StoreId] | None = None, page: str = "") -> QuerySet[SavedView]:
     """Return a person's views by name, of all stores and lists by default."""
     views = SavedView.objects.filter(username=user.get_username()).order_by("name")
-    views = views if stores is None else views.filter(store__in=[store.alias for store in stores])
-    return views.filter(page=page) if page else views
+    if stores is not None:
+        views = views.filter(store__in=[store.alias for store in stores])
+    if page:
+        views = views.filter(page=page)
+    return views
 
 
 def save_view(*, user: Any, store: StoreId, page: str, name: str, query: str) -> SavedView:
@@ -57,7 +60,7 @@ def rename_view(*, user: Any, store: StoreId, view_id: int, name: str) -> SavedV
         NotFound: the person has no such view.
         Invalid, Conflict: as for ``save_view``.
     """
-    return _stored(_own(user, store, view_id), name)
+    return _stored(_view_of(user, store, view_id), name)
 
 
 def delete_view(*, user: Any, store: StoreId, view_id: int) -> SavedView:
@@ -66,12 +69,12 @@ def delete_view(*, user: Any, store: StoreId, view_id: int) -> SavedView:
     Raises:
         NotFound: the person has no such view.
     """
-    view = _own(user, store, view_id)
+    view = _view_of(user, store, view_id)
     saved_views(user=user).filter(pk=view.pk).delete()
     return view
 
 
-def _own(user: Any, store: StoreId, view_id: int) -> SavedView:
+def _view_of(user: Any, store: StoreId, view_id: int) -> SavedView:
     view = saved_views(user=user, stores=[store]).filter(pk=view_id).first()
     if view is None:
         raise NotFound("you have no such view; it may be deleted")

@@ -15,7 +15,6 @@ from memories.models import Memory
 from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Conflict, Forbidden, HubError
-from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.permissions import HUB, reaches
@@ -55,8 +54,9 @@ class WithIdFromName(BaseModel):
         ids = {"id", *(name for name, field in cls.model_fields.items() if field.alias == "id")}
         if not isinstance(data, dict) or ids & set(data) or not isinstance(data.get("name"), str):
             return data
-        slug = project_id_of(data["name"])
-        return {**data, "id": slug} if slug else data
+        if slug := project_id_of(data["name"]):
+            return {**data, "id": slug}
+        return data
 
 
 class StoreOverview(BaseModel):
@@ -72,17 +72,13 @@ C = TypeVar("C", bound=BaseModel)
 
 def overview_fields() -> dict[str, Any]:
     position, _ = log.head()
-    return {
-        "events": position,
-        "memories": Memory.objects.live().count(),
-        "last_activity": occurred_at(position),
-    }
+    return {"events": position, "memories": Memory.objects.live().count(), "last_activity": occurred_at(position)}
 
 
 def occurred_at(position: int) -> datetime | None:
     """Return the time of the event at ``position``, if it exists."""
-    moment = RawEvent.objects.filter(position=position).values_list("occurred_at", flat=True).first()
-    return clock.from_text(moment) if moment else None
+    event = log.events().at([position]).first()
+    return clock.from_text(event.occurred_at) if event else None
 
 
 def name_fields(profile_view: ProfileView) -> dict[str, Any]:
@@ -102,12 +98,16 @@ def create_described(*, store: StoreId, command: OrgDescribe, if_exists: IfTaken
     if stores.exists(store):
         _check_existing(store, command, if_exists, refusal)
     with apart_from_here(store), use_store(store, create=True):
-        return describe(command=description).redacted if description.model_fields_set else ()
+        if not description.model_fields_set:
+            return ()
+        return describe(command=description).redacted
 
 
 def place_to_describe(store: StoreId) -> str:
     """Return the place whose owners may create or describe a store: itself, if the caller sees it, or else the hub."""
-    return store.place if stores.exists(store) and reaches(store.place) else HUB
+    if stores.exists(store) and reaches(store.place):
+        return store.place
+    return HUB
 
 
 def _check_existing(store: StoreId, command: OrgDescribe, if_exists: IfTaken, refusal: str) -> None:
@@ -156,21 +156,23 @@ def page_of_cards(
 
 def store_here() -> StoreId | None:
     """Return the caller's store, or None if the caller works on the hub."""
-    return current_store() if current_alias.get() else None
+    return current_store() if current_alias() else None
 
 
 def apart_from_here(store: StoreId) -> AbstractContextManager[Any]:
     # Session and turn belong to the caller's own store.
-    return nullcontext() if store_here() in (None, store) else use_origin(session_id="", turn_id="", ack_token="")
+    if store_here() in (None, store):
+        return nullcontext()
+    return use_origin(session_id="", turn_id="", ack_token="")
 
 
 def project_line(project: dict[str, Any]) -> str:
     org = f" of {project['org_id']}" if project.get("org_id") else ""
-    return flat(f"{project['project_id']}{_named(project)}{org}{_description(project)}")
+    return flat(f"{project['project_id']}{_name_suffix(project)}{org}{_description(project)}")
 
 
 def org_line(org: dict[str, Any]) -> str:
-    return flat(f"{org['org_id']}{_named(org)}{_description(org)}")
+    return flat(f"{org['org_id']}{_name_suffix(org)}{_description(org)}")
 
 
 _PLURALS = {"memory": "memories", "session": "sessions", "commit": "commits", "event": "events"}
@@ -182,7 +184,7 @@ def project_text(project: dict[str, Any]) -> str:
         return project_line(project)
     counts = _holds(project, *_PLURALS)
     lines = [
-        flat(f"project {project['project_id']}{_named(project)}"),
+        flat(f"project {project['project_id']}{_name_suffix(project)}"),
         *_fact("organisation", project["org_id"]),
         *_fact("folder", project["root_path"]),
         *_profile_lines(project),
@@ -193,7 +195,7 @@ def project_text(project: dict[str, Any]) -> str:
 
 def org_text(org: dict[str, Any]) -> str:
     lines = [
-        flat(f"organisation {org['org_id']}{_named(org)}"),
+        flat(f"organisation {org['org_id']}{_name_suffix(org)}"),
         *_fact("projects", ", ".join(org["projects"])),
         *_profile_lines(org),
         f"{_holds(org, 'memory', 'event')}; last {_day(org['last_activity'])}",
@@ -219,7 +221,7 @@ def _fact(name: str, value: str | None) -> list[str]:
     return [f"{name}: {hanging(value)}"] if value else []
 
 
-def _named(card: dict[str, Any]) -> str:
+def _name_suffix(card: dict[str, Any]) -> str:
     return f" ({card['name']})" if card.get("name") else ""
 
 

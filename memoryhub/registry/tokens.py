@@ -114,7 +114,9 @@ def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
 
 # None: not limited. A list of organisations alone limits it too.
 def _limited(command: TokenCreate) -> list[str] | None:
-    return sorted(set(command.projects or ())) if command.projects is not None or command.orgs else None
+    if command.projects is None and not command.orgs:
+        return None
+    return sorted(set(command.projects or ()))
 
 
 # Everyone makes and revokes their own tokens; others' and agents' are made by those who manage people.
@@ -158,17 +160,20 @@ def is_good(token: AgentToken, now: datetime) -> bool:
 
 def describe(token: AgentToken) -> str:
     """Return a sentence such as ``ci may read in alpha until 2026-12-21``."""
-    whole = f"all that {token.person} may see" if token.person else "the whole hub"
-    orgs = [f"the organisation {org}" for org in token.orgs]
-    where = whole if token.projects is None else ", ".join([*orgs, *token.projects])
+    where = f"all that {token.person} may see" if token.person else "the whole hub"
+    if token.projects is not None:
+        where = ", ".join([*(f"the organisation {org}" for org in token.orgs), *token.projects])
     return f"{token.name} may {' and '.join(token.verbs)} in {where} until {clock.day(token.expires_at)}"
 
 
 def token_status(token: AgentToken, now: datetime) -> str:
     if token.revoked_at is not None:
         return f"revoked on {clock.day(token.revoked_at)} by {token.revoked_by}"
-    used = f"used last {clock.minute(token.last_used_at)} from {token.last_used_from}" if token.last_used_at else ""
-    return "expired" if token.expires_at <= now else used or "never used"
+    if token.expires_at <= now:
+        return "expired"
+    if token.last_used_at is None:
+        return "never used"
+    return f"used last {clock.minute(token.last_used_at)} from {token.last_used_from}"
 
 
 def token_facts(token: AgentToken, now: datetime) -> dict[str, Any]:
@@ -216,7 +221,8 @@ def recognise(text: str) -> AgentToken | None:
         return None
     token = _of_prefix(match[1])
     # Always compare, so that the time doesn't reveal which prefixes exist.
-    if not hmac.compare_digest(_hash(text), token.token_hash if token else _hash("")) or token is None:
+    token_hash = token.token_hash if token else _hash("")
+    if not hmac.compare_digest(_hash(text), token_hash) or token is None:
         raise Unauthorized(f"this token doesn't belong to this hub; {_NEXT_STEP}")
     if token.revoked_at is not None:
         raise Unauthorized(f"the token {token.name!r} was revoked on {clock.day(token.revoked_at)}; {_NEXT_STEP}")
@@ -246,10 +252,10 @@ def due_note(token: AgentToken, address: str) -> Callable[[], None] | None:
     now = clock.now()
     if token.last_used_at is not None and abs(now - token.last_used_at) < _USE_RECORDED_EVERY:
         return None
-    return lambda: _note(token.pk, now, address[:64])
+    return lambda: _note_use(token.pk, now, address[:64])
 
 
-def _note(pk: int, now: datetime, address: str) -> None:
+def _note_use(pk: int, now: datetime, address: str) -> None:
     # When two arrive at once, the later counts; a use long after now is of a time when the clock was ahead
     earlier = Q(last_used_at__isnull=True) | ~Q(last_used_at__range=(now, now + _USE_RECORDED_EVERY))
     try:

@@ -26,7 +26,7 @@ def list_orgs(command: OrgList) -> Answer:
 
 
 def create_project(command: ProjectCreate) -> Answer:
-    return _shown(projects.create_project(command=command))
+    return _project_answer(projects.create_project(command=command))
 
 
 def list_projects(command: ProjectList) -> Answer:
@@ -34,10 +34,10 @@ def list_projects(command: ProjectList) -> Answer:
 
 
 def get_project(command: ProjectGet) -> Answer:
-    return _shown(projects.get_project(command=command))
+    return _project_answer(projects.get_project(command=command))
 
 
-def _shown(project: ProjectCard) -> Answer:
+def _project_answer(project: ProjectCard) -> Answer:
     data = project.model_dump(mode="json")
     return Answer(project_text(data), data)
 
@@ -52,14 +52,7 @@ TOOLS = [
         writes=True,
         full_name="memory_org_create",
     ),
-    Tool(
-        "org_list",
-        "List organisations.",
-        OrgList,
-        list_orgs,
-        group=ToolGroup.SCOPES,
-        full_name="memory_org_list",
-    ),
+    Tool("org_list", "List organisations.", OrgList, list_orgs, group=ToolGroup.SCOPES, full_name="memory_org_list"),
     Tool(
         "project_create",
         "Create a project, or with if_exists=update describe this one.",

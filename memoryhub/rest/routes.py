@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from governance.audit import AuditExport, export_audit
 from memoryhub.config import enabled
-from memoryhub.config.clients import HookEffect
+from memoryhub.config.hook_table import PACK
 from memoryhub.core import ids
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.permissions import Act, Grant, demand, demand_everywhere, use_grant
@@ -138,7 +138,7 @@ def take_hook(
     """
     demand_everywhere()
     hook_event = parse_hook(client=client, event=event, data=data)
-    if hook_event.effect is HookEffect.NOTHING:
+    if not hook_event.effect.is_recorded:
         return Status(204, None)
     is_checked = "Memory-Hub-Enabled" in request.headers
     if not is_checked and _is_switched_off(hook_event):
@@ -146,7 +146,7 @@ def take_hook(
     try:
         project, hook_event = place_event(hook_event, client=client, project=place.project)
     except NotFound:
-        if hook_event.effect is HookEffect.START:  # one sentence for a session is enough
+        if hook_event.effect.answer == PACK:  # one sentence for a session is enough
             raise
         return Status(204, None)
     if not is_checked and _is_switched_off(hook_event):

@@ -27,14 +27,7 @@ class TeamConnection:
     __slots__ = ("ca_file", "client", "folder", "project", "token_variable", "url")
 
     def __init__(
-        self,
-        *,
-        folder: str,
-        url: str,
-        project: str,
-        ca_file: str = "",
-        client: str = "",
-        token_variable: str = "",
+        self, *, folder: str, url: str, project: str, ca_file: str = "", client: str = "", token_variable: str = ""
     ) -> None:
         self.folder = folder
         # The client that needs the token, without hooks; "" for the folder's hooks.
@@ -97,10 +90,12 @@ def connection_of(directory: str) -> TeamConnection | None:
         return None
     of_folders = [connection for connection in all_connections() if not connection.client]
     path = os.path.realpath(directory)
-    return _nearest(of_folders, path) or (_nearest(of_folders, _main_folder(path)) if of_folders else None)
+    if not of_folders:
+        return None
+    return _nearest_connection(of_folders, path) or _nearest_connection(of_folders, _main_folder(path))
 
 
-def _nearest(connections: Iterable[TeamConnection], path: str) -> TeamConnection | None:
+def _nearest_connection(connections: Iterable[TeamConnection], path: str) -> TeamConnection | None:
     above = [
         connection
         for connection in connections

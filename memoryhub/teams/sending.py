@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from memoryhub.core import clock, spool
@@ -27,6 +27,8 @@ from memoryhub.teams.connections import TeamConnection, all_connections
 from memoryhub.teams.transport import HttpAnswer, HubConnection
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 CHECK_SECONDS = 15.0
 # How long the hub may take for one step of a request.
@@ -75,9 +77,9 @@ class TeamState:
     project: str
     waiting: int
     refused: int
-    problem: str
+    problem: str = ""
     # ISO 8601; "" without a problem.
-    since: str
+    since: str = ""
     folders: list[str] = field(default_factory=list)
     # Where the refused events are kept aside.
     aside: str = ""
@@ -119,7 +121,7 @@ def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
 
 def team_states() -> list[TeamState]:
     """Return what waits for each project of a team's hub."""
-    states = [_state(connection) for connection in _distinct(all_connections())]
+    states = [_state_of(connection) for connection in _distinct(all_connections())]
     for connection in all_connections():
         for state in states:
             if (state.url, state.project) == (connection.url, connection.project):
@@ -129,29 +131,29 @@ def team_states() -> list[TeamState]:
 
 def read_problem(connection: TeamConnection) -> SendingProblem | None:
     """Return why events wait, or None."""
-    problem: SendingProblem | None = _read(Path(connection.place) / PROBLEM, SendingProblem)
-    return problem
+    return _read_json(Path(connection.place) / PROBLEM, SendingProblem)
 
 
 def read_pack(connection: TeamConnection) -> CachedPack | None:
     """Return the context of the last session's start, or None."""
-    pack: CachedPack | None = _read(Path(connection.place) / PACK, CachedPack)
-    return pack
+    return _read_json(Path(connection.place) / PACK, CachedPack)
 
 
-def _state(connection: TeamConnection) -> TeamState:
+def _state_of(connection: TeamConnection) -> TeamState:
     problem = read_problem(connection)
     aside = connection.spool / spool.REJECTED
     rejected = aside.glob("*.jsonl")
-    return TeamState(
+    state = TeamState(
         url=connection.url,
         project=connection.project,
         waiting=spool.count_waiting(at=connection.spool),
         refused=sum(path.read_bytes().count(b"\n") for path in rejected),
-        problem=problem.sentence if problem else "",
-        since=datetime.fromtimestamp(problem.at / 1000, UTC).isoformat(timespec="seconds") if problem else "",
         aside=str(aside),
     )
+    if problem:
+        state.problem = problem.sentence
+        state.since = datetime.fromtimestamp(problem.at / 1000, UTC).isoformat(timespec="seconds")
+    return state
 
 
 class _Sender:
@@ -192,6 +194,7 @@ class _Sender:
 
     # Sorted across the files: an event of a slow process may have come into a later file than the next one's.
     def _send_all(self, hub: HubConnection, paths: list[Path]) -> bool:
+        path_of_project = f"/api/v1/projects/{quote(self._connection.project)}/hooks"
         acknowledged = self._acknowledged()
         files = {path: spool.read(path) for path in paths}
         unsent = {
@@ -202,7 +205,8 @@ class _Sender:
         try:
             for event in ordered:
                 path = paths_of[id(event)]
-                answer = hub.post(_path(self._connection.project, event), _content(event), _headers(event))
+                path_of_event = f"{path_of_project}/{quote(event.client)}/{quote(event.event)}"
+                answer = hub.post(path_of_event, _content(event), {"Idempotency-Key": event.id})
                 if self._stops(answer):
                     return False
                 if answer.status in _OF_THE_EVENT:
@@ -233,12 +237,14 @@ class _Sender:
         return True
 
     def _handle_context(self, event: SpooledEvent, answer: HttpAnswer) -> None:
-        content = answer.problem() if 200 <= answer.status < 300 else {}
+        if not 200 <= answer.status < 300:
+            return
+        content = answer.problem()
         text = content.get("context")
         if not isinstance(text, str) or not text:
             return
         if content.get("is_pack"):
-            _write(self._place / PACK, CachedPack(text, event.id, _now()))
+            _write_json(self._place / PACK, CachedPack(text, event.id, _now()))
         if self._handler:
             self._handler(event, text)
 
@@ -257,16 +263,8 @@ class _Sender:
         if noted and (noted.sentence, noted.token) == (sentence, token) and not token:
             os.utime(self._place / PROBLEM)  # the last failure; the content has the first
             return False
-        _write(self._place / PROBLEM, SendingProblem(sentence, _now(), token))
+        _write_json(self._place / PROBLEM, SendingProblem(sentence, _now(), token))
         return False
-
-
-def _path(project: str, event: SpooledEvent) -> str:
-    return f"/api/v1/projects/{quote(project)}/hooks/{quote(event.client)}/{quote(event.event)}"
-
-
-def _headers(event: SpooledEvent) -> dict[str, str]:
-    return {"Idempotency-Key": event.id}
 
 
 def _content(event: SpooledEvent) -> dict[str, Any]:
@@ -282,13 +280,13 @@ def _now() -> int:
     return clock.now_ns() // 1_000_000
 
 
-def _read(path: Path, shape: type[Any]) -> Any:
+def _read_json(path: Path, shape: type[T]) -> T | None:
     try:
         return shape(**json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def _write(path: Path, value: Any) -> None:
+def _write_json(path: Path, value: Any) -> None:
     with replacing(path, synced=False) as file:
         file.write(json.dumps(asdict(value), ensure_ascii=False).encode())

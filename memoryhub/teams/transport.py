@@ -78,7 +78,7 @@ class HubConnection:
         try:
             self._connection.connect()
         except (OSError, ValueError) as error:
-            raise Unavailable(_sentence(self._host, error)) from error
+            raise Unavailable(_failure_sentence(self._host, error)) from error
 
     def post(self, path: str, content: Any, headers: dict[str, str] | None = None) -> HttpAnswer:
         """Send JSON and return the answer, whatever its status; redirects are not followed.
@@ -97,7 +97,7 @@ class HubConnection:
             body = answer.read(_MAX_ANSWER + 1)
         except (OSError, HTTPException, ValueError) as error:
             self._connection.close()
-            raise Unavailable(_sentence(self._host, error)) from error
+            raise Unavailable(_failure_sentence(self._host, error)) from error
         if len(body) > _MAX_ANSWER:
             self._connection.close()
             raise Unavailable(f"{self._host} sent more than {_MAX_ANSWER} bytes")
@@ -114,7 +114,7 @@ def _connection(parts: SplitResult, ca_file: str, seconds: float) -> HTTPConnect
     return HTTPSConnection(parts.hostname or "", parts.port, timeout=seconds, context=context)
 
 
-def _sentence(host: str, error: Exception) -> str:
+def _failure_sentence(host: str, error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message
         return f"the certificate of {host} is not trusted: {why}; name the authority's file with --ca-file"

@@ -165,9 +165,9 @@ class GitImport(FileImport):
             warn=lambda reason: self.warnings.append(flat(reason)),
         )
         while batch := list(islice(commits, _BATCH)):
-            report = record_commits(commits=batch)
-            recorded += report.recorded
-            repeated += report.known
+            added = record_commits(commits=batch)
+            recorded += added
+            repeated += len(batch) - added
             advance(recorded + repeated)
         line = f"imported {counted(recorded, 'commit')} ({repeated} already known) into {self.project}"
         return line, {"created": recorded, "unchanged": repeated}

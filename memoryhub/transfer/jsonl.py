@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 
 from governance.events import IMPORT_UNDONE, ImportUndone
 from memoryhub import __version__
+from memoryhub.core import log
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.events.event_types import EventType, event_type
 from memoryhub.core.log.adopting import CopiedHeader
@@ -21,7 +22,6 @@ from memoryhub.core.log.digests import HEADER, canonical_json, new_payload_json
 from memoryhub.core.log.erase import PAYLOAD_ERASED
 from memoryhub.core.schemas import STORED, Instant, Payload, Position, Renumbering, Sha256, Version
 from memoryhub.core.secrets.sanitize import TEXT, Shape
-from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import flat
 from memoryhub.core.validation import explain
@@ -35,7 +35,6 @@ MAX_VALUES = 500_000
 
 # An export is of one store, and names it once
 FIELDS = tuple(name for name in HEADER if name != "project_id")
-_SELECT = f"SELECT payload_json, payload_digest, {', '.join(FIELDS)} FROM raw_events ORDER BY position"
 
 
 def export_lines() -> Iterator[str]:
@@ -46,7 +45,7 @@ def export_lines() -> Iterator[str]:
     )
     events = 0
     # One statement reads one state of the store, however long the reader takes.
-    for payload_json, digest, *header in rows.iterate(_SELECT):
+    for payload_json, digest, *header in log.iterate_columns("payload_json", "payload_digest", *FIELDS):
         fields = dict(zip(FIELDS, header, strict=True))
         if payload_json is None:
             fields["erased_digest"] = digest

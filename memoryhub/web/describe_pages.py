@@ -12,7 +12,7 @@ from django.shortcuts import redirect, render
 from django.template.response import TemplateResponse
 from django.views.decorators.http import require_http_methods
 
-from memoryhub.core.admin.schema_form import SchemaForm
+from memoryhub.core.admin.schema_form import SchemaForm, posted
 from memoryhub.core.errors import HubError
 from memoryhub.core.permissions import TO_MAKE_PLACES, Act
 from memoryhub.core.stores.store import Scope, StoreId, current_store, list_orgs, org_store, project_store
@@ -77,7 +77,7 @@ def new_project(request: HttpRequest) -> HttpResponse:
 
 
 def _page(request: HttpRequest, kind: type[NewOrgForm]) -> HttpResponse:
-    form = kind(request.POST if request.method == "POST" else None, initial=request.GET.dict())
+    form = kind(posted(request), initial=request.GET.dict())
     command = form.command()
     if command:
         try:
@@ -171,12 +171,14 @@ def _save(request: HttpRequest, form: OrgForm) -> bool:
 
 
 def _initial_values(view: ProfileView) -> dict[str, str]:
-    metadata = json.dumps(view.metadata, ensure_ascii=False, indent=2)
+    metadata = ""
+    if view.metadata:
+        metadata = json.dumps(view.metadata, ensure_ascii=False, indent=2)
     return {
         "name": view.name,
         "description": view.description,
         "org_id": view.org or "",
         "root_path": view.root_path,
         "tags": ", ".join(view.tags),
-        "metadata": metadata if view.metadata else "",
+        "metadata": metadata,
     }

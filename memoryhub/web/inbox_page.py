@@ -15,7 +15,7 @@ from governance.inbox import MOST, InboxItem, InboxItemType, by_session, count_e
 from governance.staleness.schemas import Affirm
 from governance.staleness.service import affirm
 from memories.admin.base import sentence
-from memories.admin.review_item import AT_ONCE, CAN_UNDO, review_and_report
+from memories.admin.lists import AT_ONCE, CAN_UNDO, review_and_report
 from memories.events import Verdict
 from memories.review.schemas import ReviewVerdict
 from memories.review.selectors import last_verdict_of

@@ -13,14 +13,18 @@ from memoryhub.core import log
 from memoryhub.core.log.chain import check_links
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.views import as_of
-from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import SEARCH_MODES
 from memoryhub.core.schemas import Listing
+from memoryhub.web.pages import number_from
 from sessions_app.timeline import TimelineItem, entries_of
 
 # How many events to show before and after the current one
 AROUND = 4
 _MAX_PAYLOAD = 20_000
+# Memories on a page of the past
+_MEMORIES_PER_PAGE = 50
+_MAX_QUESTION = 2_000
+_COUNTED = ("session", "turn", "commit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,50 +45,41 @@ def replay_at(typed: str) -> dict[str, Any]:
     last, _ = log.head()
     if not last:
         return {"last": 0}
-    position = min(max(_number(typed), 1), last)
-    events = _window(position)
-    links = _links(events, position)
-    current = next((event for event in events if event.position == position), None)
-    return {
+    position = min(max(number_from(typed, default=1), 1), last)
+    window = list(log.events().window(after=position - AROUND - 1, up_to=position + AROUND))
+    events = {event.position: event for event in window}
+    flaws = {}
+    if window:
+        flaws = check_links(first=window[0].position, last=window[-1].position)
+    links = {
+        entry.position: ReplayedLink(entry, flaws.get(entry.position, ""), entry.position == position)
+        for entry in entries_of(window)
+    }
+    context = {
         "last": last,
         "position": position,
-        "event": current,
-        "link": next((link for link in links if link.is_shown), None),
-        "links": links,
-        "flaws": sum(1 for link in links if link.flaw),
-        "previous": next((event.chain_digest for event in events if event.position == position - 1), GENESIS),
+        "event": events.get(position),
+        "link": links.get(position),
+        "links": list(links.values()),
+        "flaws": sum(1 for link in links.values() if link.flaw),
+        "previous": GENESIS,
         "before": position - 1 or None,
         "after": position + 1 if position < last else None,
-        "payload": _payload(current) if current else None,
     }
+    if position - 1 in events:
+        context["previous"] = events[position - 1].chain_digest
+    if position in events:
+        context["payload"] = _payload(events[position])
+    return context
 
 
-def _number(typed: str) -> int:
-    return int(typed) if typed.isascii() and typed.isdecimal() and len(typed) <= 18 else 1
-
-
-def _window(position: int) -> list[RawEvent]:
-    window = RawEvent.objects.filter(position__gte=position - AROUND, position__lte=position + AROUND)
-    return list(window.order_by("position"))
-
-
-def _links(events: list[RawEvent], position: int) -> list[ReplayedLink]:
-    flaws = check_links(first=events[0].position, last=events[-1].position) if events else {}
-    return [
-        ReplayedLink(entry, flaws.get(entry.position, ""), entry.position == position) for entry in entries_of(events)
-    ]
-
-
-def _payload(event: RawEvent) -> str | None:
+def _payload(event: log.StoredEvent) -> str | None:
     if event.payload_json is None:
         return None
     text = json.dumps(json.loads(event.payload_json), indent=2, ensure_ascii=False)
-    return text if len(text) <= _MAX_PAYLOAD else f"{text[:_MAX_PAYLOAD]}\n…"
-
-
-_SHOWN = 50
-_MAX_QUESTION = 2_000
-_COUNTED = ("session", "turn", "commit")
+    if len(text) > _MAX_PAYLOAD:
+        return f"{text[:_MAX_PAYLOAD]}\n…"
+    return text
 
 
 def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
@@ -106,7 +101,7 @@ def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
     return {
         "position": position,
         "head": head,
-        "event": RawEvent.objects.filter(position=position).defer("payload_json").first(),
+        "event": log.events().at([position]).defer("payload_json").first(),
         "memory_count": sum(counts["memories"].values()),
         "counts": [(counts["rows"][noun], noun) for noun in _COUNTED],
         "digest": counts["head_digest"],
@@ -119,6 +114,6 @@ def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
 
 def _memories(question: str, cursor: str | None) -> Listing:
     if not question:
-        return list_memories(command=MemoryList(limit=_SHOWN, cursor=cursor))
+        return list_memories(command=MemoryList(limit=_MEMORIES_PER_PAGE, cursor=cursor))
     sources = [SearchSourceName.MEMORY]
-    return search(command=MemorySearch(query=question, sources=sources, limit=_SHOWN, cursor=cursor))
+    return search(command=MemorySearch(query=question, sources=sources, limit=_MEMORIES_PER_PAGE, cursor=cursor))

@@ -143,7 +143,9 @@ class StoreAddress:
 def _store_of(address: re.Match[str]) -> StoreId:
     if address["project"]:
         return project_store(address["project"])
-    return org_store(address["org"]) if address["org"] else GLOBAL_STORE
+    if address["org"]:
+        return org_store(address["org"])
+    return GLOBAL_STORE
 
 
 class CallersGrant:
@@ -153,8 +155,10 @@ class CallersGrant:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        of_api = request.path_info.startswith(API_PREFIX)
-        with use_grant(NOTHING if of_api else grant_of(request.user)):
+        grant = NOTHING
+        if not request.path_info.startswith(API_PREFIX):
+            grant = grant_of(request.user)
+        with use_grant(grant):
             return self.get_response(request)
 
 
@@ -190,7 +194,9 @@ class CurrentStore:
             return error_page(request, error)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        return error_page(request, exception) if isinstance(exception, HubError) else None
+        if isinstance(exception, HubError):
+            return error_page(request, exception)
+        return None
 
 
 def _finished(response: HttpResponseBase, store: StoreId) -> HttpResponseBase:
@@ -211,6 +217,7 @@ def error_page(request: HttpRequest, error: HubError) -> HttpResponse:
     if request.path.startswith(API_PREFIX):
         return problem_response(error.as_problem())
     store: StoreId | None = getattr(request, "store", None)
-    is_there = store is not None and reaches(store.place) and stores.exists(store) and error.code != Unavailable.code
-    way_back = StorePlace.of(store) if store and is_there else None
+    way_back = None
+    if store is not None and reaches(store.place) and stores.exists(store) and error.code != Unavailable.code:
+        way_back = StorePlace.of(store)
     return render(request, "memoryhub/error.html", {"error": error, "way_back": way_back}, status=error.http_status)

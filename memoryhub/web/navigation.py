@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -34,13 +35,13 @@ from memoryhub.core.stores.store import (
 )
 from memoryhub.core.text import one_line
 from memoryhub.registry.saved_views import delete_view, normal_query, rename_view, save_view, saved_views
-from memoryhub.web.pages import StorePlace, apply_change, hub_page
+from memoryhub.web.pages import StorePlace, apply_change, hub_page, number_from
 
 
 @dataclass(frozen=True, slots=True)
 class NavPage:
     label: str
-    # Of the URL: ``memories_tag`` for all pages of tags, or a whole name such as ``index``
+    # Its URL's name: ``memories_tag`` for all pages of tags, or a whole name such as ``index``
     name: str
     # The view that the link opens
     view: str = "changelist"
@@ -53,7 +54,7 @@ class NavPage:
 
     @property
     def path(self) -> str:
-        name = f"{self.name}_{self.view}" if self.view else self.name
+        name = "_".join(filter(None, (self.name, self.view)))
         return reverse(f"admin:{name}", urlconf=settings.STORE_URLCONF)
 
     def is_for(self, user: Any, place: StorePlace) -> bool:
@@ -61,7 +62,7 @@ class NavPage:
         return is_of_kind and may(user, self.act, place=place.key)
 
     def is_shown(self, url_name: str) -> bool:
-        return any(url_name == name or url_name.startswith(f"{name}_") for name in (self.name, *self.also))
+        return any(f"{url_name}_".startswith(f"{name}_") for name in (self.name, *self.also))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,53 +159,50 @@ HUB_PAGES = (
 
 def sections(user: Any, place: StorePlace, url_name: str) -> list[dict[str, Any]]:
     """Return the sections of a store with their pages, those that the user may open, and what is pending in each."""
-    listed = [_section(section, user, place, url_name) for section in SECTIONS]
-    return [section for section in listed if section["pages"]]
+    listed = []
+    for section in SECTIONS:
+        pages = list(_open_pages(section, user, place, url_name))
+        if pages:
+            listed.append(
+                {
+                    "label": section.label,
+                    "icon": section.icon,
+                    "url": pages[0]["url"],
+                    "pages": pages,
+                    "current": any(page["current"] for page in pages),
+                    "count": sum(page["count"] for page in pages),
+                }
+            )
+    return listed
 
 
-def _section(section: NavSection, user: Any, place: StorePlace, url_name: str) -> dict[str, Any]:
-    pages = [_page(page, url, url_name) for page, url in _open_pages(section, user, place)]
-    return {
-        "label": section.label,
-        "icon": section.icon,
-        "url": pages[0]["url"] if pages else "",
-        "pages": pages,
-        "current": any(page["current"] for page in pages),
-        "count": sum(page["count"] for page in pages),
-    }
-
-
-def _open_pages(section: NavSection, user: Any, place: StorePlace) -> Iterator[tuple[NavPage, str]]:
+def _open_pages(section: NavSection, user: Any, place: StorePlace, url_name: str) -> Iterator[dict[str, Any]]:
     for page in section.pages:
         if page.is_for(user, place):
             try:
-                yield page, page.path
+                url = page.path
             except NoReverseMatch:  # an app may be left out
                 continue
+            yield {"label": page.label, "url": url, "current": page.is_shown(url_name), "count": page.count()}
 
 
-def _page(page: NavPage, url: str, url_name: str) -> dict[str, Any]:
-    return {"label": page.label, "url": url, "current": page.is_shown(url_name), "count": page.count()}
-
-
-def pages_of(user: Any, place: StorePlace) -> list[tuple[str, str, str]]:
-    """Return the pages of any store that the user may open: section, label, path below the store's overview."""
+def pages_of(user: Any, place: StorePlace) -> Iterator[tuple[str, str, str]]:
+    """Yield the pages of any store that the user may open: section, label, path below the store's overview."""
     root = reverse("admin:index", urlconf=settings.STORE_URLCONF)
-    return [
-        (section.label, page.label, page.path.removeprefix(root))
-        for section in SECTIONS
-        for page in section.pages
-        if page.is_for(user, place)
-    ]
+    for section in SECTIONS:
+        for page in section.pages:
+            if page.is_for(user, place):
+                yield section.label, page.label, page.path.removeprefix(root)
 
 
 def hub_pages(user: Any, url_name: str) -> list[dict[str, Any]]:
     """Return the pages of the whole hub that the user may open."""
-    return [
-        {"label": page.label, "icon": page.icon, "url": page.url, "current": bool(url_name) and page.name == url_name}
-        for page in HUB_PAGES
-        if may(user, page.act, place=page.place)
-    ]
+    pages = []
+    for page in HUB_PAGES:
+        if may(user, page.act, place=page.place):
+            is_current = bool(url_name) and page.name == url_name
+            pages.append({"label": page.label, "icon": page.icon, "url": page.url, "current": is_current})
+    return pages
 
 
 # Entries of a store, links of a group, and stores that are searched
@@ -244,7 +242,7 @@ class PaletteLink:
     url: str
     # Where it leads: a project, and the kind of the entry
     about: str = ""
-    # Of an entry
+    # The id of an entry
     number: int = 0
 
 
@@ -252,18 +250,22 @@ class PaletteLink:
 def show_palette(request: HttpRequest) -> HttpResponse:
     """Show what matches ``q``; with ``fragment``, only the list for ``shell.js``, from the page at ``from``."""
     typed = " ".join(request.GET.get("q", "").split())[:_MAX_CHARS]
-    is_typing = "fragment" in request.GET
-    most = _MOST_AT_ONCE if is_typing else _MOST_STORES
-    groups = find_links(typed, user=request.user, current=_store_at(request.GET.get("from", "")), most_stores=most)
-    template = "memoryhub/palette_results.html" if is_typing else "memoryhub/palette.html"
-    return render(request, template, {"groups": groups, "typed": typed, "more": is_typing and len(_stores()) > most})
+    current = _store_at(request.GET.get("from", ""))
+    if "fragment" not in request.GET:
+        groups = find_links(typed, user=request.user, current=current)
+        return render(request, "memoryhub/palette.html", {"groups": groups, "typed": typed})
+    groups = find_links(typed, user=request.user, current=current, most_stores=_MOST_AT_ONCE)
+    context = {"groups": groups, "typed": typed, "more": len(_stores()) > _MOST_AT_ONCE}
+    return render(request, "memoryhub/palette_results.html", context)
 
 
 def show_matching(request: HttpRequest) -> HttpResponse:
     """Show entries of the current store whose titles contain ``q``, for ``pick.js``; ``of`` names their types."""
     typed = " ".join(request.GET.get("q", "").split())[:_MAX_CHARS]
     sources = [source for source in request.GET.get("of", "").split(",") if source in PATHS] or list(PATHS)
-    links = list(_entries([current_store()], typed, sources=sources, most=_MOST_TO_PICK)) if typed else []
+    links: list[PaletteLink] = []
+    if typed:
+        links += _entries([current_store()], typed, sources=sources, most=_MOST_TO_PICK)
     return render(request, "memoryhub/pick_results.html", {"links": links})
 
 
@@ -275,65 +277,65 @@ def find_links(
     Entries come from the current store and the ``most_stores`` that were changed last.
     """
     stores = sorted(_stores(), key=lambda store: store != current)
+    places = {store.alias: StorePlace.of(store) for store in stores}
     links = {
-        "Pages": [*(_pages(user, current) if current else ()), *_hub_links(user)],
-        "Views": _views(user, stores),
-        "Actions": [*(_actions(user, current) if current else ()), *_hub_actions(user)],
-        "Projects": [
-            PaletteLink(StorePlace.of(store).label, StorePlace.of(store).url, StorePlace.of(store).kind)
-            for store in stores
-        ],
+        "Pages": list(_page_links(user, current)),
+        "Views": list(_view_links(user, stores, places)),
+        "Actions": list(_action_links(user, current)),
+        "Projects": [PaletteLink(place.label, place.url, place.kind) for place in places.values()],
     }
-    groups = [(title, _matching(candidates, typed)[:_MOST_OF_A_GROUP]) for title, candidates in links.items()]
+    groups = []
     if typed:
         searched = sorted(stores, key=lambda store: (store != current, -backend.changed_at(store)))[:most_stores]
-        groups.insert(0, ("Entries", list(islice(_entries(searched, typed), 3 * _MOST_OF_A_GROUP))))
-    return [(title, candidates) for title, candidates in groups if candidates]
+        groups.append(("Entries", list(islice(_entries(searched, typed), 3 * _MOST_OF_A_GROUP))))
+    for title, candidates in links.items():
+        matches = filter(partial(_matches, typed.lower().split()), candidates)
+        groups.append((title, list(islice(matches, _MOST_OF_A_GROUP))))
+    return [(title, group) for title, group in groups if group]
 
 
 def _stores() -> list[StoreId]:
-    shared = [GLOBAL_STORE] if reaches(GLOBAL_STORE.place) else []
-    return [*map(project_store, list_projects()), *map(org_store, list_orgs()), *shared][:_MOST_STORES]
+    stores = [*map(project_store, list_projects()), *map(org_store, list_orgs())]
+    if reaches(GLOBAL_STORE.place):
+        stores.append(GLOBAL_STORE)
+    return stores[:_MOST_STORES]
 
 
 def _store_at(path: str) -> StoreId | None:
-    return next((store for store in _stores() if path and path.startswith(StorePlace.of(store).url)), None)
+    return next((store for store in _stores() if path.startswith(StorePlace.of(store).url)), None)
 
 
-def _pages(user: Any, store: StoreId) -> Iterator[PaletteLink]:
-    place = StorePlace.of(store)
-    for section, label, path in pages_of(user, place):
-        yield PaletteLink(
-            label, f"{place.url}{path}", place.label if section == label else f"{place.label} · {section}"
-        )
+def _page_links(user: Any, current: StoreId | None) -> Iterator[PaletteLink]:
+    if current:
+        place = StorePlace.of(current)
+        for section, label, path in pages_of(user, place):
+            about = place.label if section == label else f"{place.label} · {section}"
+            yield PaletteLink(label, f"{place.url}{path}", about)
+    for page in hub_pages(user, ""):
+        yield PaletteLink(page["label"], page["url"], "Hub")
 
 
-def _views(user: Any, stores: list[StoreId]) -> list[PaletteLink]:
-    places = {store.alias: StorePlace.of(store) for store in stores}
-    views = sorted(saved_views(user=user, stores=stores), key=lambda view: list(places).index(view.store))
-    return [
-        PaletteLink(view.name, f"{places[view.store].url}{view.page}?{view.query}", places[view.store].label)
-        for view in views
-    ]
+def _view_links(user: Any, stores: list[StoreId], places: dict[str, StorePlace]) -> Iterator[PaletteLink]:
+    aliases = list(places)
+    for view in sorted(saved_views(user=user, stores=stores), key=lambda view: aliases.index(view.store)):
+        place = places[view.store]
+        yield PaletteLink(view.name, f"{place.url}{view.page}?{view.query}", place.label)
 
 
-def _hub_links(user: Any) -> Iterator[PaletteLink]:
-    return (PaletteLink(page["label"], page["url"], "Hub") for page in hub_pages(user, ""))
+def _action_links(user: Any, current: StoreId | None) -> Iterator[PaletteLink]:
+    if current:
+        place = StorePlace.of(current)
+        for label, path, act in _ACTIONS:
+            if may(user, act, place=place.key):
+                yield PaletteLink(label, f"{place.url}{path}", place.label)
+    for label, path, act in _HUB_ACTIONS:
+        if may(user, act, place=HUB):
+            yield PaletteLink(label, path, "Hub")
 
 
-def _actions(user: Any, store: StoreId) -> Iterator[PaletteLink]:
-    place = StorePlace.of(store)
-    possible = (action for action in _ACTIONS if may(user, action[2], place=place.key))
-    return (PaletteLink(label, f"{place.url}{path}", place.label) for label, path, _ in possible)
-
-
-def _hub_actions(user: Any) -> Iterator[PaletteLink]:
-    return (PaletteLink(label, path, "Hub") for label, path, act in _HUB_ACTIONS if may(user, act, place=HUB))
-
-
-def _matching(links: list[PaletteLink], typed: str) -> list[PaletteLink]:
-    words = typed.lower().split()
-    return [link for link in links if all(word in f"{link.label} {link.about}".lower() for word in words)]
+def _matches(words: list[str], link: PaletteLink) -> bool:
+    text = f"{link.label} {link.about}".lower()
+    return all(word in text for word in words)
 
 
 # By a part of the title, so that it finds while a word is being typed; or by number
@@ -341,18 +343,21 @@ def _entries(
     stores: list[StoreId], typed: str, *, sources: Sequence[str] = tuple(PATHS), most: int = _MOST_OF_A_STORE
 ) -> Iterator[PaletteLink]:
     number = typed.removeprefix("#")
-    words = [] if number.isdecimal() else typed.lower().split()[:8]
-    # SQLite lowers ASCII alone, so a word may also begin with its capital
-    like = f"(lower(d.title) {LIKE} %s ESCAPE '!' OR d.title {LIKE} %s ESCAPE '!')"
-    likes = " AND ".join([like] * len(words)) or "d.id = %s"
+    parameters: list[Any] = []
+    conditions = []
+    if number.isdecimal():
+        conditions = ["d.id = %s"]
+        parameters = [int(number[:15])]
+    else:
+        for word in typed.lower().split()[:8]:
+            # SQLite lowers ASCII alone, so a word may also begin with its capital.
+            conditions.append(f"(lower(d.title) {LIKE} %s ESCAPE '!' OR d.title {LIKE} %s ESCAPE '!')")
+            parameters += [f"%{_escape_like(word)}%", f"%{_escape_like(word.capitalize())}%"]
     outside, _ = parse("").conditions(None, "d.id")
     sql = (
         f"SELECT d.id, d.source, d.title FROM memories_searchdocument d WHERE d.source IN ({quoted(list(sources))}) "
-        f"AND {' AND '.join(outside)} AND {likes} ORDER BY d.id DESC LIMIT {most}"
+        f"AND {' AND '.join([*outside, *conditions])} ORDER BY d.id DESC LIMIT {most}"
     )
-    parameters: list[Any] = [f"%{_escaped(form)}%" for word in words for form in (word, word.capitalize())] or [
-        int(number[:15])
-    ]
     for store in stores:
         place = StorePlace.of(store)
         try:
@@ -365,7 +370,7 @@ def _entries(
             yield PaletteLink(one_line(title, 120), f"{place.url}{PATHS[source].format(entry)}", about, entry)
 
 
-def _escaped(word: str) -> str:
+def _escape_like(word: str) -> str:
     return word.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
@@ -383,12 +388,13 @@ def list_of(page: str) -> str:
 
 def change_views(request: HttpRequest) -> HttpResponse:
     """Save the view ``query`` of the list ``page``, or rename or delete the view ``view``."""
-    posted, store = request.POST, current_store()
-    address, query = list_of(posted.get("page", "")), normal_query(posted.get("query", ""))
-    name, number = posted.get("name", ""), posted.get("view", "")
-    owner: dict[str, Any] = {"user": request.user, "store": store}
-    if number:
-        view_id = int(number) if number.isdecimal() and len(number) <= 15 else 0
+    posted = request.POST
+    address = list_of(posted.get("page", ""))
+    query = normal_query(posted.get("query", ""))
+    name = posted.get("name", "")
+    owner: dict[str, Any] = {"user": request.user, "store": current_store()}
+    if number := posted.get("view"):
+        view_id = number_from(number)
         if "delete" in posted:
             apply_change(request, lambda: delete_view(**owner, view_id=view_id), "Deleted the view.")
         else:

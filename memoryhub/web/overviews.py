@@ -37,7 +37,6 @@ from memoryhub.core.admin.svg import BarChart, bar_chart
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import HubError
 from memoryhub.core.log.quarantine import outside_quarantine
-from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, may
 from memoryhub.core.stores.store import Scope, current_store, list_projects, org_store, project_store, use_store
 from memoryhub.core.text import counted
@@ -78,7 +77,9 @@ def _conflicts() -> Pending:
 
 def _secrets() -> Pending:
     look = last_look()
-    count = look.finds if look else 0
+    count = 0
+    if look:
+        count = look.finds
     label = f"{counted(count, 'possible secret')} found in older texts by the current rules"
     return Pending(count, label, "admin:governance_redaction_changelist")
 
@@ -132,8 +133,10 @@ def overview() -> dict[str, Any]:
 def latest_import() -> tuple[Batch, Gain] | None:
     """Return the newest import of the past week with what it brought, unless it was undone."""
     since = clock.now() - timedelta(days=_NEWS_DAYS)
-    latest = next((batch for batch in list_batches() if batch.began_at >= since and not batch.is_undone), None)
-    return (latest, gain_of(latest)) if latest else None
+    for batch in list_batches():
+        if batch.began_at >= since and not batch.is_undone:
+            return batch, gain_of(batch)
+    return None
 
 
 def count_by_kind() -> dict[str, int]:
@@ -152,22 +155,25 @@ def decisions_in_force() -> QuerySet[Decision]:
 
 def latest_decisions() -> list[tuple[Decision, SafeString, str]]:
     latest = decisions_in_force().defer("context", "rationale", "alternatives").order_by("-id")[:_DECISIONS]
-    return [
-        (decision, format_html("{} {}", status(decision.status), warnings(decision)), brief(decision.chosen))
-        for decision in latest
-    ]
+    rows = []
+    for decision in latest:
+        badges = format_html("{} {}", status(decision.status), warnings(decision))
+        rows.append((decision, badges, brief(decision.chosen)))
+    return rows
 
 
 def description() -> dict[str, Any]:
     """Return the store's profile, its organisation, and its projects if it is an organisation."""
-    store, view = current_store(), profile()
-    members = projects_of(store.name) if store.scope is Scope.ORG else []
-    return {
-        "profile": view,
-        "organisation": StorePlace.of(org_store(view.org)) if view.org else None,
-        "members": [StorePlace.of(project_store(project)) for project in members],
-        "metadata": json.dumps(view.metadata, ensure_ascii=False, indent=2) if view.metadata else "",
-    }
+    store = current_store()
+    view = profile()
+    context: dict[str, Any] = {"profile": view}
+    if view.org:
+        context["organisation"] = StorePlace.of(org_store(view.org))
+    if store.scope is Scope.ORG:
+        context["members"] = [StorePlace.of(project_store(project)) for project in projects_of(store.name)]
+    if view.metadata:
+        context["metadata"] = json.dumps(view.metadata, ensure_ascii=False, indent=2)
+    return context
 
 
 def activity() -> BarChart:
@@ -182,9 +188,9 @@ def events_per_day(days: int) -> dict[date, int]:
     """Return the number of events per day, oldest first; the last day is today, in UTC."""
     today = clock.now().date()
     first = today - timedelta(days=days - 1)
-    recent = RawEvent.objects.filter(occurred_at__gte=first.isoformat())
-    per_day = recent.annotate(day=Substr("occurred_at", 1, 10)).values("day").annotate(events=Count("position"))
-    counts = {row["day"]: row["events"] for row in per_day.order_by("day")}
+    recent = log.events().window(since=first.isoformat()).annotate(day=Substr("occurred_at", 1, 10))
+    per_day = recent.order_by("day").values_list("day").annotate(events=Count("position"))
+    counts = dict(per_day)
     window = [first + timedelta(days=index) for index in range(days)]
     return {day: counts.get(day.isoformat(), 0) for day in window}
 
@@ -224,34 +230,46 @@ def first_steps(request: HttpRequest, place: StorePlace) -> list[FirstStep]:
     if not place.is_project or log.head()[0] > _MOST_EVENTS or place.id in request.session.get(_HIDDEN, ()):
         return []
     steps = [_connect_step(), _memory_step(place), _decision_step(), _review_step()]
-    return [] if all(step.is_done for step in steps) else steps
+    if all(step.is_done for step in steps):
+        return []
+    return steps
 
 
 def _connect_step() -> FirstStep:
-    first = RawEvent.objects.filter(source__in=_BY_CLIENTS).order_by("position").first()
-    text = f"{first.actor or first.source} made the first call." if first else "Waiting for its first call."
+    text = "Waiting for its first call."
+    first = log.events().filter(source__in=_BY_CLIENTS).first()
+    if first:
+        text = f"{first.actor or first.source} made the first call."
     return FirstStep("client", "Connect a client", text, first is not None)
 
 
 def _memory_step(place: StorePlace) -> FirstStep:
-    first = Memory.objects.live().order_by("id").first()
     to_do = f"Ask the agent to remember something, or run `memory-hub import markdown docs/ --project {place.id}`."
-    is_done = first is not None or Memory.objects.exists()
-    text = f"“{first.title}”" if first else "Done." if is_done else to_do
-    return FirstStep("memory", "Store a memory", text, is_done, reverse("admin:memories_memory_add"))
+    text = _first_title(Memory.objects.live(), Memory.objects.all())
+    return FirstStep("memory", "Store a memory", text or to_do, bool(text), reverse("admin:memories_memory_add"))
 
 
 def _decision_step() -> FirstStep:
-    first = Decision.objects.filter(status__in=IN_FORCE).order_by("id").first()
-    is_done = first is not None or Decision.objects.exists()
     to_do = "Tell the agent what you chose and why, or import decision records."
-    text = f"“{first.title}”" if first else "Done." if is_done else to_do
-    return FirstStep("decision", "Record a decision", text, is_done, reverse("admin:decisions_decision_add"))
+    text = _first_title(Decision.objects.filter(status__in=IN_FORCE), Decision.objects.all())
+    return FirstStep(
+        "decision", "Record a decision", text or to_do, bool(text), reverse("admin:decisions_decision_add")
+    )
+
+
+def _first_title(current: QuerySet[Any], existing: QuerySet[Any]) -> str:
+    """Return the first title in quotes; “Done.” if all items are gone again, and "" if there has been none."""
+    first = current.order_by("id").first()
+    if first:
+        return f"“{first.title}”"
+    return "Done." if existing.exists() else ""
 
 
 def _review_step() -> FirstStep:
-    is_done = RawEvent.objects.filter(event_type=MEMORY_REVIEWED.name).exists()
-    text = "You reviewed what an agent proposed." if is_done else "Accept or reject what agents propose."
+    text = "Accept or reject what agents propose."
+    is_done = log.events().of_type(MEMORY_REVIEWED).exists()
+    if is_done:
+        text = "You reviewed what an agent proposed."
     return FirstStep("review", "Review a memory", text, is_done, reverse("admin:memories_review_changelist"))
 
 
@@ -326,8 +344,9 @@ def show_projects(request: HttpRequest) -> HttpResponse:
 @require_safe
 def find_admin(request: HttpRequest) -> HttpResponse:
     """Redirect to the admin of the only project, else to the list of projects: each has an admin of its own."""
-    projects = list_projects() if may(request.user, Act.VIEW) else []
-    return redirect(StorePlace.of(project_store(projects[0])).url if len(projects) == 1 else "home")
+    if may(request.user, Act.VIEW) and len(projects := list_projects()) == 1:
+        return redirect(StorePlace.of(project_store(projects[0])).url)
+    return redirect("home")
 
 
 def _cards(projects: list[ProjectSummary]) -> list[Card]:
@@ -351,19 +370,22 @@ def _glance(project_id: str) -> Glance | None:
 def _latest_entries(place: StorePlace) -> Iterable[LatestEntry]:
     decisions = decisions_in_force().order_by("-id")
     memories = Memory.objects.live().order_by("-updated_at", "-id")
-    entries = [
-        *(("decision", *row) for row in decisions.values_list("id", "title", "decided_at")[:_LATEST_ENTRIES]),
-        *(("memory", *row) for row in memories.values_list("id", "title", "updated_at")[:_LATEST_ENTRIES]),
-    ]
-    for source, number, title, changed in entries:
-        yield LatestEntry(title, f"{place.url}{PATHS[source].format(number)}", source, changed, place)
+    rows = {
+        "decision": decisions.values_list("id", "title", "decided_at")[:_LATEST_ENTRIES],
+        "memory": memories.values_list("id", "title", "updated_at")[:_LATEST_ENTRIES],
+    }
+    for source, entries in rows.items():
+        for number, title, changed in entries:
+            yield LatestEntry(title, f"{place.url}{PATHS[source].format(number)}", source, changed, place)
 
 
 def _grouped(cards: list[Card]) -> list[Group]:
     """Return each organisation with its projects, then those without an organisation."""
-    groups: list[Group] = [
-        (org, [card for card in cards if card.project.org_id == org.org_id]) for org in summarize_orgs()
-    ]
-    org_ids = {org.org_id for org, _ in groups if org}
-    without_org = [card for card in cards if card.project.org_id not in org_ids]
-    return [*groups, (None, without_org)] if without_org else groups
+    groups: list[Group] = []
+    without_org = cards
+    for org in summarize_orgs():
+        groups.append((org, [card for card in cards if card.project.org_id == org.org_id]))
+        without_org = [card for card in without_org if card.project.org_id != org.org_id]
+    if without_org:
+        groups.append((None, without_org))
+    return groups

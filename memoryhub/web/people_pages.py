@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from memoryhub.config.clients import Client, all_clients
 from memoryhub.core import clock
-from memoryhub.core.admin.schema_form import SchemaForm
+from memoryhub.core.admin.schema_form import SchemaForm, posted
 from memoryhub.core.errors import Conflict, HubError, NotFound
 from memoryhub.core.permissions import MEMBER_ROLES, ROLES, Act, allows
 from memoryhub.core.stores.store import Scope, current_store, list_orgs, list_projects
@@ -52,7 +53,7 @@ class PersonForm(SchemaForm[people.PersonAdd]):
 @hub_page(Act.ADMINISTER)
 @require_http_methods(["GET", "HEAD", "POST"])
 def show_people(request: HttpRequest) -> HttpResponse:
-    form = PersonForm(request.POST if request.method == "POST" else None)
+    form = PersonForm(posted(request))
     command = form.command()
     if command is None:
         return _people_page(request, form)
@@ -61,49 +62,48 @@ def show_people(request: HttpRequest) -> HttpResponse:
     except Conflict as error:
         form.add_error("name", as_sentence(error.message))
         return _people_page(request, form)
-    return _people_page(request, PersonForm(), name=person.username, link=_link(request, person.username))
+    return _people_page(request, PersonForm(), name=person.username, link=_signin_link(request, person.username))
 
 
 @hub_page(Act.ADMINISTER)
 @require_POST
 def change_person(request: HttpRequest, name: str, what: str) -> HttpResponse:
     if what == "link":
-        return _people_page(request, PersonForm(), name=name, link=_link(request, name))
+        return _people_page(request, PersonForm(), name=name, link=_signin_link(request, name))
     role = request.POST.get("role", "")
     if what == "role":
         apply_change(request, lambda: people.change_role(name=name, role=role), f"{name} now has the role {role}.")
     elif what == "deactivate":
-        apply_change(
-            request, lambda: people.deactivate_person(name=name), f"{name} is deactivated and signed out everywhere."
-        )
-    elif what in ("join", "leave"):
-        _change_membership(request, name, leaves=what == "leave")
+        success = f"{name} is deactivated and signed out everywhere."
+        apply_change(request, lambda: people.deactivate_person(name=name), success)
     elif what == "activate":
-        apply_change(
-            request, lambda: people.activate_person(name=name), f"{name} is active again. Send them a new link."
-        )
+        success = f"{name} is active again. Send them a new link."
+        apply_change(request, lambda: people.activate_person(name=name), success)
+    elif what in ("join", "leave"):
+        _change_membership(request, name, role, leaves=what == "leave")
     else:
         raise Http404(f"there is no action {what!r} on a person")
     return redirect("people")
 
 
-def _change_membership(request: HttpRequest, name: str, *, leaves: bool) -> None:
-    place, role = request.POST.get("place", ""), request.POST.get("role", "")
-    store = next((store for store in members.places_to_manage() if store.place == place), None)
+def _change_membership(request: HttpRequest, name: str, role: str, *, leaves: bool) -> None:
+    stores = {store.place: store for store in members.places_to_manage()}
+    store = stores.get(request.POST.get("place", ""))
     if store is None:
         messages.error(request, "Choose a project or an organisation.")
-    elif leaves:
-        message = f"{name} has no role of their own in {store.name} any more."
-        apply_change(request, lambda: members.remove_member(store=store, name=name), message)
+        return
+
+    def join() -> None:
+        members.set_member(store=store, name=name, command=command_from(MemberSet, {"role": role}))
+
+    if leaves:
+        success = f"{name} has no role of their own in {store.name} any more."
+        apply_change(request, lambda: members.remove_member(store=store, name=name), success)
     else:
-        apply_change(
-            request,
-            lambda: members.set_member(store=store, name=name, command=command_from(MemberSet, {"role": role})),
-            f"{name} now has the role {role} in {store.name}.",
-        )
+        apply_change(request, join, f"{name} now has the role {role} in {store.name}.")
 
 
-def _link(request: HttpRequest, name: str) -> str:
+def _signin_link(request: HttpRequest, name: str) -> str:
     return signin.link(signin.address_of_hub(request), signin.create_link_token(username=name))
 
 
@@ -129,6 +129,7 @@ VERB_CHOICES = [
     ("admin", "Everything, including erasing, settings and policies"),
 ]
 _HUB, _SOME = "hub", "some"
+_ANY_PROJECT = "PROJECT"
 
 
 class TokenForm(SchemaForm[tokens.TokenCreate]):
@@ -155,19 +156,21 @@ class TokenForm(SchemaForm[tokens.TokenCreate]):
     def __init__(self, *args: Any, owner: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._owner = owner
-        whole = "Everything that you may see" if owner else "The whole hub, including future projects"
-        choices = {
-            "reach": [(_SOME, "Selected projects"), (_HUB, whole)],
-            "projects": [(project, project) for project in list_projects()],
-            "orgs": [(org, org) for org in list_orgs()],
-        }
-        for name, options in choices.items():
-            self.fields[name].choices = options  # type: ignore[attr-defined]
-        if not choices["orgs"]:
+        whole = "The whole hub, including future projects"
+        projects = list_projects()
+        orgs = list_orgs()
+        self._set_choices("projects", zip(projects, projects, strict=True))
+        self._set_choices("orgs", zip(orgs, orgs, strict=True))
+        if not orgs:
             del self.fields["orgs"]
         if owner:
+            whole = "Everything that you may see"
             self.fields["name"].label = "Client"
             self.fields["name"].help_text = f"Such as laptop; events show {owner}/laptop as the actor."
+        self._set_choices("reach", [(_SOME, "Selected projects"), (_HUB, whole)])
+
+    def _set_choices(self, name: str, choices: Iterable[tuple[str, str]]) -> None:
+        self.fields[name].choices = list(choices)  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         typed: dict[str, Any] = super().clean() or {}
@@ -176,21 +179,18 @@ class TokenForm(SchemaForm[tokens.TokenCreate]):
         return typed
 
     def values(self) -> dict[str, Any]:
-        typed = dict(self.cleaned_data)
+        typed = {"orgs": [], **self.cleaned_data}
+        if typed.pop("reach") != _SOME:
+            typed |= {"projects": None, "orgs": []}
         # None means the whole hub, including future projects.
-        is_some = typed.pop("reach") == _SOME
-        selected = {"projects": typed["projects"] or None, "orgs": typed.get("orgs", [])} if is_some else _EVERYWHERE
-        return {**typed, **selected, "verbs": [typed["verbs"]], "person": self._owner}
-
-
-_EVERYWHERE: dict[str, Any] = {"projects": None, "orgs": []}
+        return {**typed, "projects": typed["projects"] or None, "verbs": [typed["verbs"]], "person": self._owner}
 
 
 @hub_page(Act.VIEW)
 @require_http_methods(["GET", "HEAD", "POST"])
 def show_tokens(request: HttpRequest) -> HttpResponse:
     """Show a person's own tokens and, to those who manage people, those of others and of agents."""
-    form = TokenForm(request.POST if request.method == "POST" else None, owner=_owner(request))
+    form = TokenForm(posted(request), owner=_owner(request))
     command = form.command()
     if command is None:
         return _tokens_page(request, form)
@@ -221,36 +221,41 @@ class TokenUse:
 
 
 def _uses(address: str, token: AgentToken) -> list[TokenUse]:
-    project = token.projects[0] if token.projects else ""
-    url = f"{address}/p/{project or _ANY_PROJECT}/mcp"
-    clients = [client for client in all_clients().values() if client.http]
-    uses = [TokenUse(client.name, _client_steps(client, url, reads_only=token.verbs == ["read"])) for client in clients]
-    path = f"projects/{project}/memories?limit=5" if project else "projects"
+    project = _ANY_PROJECT
+    path = "projects"
+    if token.projects:
+        project = token.projects[0]
+        path = f"projects/{project}/memories?limit=5"
+    uses = []
+    for client in all_clients().values():
+        if client.http:
+            steps = _client_steps(client, f"{address}/p/{project}/mcp", reads_only=token.verbs == ["read"])
+            uses.append(TokenUse(client.name, steps))
     ask = f"read -rs {VARIABLE} && export {VARIABLE}"
     curl = f'curl -H "Authorization: Bearer ${VARIABLE}" "{address}/api/v1/{path}"'
     about = "Run both lines. The first waits for the token without showing what you paste; press Enter."
     return [*uses, TokenUse("A script, with curl", [(about, f"{ask}\n{curl}")])]
 
 
-_ANY_PROJECT = "PROJECT"
-
-
 def _client_steps(client: Client, url: str, *, reads_only: bool) -> list[tuple[str, str]]:
-    instead = f", with the project’s id instead of {_ANY_PROJECT}" if f"/{_ANY_PROJECT}/" in url else ""
-    # Hooks write.
-    command = f"memory-hub setup {client.id} --url {url}{' --no-hooks' if reads_only else ''}"
+    instead = ""
+    if f"/{_ANY_PROJECT}/" in url:
+        instead = f", with the project’s id instead of {_ANY_PROJECT}"
+    command = f"memory-hub setup {client.id} --url {url}"
+    if reads_only:
+        command += " --no-hooks"  # hooks write
     ask = format_html("Run this in the project’s folder{}. It asks for the token.", instead)
-    file = client.repository[0] if client.repository else _on_linux(client.user[-1])
-    where = " in the project’s folder" if client.repository else ", which counts in every folder"
+    if client.repository:
+        file = client.repository[0]
+        where = " in the project’s folder"
+    else:
+        file = re.sub(r"\{\w+\}", "~/.config", client.user[-1].replace("{home}", "~"))
+        where = ", which counts in every folder"
     source: str = format_html("takes the token from the environment variable <code>{}</code>", VARIABLE)
     if client.http and client.http.input:
         source = "asks for the token once, and keeps it"
     put = format_html("Or put this into <code>{}</code>{}. {} {}.", file, where, client.name, source)
     return [(ask, command), (put, client.http_text(url, VARIABLE))]
-
-
-def _on_linux(path: str) -> str:
-    return re.sub(r"\{(\w+)\}", lambda name: "~" if name[1] == "home" else "~/.config", path)
 
 
 @hub_page(Act.VIEW)
@@ -269,9 +274,13 @@ def revoke_token(request: HttpRequest, name: str) -> HttpResponse:
 def _tokens_page(request: HttpRequest, form: TokenForm, **extra: Any) -> HttpResponse:
     now = clock.now()
     manages = allows(Act.ADMINISTER)
-    listed = tokens.list_tokens(person=None if manages else request.user.get_username())
+    history = None
+    person: str | None = request.user.get_username()
+    if manages:
+        history = history_of(Subject.TOKEN, before=request.GET.get("before", ""))
+        person = None
+    listed = tokens.list_tokens(person=person)
     valid = [token for token in listed if tokens.is_good(token, now)]
-    history = history_of(Subject.TOKEN, before=request.GET.get("before", "")) if manages else None
     context = {
         "history": history,
         "own_history": history_of(Subject.PERSON, name=request.user.get_username()),
@@ -315,7 +324,7 @@ def members_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
             f"{name} has no role of their own here any more.",
         )
         return redirect("admin:members")
-    form = MemberForm(request.POST if request.method == "POST" else None)
+    form = MemberForm(posted(request))
     command = form.command()
     if command is not None:
         try:

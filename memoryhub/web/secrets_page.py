@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from memoryhub.config.current_settings import project_settings, settings_decided_elsewhere
 from memoryhub.config.project_settings import ProjectSettings, setting_info
+from memoryhub.core.admin.schema_form import SchemaForm, posted
 from memoryhub.core.errors import HubError
 from memoryhub.core.secrets.catalogue import RuleInfo, catalogue
 from memoryhub.core.text import as_sentence
@@ -28,7 +29,7 @@ from sessions_app.services.profile import change_settings, try_rules
 _CODE = {"spellcheck": "false", "class": "code", "autocomplete": "off"}
 
 
-class TextForm(forms.Form):
+class TextForm(SchemaForm[Any]):
     text = forms.CharField(
         required=False,
         strip=False,
@@ -42,7 +43,7 @@ class TextForm(forms.Form):
         return str(self.cleaned_data["text"]).replace("\r\n", "\n")
 
 
-class ListsForm(forms.Form):
+class ListsForm(SchemaForm[Any]):
     allow = forms.CharField(
         required=False,
         label="Allowlist",
@@ -62,7 +63,7 @@ class ListsForm(forms.Form):
         return [line.strip() for line in self.cleaned_data["allow"].splitlines() if line.strip()]
 
 
-class SecretRuleForm(forms.Form):
+class SecretRuleForm(SchemaForm[Any]):
     """A custom rule of the project; an empty form is ignored."""
 
     id = forms.CharField(required=False, label="Name", widget=forms.TextInput(attrs=_CODE))
@@ -88,16 +89,16 @@ class RulesForm:
     def __init__(self, posted: QueryDict | None, settings: ProjectSettings) -> None:
         current = [{**rule.model_dump(), "keywords": ", ".join(rule.keywords)} for rule in settings.secret_rules]
         initial = {"allow": "\n".join(settings.secret_allow), "personal": settings.mask_personal}
-        self.lists = ListsForm(posted, initial=initial, label_suffix="")
-        self.rules = SecretRuleForms(posted, initial=current, prefix="rule", form_kwargs={"label_suffix": ""})
+        self.lists = ListsForm(posted, initial=initial)
+        self.rules = SecretRuleForms(posted, initial=current, prefix="rule")
 
     def is_valid(self) -> bool:
         return bool(self.lists.is_valid() and self.rules.is_valid())
 
     def settings(self) -> dict[str, Any]:
-        rules = [rule for rule in (form.rule() for form in self.rules) if rule]
+        rules = (form.rule() for form in self.rules)
         return {
-            "secret_rules": rules,
+            "secret_rules": list(filter(None, rules)),
             "secret_allow": self.lists.allowed(),
             "mask_personal": self.lists.cleaned_data["personal"],
         }
@@ -113,14 +114,19 @@ class TextPiece:
     """A part of the tested text, with the secret found in it."""
 
     text: str
-    found: FoundSecret | None = None
+    secret: FoundSecret | None = None
 
 
 @never_cache
 def secrets_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-    part = request.GET.get("part", "pack" if "q" in request.GET else "try")
-    if part not in _PARTS or "rule-TOTAL_FORMS" in request.POST:
-        part = "rules" if "rule-TOTAL_FORMS" in request.POST else "try"
+    part = "try"
+    if "q" in request.GET:
+        part = "pack"
+    part = request.GET.get("part", part)
+    if "rule-TOTAL_FORMS" in request.POST:
+        part = "rules"
+    if part not in _PARTS:
+        part = "try"
     page = {"try": _try_page, "rules": _rules_page, "pack": _pack}[part](request)
     if isinstance(page, HttpResponse):
         return page
@@ -129,37 +135,41 @@ def secrets_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
 
 
 def _try_page(request: HttpRequest) -> dict[str, Any]:
-    text = TextForm(request.POST or None, label_suffix="")
-    tried = _tried(text.cleaned_data["text"], {}) if text.is_valid() else {}
-    rules = len(project_settings().secret_rules)
-    return {"text": text, "rules": rules, "all_rules": len(catalogue()), **tried}
+    text = TextForm(request.POST or None)
+    page = {"text": text, "rules": len(project_settings().secret_rules), "all_rules": len(catalogue())}
+    if text.is_valid():
+        page |= _try_rules(text.cleaned_data["text"], {})
+    return page
 
 
 def _rules_page(request: HttpRequest) -> dict[str, Any] | HttpResponse:
-    posted = request.POST if request.method == "POST" else None
-    text, form = TextForm(posted, label_suffix=""), RulesForm(posted, project_settings())
+    data = posted(request)
+    text = TextForm(data)
+    form = RulesForm(data, project_settings())
     tried: dict[str, Any] = {}
-    if posted and form.is_valid() and text.is_valid():
-        tried = (
-            _save(request, form) if posted.get("do") == "save" else _tried(text.cleaned_data["text"], form.settings())
-        )
-        if tried.get("is_saved"):
+    if data and form.is_valid() and text.is_valid():
+        if data.get("do") != "save":
+            tried = _try_rules(text.cleaned_data["text"], form.settings())
+        elif problem := _save(request, form):
+            tried = {"problem": problem}
+        else:
             return redirect(reverse("admin:secrets", query={"part": "rules"}))
     elsewhere = settings_decided_elsewhere()
     sources = [elsewhere[name] for name in _CUSTOM if name in elsewhere]
     return {"text": text, "form": form, "elsewhere": sources, **tried}
 
 
-def _save(request: HttpRequest, form: RulesForm) -> dict[str, Any]:
+def _save(request: HttpRequest, form: RulesForm) -> str:
+    """Save the rules, or return the problem."""
     try:
         change_settings(command=SettingsChange(settings=form.settings()))
     except HubError as error:
-        return {"problem": f"Not saved. {as_sentence(error.message)}"}
+        return f"Not saved. {as_sentence(error.message)}"
     messages.success(request, "The rules of this project were saved.")
-    return {"is_saved": True}
+    return ""
 
 
-def _tried(text: str, settings: dict[str, Any]) -> dict[str, Any]:
+def _try_rules(text: str, settings: dict[str, Any]) -> dict[str, Any]:
     """Return what is found in a text with the rules of the project, or with others."""
     try:
         result = try_rules(command=Sanitise(text=text, **settings))
@@ -184,10 +194,11 @@ def _pieces(text: str, secrets: list[FoundSecret]) -> Iterator[TextPiece]:
 def _pack(request: HttpRequest) -> dict[str, Any]:
     """Return a page of the pack's rules that contain all searched words."""
     words = request.GET.get("q", "").lower().split()
-    rules = [rule for rule in catalogue().values() if all(word in _searched(rule) for word in words)]
+    rules = [rule for rule in catalogue().values() if _matches(words, rule)]
     page = Paginator(rules, _RULES_PER_PAGE).get_page(request.GET.get("page"))
     return {"query": request.GET.get("q", ""), "page": page, "all_rules": len(catalogue())}
 
 
-def _searched(rule: RuleInfo) -> str:
-    return " ".join((rule.id, rule.type, rule.description, *rule.keywords, *rule.origins)).lower()
+def _matches(words: list[str], rule: RuleInfo) -> bool:
+    text = " ".join((rule.id, rule.type, rule.description, *rule.keywords, *rule.origins)).lower()
+    return all(word in text for word in words)

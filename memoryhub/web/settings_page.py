@@ -31,7 +31,7 @@ from memoryhub.config.project_settings import (
     setting_info,
     setting_label,
 )
-from memoryhub.core.admin.schema_form import Schema, resolve
+from memoryhub.core.admin.schema_form import Schema, posted, resolve
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.stores.store import Scope, current_store
 from memoryhub.core.text import as_sentence, counted
@@ -408,8 +408,8 @@ def setting_text(name: str, value: Any) -> str:
 
 
 def settings_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-    form = SettingsForm(request.POST if request.method == "POST" else None)
-    reset = request.POST.get("reset", "") if request.method == "POST" else ""
+    form = SettingsForm(posted(request))
+    reset = request.POST.get("reset", "")
     if reset in ProjectSettings.model_fields:
         form = _reset(request, reset)
     elif request.method == "POST" and _save(request, form):

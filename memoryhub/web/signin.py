@@ -39,10 +39,8 @@ _NEVER_BY_PROXY = re.compile(r"/(signin|static)/|/signout$|(/p/[^/]+|/o/[^/]+|/g
 
 def ensure_owner() -> User:
     """Return the first active owner; on first use, create one without a password."""
-    return active_owners().first() or _first_owner()
-
-
-def _first_owner() -> User:
+    if owner := active_owners().first():
+        return owner
     with transaction.atomic():
         owner = User.objects.create_superuser(OWNER)
         note_change(Subject.PERSON, owner.username, "added as the first owner")
@@ -146,8 +144,9 @@ class ProxySignIn:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        refusal = self._follow(request) if settings.REMOTE_USER_HEADER else None
-        return refusal or self.get_response(request)
+        if settings.REMOTE_USER_HEADER and (refusal := self._follow(request)):
+            return refusal
+        return self.get_response(request)
 
     def _follow(self, request: HttpRequest) -> HttpResponse | None:
         name = _person_of_proxy(request)
@@ -160,7 +159,9 @@ class ProxySignIn:
             return None
         if _NEVER_BY_PROXY.match(request.path_info):
             return None
-        person = User.objects.filter(username=name, is_active=True).first() if SLUG.fullmatch(name) else None
+        person = None
+        if SLUG.fullmatch(name):
+            person = User.objects.filter(username=name, is_active=True).first()
         if person:
             # A script's request has no cookie, and would leave a session behind each time
             if request.path_info.startswith(_EXEMPT) and settings.SESSION_COOKIE_NAME not in request.COOKIES:
@@ -175,6 +176,8 @@ class ProxySignIn:
         return render(request, "memoryhub/unknown_person.html", context, status=403)
 
 
-# From the server, which believes only named proxies
+# The server believes only named proxies.
 def _person_of_proxy(request: HttpRequest) -> str:
-    return str(request.META.get("REMOTE_USER", "")) if settings.REMOTE_USER_HEADER else ""
+    if not settings.REMOTE_USER_HEADER:
+        return ""
+    return str(request.META.get("REMOTE_USER", ""))

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST
 from memoryhub.core.permissions import Act, may
 from memoryhub.core.stores.routing import STORE_APPS, current_alias
 from memoryhub.core.stores.store import GLOBAL_STORE, current_store
+from memoryhub.core.text import as_sentence
 from memoryhub.web.pages import StorePlace, other_places
 
 
@@ -37,7 +38,9 @@ class HubAdminSite(AdminSite):
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
         """Register models of the stores; skip those of hub.db and of the queue."""
-        models: list[Any] = [model_or_iterable] if isinstance(model_or_iterable, type) else list(model_or_iterable)
+        models = model_or_iterable
+        if isinstance(model_or_iterable, type):
+            models = [model_or_iterable]
         ours = [model for model in models if model._meta.app_label in STORE_APPS]
         super().register(ours, admin_class, **options)
 
@@ -78,13 +81,14 @@ class HubAdminSite(AdminSite):
         from memoryhub.core.log import anchor_warning
 
         context = super().each_context(request)
-        store = current_store() if current_alias.get() else None
-        place = StorePlace.of(store) if store else None
+        if not current_alias():
+            return {**context, "place": None, "other_places": other_places(None)}
+        store = current_store()
         return {
             **context,
-            "place": place,
-            "others": other_places(store),
-            "log_warning": anchor_warning() if store else "",
+            "place": StorePlace.of(store),
+            "other_places": other_places(store),
+            "log_warning": anchor_warning(),
         }
 
     def get_log_entries(self, request: HttpRequest) -> Any:
@@ -179,8 +183,8 @@ class HubAdminSite(AdminSite):
         from memoryhub.ops.jobs.status import check_chain
 
         check = check_chain()
-        sentence = check.finding[:1].upper() + check.finding[1:]
-        (messages.success if check.ok else messages.error)(request, f"{sentence}.")
+        level = messages.SUCCESS if check.ok else messages.ERROR
+        messages.add_message(request, level, as_sentence(check.finding))
         return redirect("admin:core_rawevent_changelist")
 
     def replay(self, request: HttpRequest) -> HttpResponse:

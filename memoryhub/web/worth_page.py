@@ -24,7 +24,7 @@ from memoryhub.core.stores.store import Scope, current_store
 from memoryhub.core.text import counted
 
 _CAN_UNDO = "zombies_to_undo"
-# Of the SVG's view boxes
+# Widths of the SVGs' view boxes
 _BAR, _SCALE = 600, 200
 _OUTCOMES = {
     "cited": ("Cited", "named by what a session wrote"),
@@ -85,27 +85,31 @@ def _change(request: HttpRequest) -> None:
     is_undo = request.POST.get("do") == "undo"
     chosen = request.POST.getlist("all" if request.POST.get("do") == "all" else "memory")
     try:
-        result = restore_zombies(_ids(chosen)) if is_undo else reject_zombies(_versions(chosen))
+        if is_undo:
+            result = restore_zombies([int(value) for value in chosen if value.isdecimal()])
+        else:
+            result = reject_zombies(_versions(chosen))
     except HubError as error:
         messages.error(request, sentence(error))
         return
     for refusal in result.refused:
         messages.warning(request, sentence(HubError(refusal)))
-    if result.ids:
-        what = "back in packs and search" if is_undo else "rejected; packs and searches leave them out"
-        messages.success(request, f"{counted(len(result.ids), 'memory', 'memories')} {what}.")
-    if result.ids and not is_undo:
+    count = counted(len(result.ids), "memory", "memories")
+    if result.ids and is_undo:
+        messages.success(request, f"{count} back in packs and search.")
+    elif result.ids:
+        messages.success(request, f"{count} rejected; packs and searches leave them out.")
         request.session[_CAN_UNDO] = result.ids
 
 
 # ``412:3``: the memory and the version that the page showed
 def _versions(chosen: Sequence[str]) -> dict[int, int]:
-    pairs = (value.partition(":") for value in chosen)
-    return {int(memory): int(version) for memory, _, version in pairs if memory.isdecimal() and version.isdecimal()}
-
-
-def _ids(chosen: Sequence[str]) -> list[int]:
-    return [int(value) for value in chosen if value.isdecimal()]
+    versions = {}
+    for value in chosen:
+        memory, _, version = value.partition(":")
+        if memory.isdecimal() and version.isdecimal():
+            versions[int(memory)] = int(version)
+    return versions
 
 
 def _percent(part: int, whole: int) -> int:
@@ -113,16 +117,17 @@ def _percent(part: int, whole: int) -> int:
 
 
 def _percents(report: WorthReport) -> dict[str, int]:
-    lines, judged = report.lines, report.judged
+    lines = report.lines
     return {
         "used": _percent(lines.cited + lines.used, lines.total),
-        "unused": _percent(judged.unused, judged.ended),
+        "unused": _percent(report.judged.unused, report.judged.ended),
         "never_given": _percent(report.never_given, report.memories),
     }
 
 
 def _parts(lines: Lines) -> list[OutcomePart]:
-    parts, x = [], 0.0
+    parts = []
+    x = 0.0
     for name, (label, about) in _OUTCOMES.items():
         count = getattr(lines, name)
         width = _BAR * count / max(1, lines.total)
@@ -142,7 +147,7 @@ def _row(measure: Measure) -> ComparedOutcome:
     if measure.low is None or measure.high is None:
         return ComparedOutcome(measure)
     unit = _SCALE / 2 / (1.1 * max(abs(measure.low), abs(measure.high)))
-    low, high, middle = (
-        round(_SCALE / 2 + unit * value, 1) for value in (measure.low, measure.high, measure.difference)
-    )
+    low = round(_SCALE / 2 + unit * measure.low, 1)
+    high = round(_SCALE / 2 + unit * measure.high, 1)
+    middle = round(_SCALE / 2 + unit * measure.difference, 1)
     return ComparedOutcome(measure, low, round(high - low, 1), middle)

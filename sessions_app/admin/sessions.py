@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, QuerySet
+from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import NoReverseMatch, URLPattern, path, reverse
@@ -14,17 +14,18 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 
+from memoryhub.core import log
 from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, ValueFilter, cells, value_filter
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.events.event_types import event_types
-from memoryhub.core.models import RawEvent
+from memoryhub.core.log import EventQuerySet
 from sessions_app.events import COMMIT_RECORDED
-from sessions_app.held_out import is_held_out
 from sessions_app.models import Session, SessionMode, SessionStatus, Turn, TurnStatus
+from sessions_app.services.sessions import is_held_out
 from sessions_app.timeline import count_types, first_prompts, session_events, session_titles, timeline_page, turn_events
 
 
-def rail(request: HttpRequest, events: QuerySet[RawEvent]) -> dict[str, Any]:
+def rail(request: HttpRequest, events: EventQuerySet) -> dict[str, Any]:
     # The context of memoryhub/rail.html: one page of events, and the decisions that its commits implement.
     page = timeline_page(events, before=_position(request, "before"), after=_position(request, "after"))
     entries = (entry for day in page.days for part in day.parts for entry in part.entries)
@@ -34,7 +35,9 @@ def rail(request: HttpRequest, events: QuerySet[RawEvent]) -> dict[str, Any]:
 
 def _position(request: HttpRequest, name: str) -> int | None:
     text = request.GET.get(name, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
+    if text.isascii() and text.isdecimal() and len(text) <= 18:
+        return int(text)
+    return None
 
 
 def counted_things(types: dict[str, int]) -> list[tuple[int, str]]:
@@ -58,7 +61,7 @@ class SessionChangeList(HubChangeList):
         super().get_results(request)
         sessions = list(self.result_list)
         names = [session.session_id for session in sessions]
-        events = RawEvent.objects.filter(session_id__in=names).values("session_id").order_by()
+        events = log.events().of_session(*names).values("session_id").order_by()
         counts = dict(events.annotate(events=Count("position")).values_list("session_id", "events"))
         titles = session_titles(sessions)
         for session in sessions:
@@ -80,17 +83,7 @@ class SessionAdmin(HubModelAdmin):
     search_fields = ("session_id", "purpose", "summary", "agent")
     search_help_text = "Purpose, summary, agent or session ID"
     quarantine_field = "pk"
-    export_fields = (
-        "id",
-        "purpose",
-        "session_id",
-        "status",
-        "mode",
-        "agent",
-        "summary",
-        "started_at",
-        "ended_at",
-    )
+    export_fields = ("id", "purpose", "session_id", "status", "mode", "agent", "summary", "started_at", "ended_at")
     ordering = ("-id",)
     stream_kind = "session"
     detail_template = "admin/sessions_app/session/detail.html"
@@ -142,8 +135,10 @@ class SessionAdmin(HubModelAdmin):
 
     @admin.display(description="status", ordering="status")
     def state(self, session: Session) -> SafeString:
-        mode = cells.badge(session.mode, "Scratch") if session.mode == "scratch" else ""
-        return format_html("{} {}", cells.badge(session.status, session.get_status_display()), mode)
+        badge = cells.badge(session.status, session.get_status_display())
+        if session.mode == SessionMode.SCRATCH:
+            return format_html("{} {}", badge, cells.badge(session.mode, "Scratch"))
+        return badge
 
     @admin.display(description="started", ordering="started_at")
     def started(self, session: Session) -> SafeString:
@@ -188,7 +183,9 @@ class RecorderFilter(ValueFilter):
         return ("hub" if key else "client",)
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        return queryset.filter(automatic__in=[value == "hub" for value in self.values]) if self.values else queryset
+        if not self.values:
+            return queryset
+        return queryset.filter(automatic__in=[value == "hub" for value in self.values])
 
 
 class TurnChangeList(HubChangeList):
@@ -228,7 +225,7 @@ class TurnAdmin(HubModelAdmin):
 
     def stream_view(self, request: HttpRequest, tail: str) -> HttpResponse:
         stream = f"turn:{tail}"
-        first = RawEvent.objects.filter(stream_id=stream, stream_seq=1).values("position")
+        first = log.events().of_stream(stream).filter(stream_seq=1).values("position")
         turn_id = Turn.objects.filter(id__in=first).values_list("id", flat=True).first()
         if turn_id:
             return redirect(self.url("change", turn_id))
@@ -236,7 +233,7 @@ class TurnAdmin(HubModelAdmin):
 
     def stream_of(self, turn: Turn) -> str:
         # A stream contains the names of session and turn, or a digest of long ones.
-        return str(RawEvent.objects.values_list("stream_id", flat=True).get(position=turn.id))
+        return str(log.events().values_list("stream_id", flat=True).get(position=turn.id))
 
     def stream_url(self, tail: str) -> str:
         if not tail.strip("/"):
@@ -265,8 +262,10 @@ class TurnAdmin(HubModelAdmin):
 
     @admin.display(description="status", ordering="status")
     def state(self, turn: Turn) -> SafeString:
-        mark = cells.badge("automatic", "Automatic") if turn.automatic else ""
-        return format_html("{} {}", cells.badge(turn.status, turn.get_status_display()), mark)
+        badge = cells.badge(turn.status, turn.get_status_display())
+        if turn.automatic:
+            return format_html("{} {}", badge, cells.badge("automatic", "Automatic"))
+        return badge
 
     @admin.display(description="session", ordering="session_id")
     def session(self, turn: Turn) -> SafeString:

@@ -14,10 +14,10 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from memoryhub.core import log
 from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, ValueFilter, cells, value_filter
 from memoryhub.core.admin.svg import change_widths
 from memoryhub.core.contributions import parts_of
-from memoryhub.core.models import RawEvent
 from memoryhub.core.text import first_line
 from sessions_app.admin.sessions import rail
 from sessions_app.models import Commit, Iteration, IterationStatus
@@ -59,7 +59,9 @@ class CommitAdmin(HubModelAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         commits = super().get_queryset(request)
         url_name = request.resolver_match and request.resolver_match.url_name
-        return commits.defer("files") if url_name == "sessions_app_commit_changelist" else commits
+        if url_name == "sessions_app_commit_changelist":
+            return commits.defer("files")
+        return commits
 
     def get_urls(self) -> list[URLPattern]:
         by_sha = self.admin_site.admin_view(self.sha_view)
@@ -83,7 +85,7 @@ class CommitAdmin(HubModelAdmin):
             "title": subject or commit.sha[:10],
             "author_name": self.author_name(commit),
             "body": body.strip(),
-            "event": RawEvent.objects.filter(position=commit.id).defer("payload_json").first(),
+            "event": log.events().filter(position=commit.id).defer("payload_json").first(),
             "files": changed_files(commit.files[:_MAX_FILES]),
             "hidden_files": max(0, len(commit.files) - _MAX_FILES),
             "parts": parts_of("commit", [commit.id])[commit.id],
@@ -212,8 +214,10 @@ class IterationAdmin(HubModelAdmin):
     @admin.display(description="phases")
     def phases(self, iteration: Iteration) -> SafeString:
         completed = cells.counted(len(iteration.phases_completed), "phase") + " done"
-        current = iteration.phase if iteration.status == IterationStatus.ACTIVE else ""
-        return format_html('{}<span class="under">{}</span>', completed, f"now: {current}" if current else "")
+        current = ""
+        if iteration.phase and iteration.status == IterationStatus.ACTIVE:
+            current = f"now: {iteration.phase}"
+        return format_html('{}<span class="under">{}</span>', completed, current)
 
     @admin.display(description="commits")
     def commits(self, iteration: Iteration) -> str:

@@ -20,8 +20,7 @@ from memoryhub.core.events.event_types import (
 )
 from memoryhub.core.events.rollback import sets_aside
 from memoryhub.core.schemas import STORED, Instant, Payload
-from sessions_app.event_summaries import joined
-from sessions_app.events.sessions import WORK
+from sessions_app.events.sessions import WORK, joined
 
 MAX_TEXT = 100_000
 
@@ -102,7 +101,7 @@ def _about_tool(payload: Mapping[str, Any]) -> str:
     if isinstance(argument, Mapping):
         words = [argument[name] for name in _DESCRIPTIVE if isinstance(argument.get(name), str)]
         argument = next(iter(words or [value for value in argument.values() if isinstance(value, str)]), "")
-    return joined(payload.get("tool"), argument if isinstance(argument, str) else "")
+    return joined(payload.get("tool"), argument)
 
 
 # Tool arguments that best describe a call, the most informative first.
@@ -124,8 +123,7 @@ def _about_custom(payload: Mapping[str, Any]) -> str:
 
 def _detail(payload: Mapping[str, Any]) -> str:
     # Clients also call it the reason.
-    text = payload.get("detail") or payload.get("reason")
-    return text if isinstance(text, str) else ""
+    return joined(payload.get("detail") or payload.get("reason"))
 
 
 MESSAGES = EventGroup("messages", "Messages", 20, "note")
@@ -273,7 +271,7 @@ def client_event(name: str) -> EventType[Any] | None:
 
 def outline(schema: type[Payload]) -> str:
     """Return the fields of a payload in a line: ``phase, detail?``."""
-    return ", ".join(name if field.is_required() else f"{name}?" for name, field in schema.model_fields.items())
+    return ", ".join(f"{name}{'' if field.is_required() else '?'}" for name, field in schema.model_fields.items())
 
 
 def outlines() -> dict[str, list[str]]:

@@ -18,8 +18,12 @@ from memoryhub.core.permissions import Act
 from memoryhub.core.schemas import STORED, EventRef, GitSha, Instant, Payload, Sha256, StoredTag
 from memoryhub.core.stores.store import SLUG
 from memoryhub.core.text import first_line
-from sessions_app.event_summaries import joined
 from sessions_app.models import SessionMode, SessionStatus
+
+
+def joined(*parts: Any) -> str:
+    """Join the first lines of the non-empty parts with colons."""
+    return ": ".join(first_line(part) for part in parts if part and isinstance(part, str))
 
 
 class SessionStarted(Payload):
@@ -203,9 +207,7 @@ def _countable(lines: int, info: ValidationInfo) -> int:
 
 
 Lines = Annotated[
-    int,
-    AfterValidator(_countable),
-    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_LINES}),
+    int, AfterValidator(_countable), WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_LINES})
 ]
 
 
@@ -301,11 +303,12 @@ def _about_iteration(payload: Mapping[str, Any]) -> str:
 
 
 def _about_phases(payload: Mapping[str, Any]) -> str:
-    completed, begun = payload.get("completed"), payload.get("phase")
-    return (
-        ", ".join([*([f"{completed} done"] if completed else []), *([f"{begun} started"] if begun else [])])
-        or "artifacts"
-    )
+    changes = []
+    if payload.get("completed"):
+        changes.append(f"{payload['completed']} done")
+    if payload.get("phase"):
+        changes.append(f"{payload['phase']} started")
+    return ", ".join(changes) or "artifacts"
 
 
 WORK = EventGroup("work", "Phases and iterations", 40, "phase")
@@ -348,7 +351,9 @@ def _bounded(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _check_depth(value: JsonValue, levels: int) -> None:
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    items = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(items, list):
+        return
     if items and not levels:
         raise ValueError(f"it may be nested at most {MAX_METADATA_DEPTH} levels deep")
     for item in items:

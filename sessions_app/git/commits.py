@@ -63,7 +63,7 @@ _CHANGE_OPTIONS = (
 
 def count_commits(repository: Path, *, limit: int | None = None, since: str | None = None) -> int:
     """Return the number of commits that ``read_commits`` yields."""
-    window = _window(limit, since)
+    window = _log_window(limit, since)
     if not _has_commits(repository):
         return 0
     answer = run(repository, "rev-list", "--count", *window, "HEAD")
@@ -82,14 +82,14 @@ def read_commits(
     Merge commits have no files: their changes are those of the commits that they merge. Where contents of files are
     absent, as in a partial clone, files have no line counts, and nothing is fetched; ``warn`` gets git's reason.
     """
-    window = _window(limit, since)
+    window = _log_window(limit, since)
     if not _has_commits(repository):
         return
     yielded, reason = 0, ""
     if not _is_partial(repository):
         try:
             with stream(repository, *_log(_COUNTED), "--reverse", *window, "HEAD", "--") as chunks:
-                for commit in _commits(_tokens(chunks)):
+                for commit in _parse_commits(_tokens(chunks)):
                     yielded += 1
                     yield commit
             return
@@ -99,27 +99,30 @@ def read_commits(
             reason = error.message
     uncounted: list[str] = []
     with stream(repository, *_log(_UNCOUNTED), "--reverse", *window, "HEAD", "--") as chunks:
-        remaining = islice(_parsed(_tokens(chunks)), yielded, None)
+        remaining = islice(_parse_log(_tokens(chunks)), yielded, None)
         for commit in _LineCounts(repository, _absent_objects(repository)).of(remaining):
             # Of commits whose contents are there, only binary files have none
             if commit.files and all(file.insertions is None for file in commit.files):
                 uncounted.append(commit.sha)
             yield commit
     if uncounted:
-        reason = reason or f"it is a partial clone, and nothing is fetched: {_reason(repository, uncounted[0])}"
+        reason = (
+            reason
+            or f"it is a partial clone, and nothing is fetched: {_reason_without_counts(repository, uncounted[0])}"
+        )
         warn(f"{counted(len(uncounted), 'commit')} without line counts: {reason}")
 
 
-def _reason(repository: Path, sha: str) -> str:
+def _reason_without_counts(repository: Path, sha: str) -> str:
     return reason_of(run(repository, *_log(_COUNTED), "--max-count=1", sha, "--").stderr)
 
 
 def _absent_objects(repository: Path) -> set[bytes]:
     with stream(repository, "rev-list", "--objects", "--missing=print", "HEAD", "--") as chunks:
-        return {line[1:] for line in _lines(chunks) if line.startswith(b"?")}
+        return {line[1:] for line in _split_lines(chunks) if line.startswith(b"?")}
 
 
-def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
     end = b""
     for chunk in chunks:
         *whole, end = (end + chunk).split(b"\n")
@@ -147,10 +150,12 @@ class _LineCounts:
             return {}
         answer = run(self.repository, *_log(_COUNTED), "--no-walk=unsorted", *shas, "--")
         if answer.returncode == 0:
-            return {commit.sha: commit for commit in _commits(_tokens(iter([answer.stdout])))}
+            return {commit.sha: commit for commit in _parse_commits(_tokens(iter([answer.stdout])))}
         self.failures += 1
+        if len(shas) == 1:
+            return {}
         half = len(shas) // 2
-        return self._counted(shas[:half]) | self._counted(shas[half:]) if half else {}
+        return self._counted(shas[:half]) | self._counted(shas[half:])
 
 
 def read_commit(repository: Path, revision: str) -> CommitRecord | None:
@@ -173,7 +178,7 @@ def read_commit(repository: Path, revision: str) -> CommitRecord | None:
             break
     else:
         raise Unavailable(f"git log ended with code {history.returncode} in {repository}: {reason_of(history.stderr)}")
-    return next(_commits(_tokens(iter([history.stdout]))), None)
+    return next(_parse_commits(_tokens(iter([history.stdout]))), None)
 
 
 def read_changes(repository: Path, shas: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
@@ -211,7 +216,9 @@ def last_changes(directory: Path, names: Collection[str]) -> dict[str, datetime]
         if not pending:
             return changes
         moment, commits = None, 0
-        few = [f":(literal){name}" for name in pending] if len(pending) <= _FEW_FILES else ["."]
+        few = ["."]
+        if len(pending) <= _FEW_FILES:
+            few = [f":(literal){name}" for name in pending]
         with stream(directory, *_CHANGED_NAMES, "HEAD", "--", *few) as chunks:
             for token in (tokens := _tokens(chunks)):
                 if token == _SLASH:
@@ -221,7 +228,9 @@ def last_changes(directory: Path, names: Collection[str]) -> dict[str, datetime]
                     changes[name] = moment
                 if not pending:
                     break
-        return changes | (dict.fromkeys(pending, moment) if moment and commits == _MOST_COMMITS else {})
+        if moment and commits == _MOST_COMMITS:
+            changes |= dict.fromkeys(pending, moment)
+        return changes
     except Unavailable:
         return changes
 
@@ -236,18 +245,18 @@ def _is_partial(repository: Path) -> bool:
     return run(repository, "config", "--get-regexp", pattern).returncode == 0
 
 
-def _window(limit: int | None, since: str | None) -> list[str]:
+def _log_window(limit: int | None, since: str | None) -> list[str]:
     if limit is not None and limit < 1:
         raise Invalid(f"limit is {limit}; it must be 1 or more")
-    window = [] if limit is None else [f"--max-count={limit}"]
-    return window if since is None else [*window, f"--since={_date(since)}"]
-
-
-def _date(since: str) -> str:
+    window = []
+    if limit is not None:
+        window.append(f"--max-count={limit}")
     try:
-        return clock.from_input(since).isoformat()
+        if since is not None:
+            window.append(f"--since={clock.from_input(since).isoformat()}")
     except ValueError as error:
         raise Invalid(f"since is {since!r}; write a date such as 2026-01-31 or 2026-01-31T08:30:00Z") from error
+    return window
 
 
 def _has_commits(repository: Path) -> bool:
@@ -268,13 +277,13 @@ def _tokens(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield end
 
 
-def _commits(tokens: Iterator[bytes]) -> Iterator[CommitRecord]:
-    yield from (commit for commit, _ in _parsed(tokens))
+def _parse_commits(tokens: Iterator[bytes]) -> Iterator[CommitRecord]:
+    yield from (commit for commit, _ in _parse_log(tokens))
 
 
 # Tokens per commit: commit, sha, author, time, message; then its files, up to the next `commit`. Files that are not
 # counted have the names of their contents, which are beside the commit.
-def _parsed(tokens: Iterator[bytes]) -> Iterator[tuple[CommitRecord, set[bytes]]]:
+def _parse_log(tokens: Iterator[bytes]) -> Iterator[tuple[CommitRecord, set[bytes]]]:
     header: list[bytes] = []
     files: list[FileChange] = []
     blobs: set[bytes] = set()
@@ -352,7 +361,9 @@ def first_commits(directory: Path) -> dict[str, FirstCommit]:
     except Unavailable:
         return {}
     first: dict[str, FirstCommit] = {}
-    for commit in history.stdout.split(b"\x01")[1:] if history.returncode == 0 else ():
+    if history.returncode:
+        return first
+    for commit in history.stdout.split(b"\x01")[1:]:
         author, seconds, parents, *changes = [*commit.split(b"\0"), b"", b""]  # a file's name may hold the mark
         if is_shallow and not parents:
             continue

@@ -38,6 +38,9 @@ class Line:
     path: str = ""
 
 
+_UNCOMMITTED = Line(0, "")
+
+
 def blame(repository: Path, path: str, content: bytes, *, first: int = 1, last: int | None = None) -> list[Line]:
     """Return lines of a file of the working tree with their commits; moved and copied lines are followed.
 
@@ -54,18 +57,18 @@ def blame(repository: Path, path: str, content: bytes, *, first: int = 1, last: 
     """
     texts = content.removesuffix(b"\n").split(b"\n")
     if first > len(texts):
-        raise Invalid(f"{path} has only {len(texts)} line{'s' if len(texts) > 1 else ''}")
+        raise Invalid(f"{path} has only {len(texts)} line{'s' * (len(texts) > 1)}")
     committed = _committed(repository, path)
     last = min(last or len(texts), len(texts))
     numbers = {number: number for number in range(first, last + 1)}
     if committed != content:
         numbers = _numbers_before(committed, content, range(first, last + 1))
-    origins = _blamed(repository, path, sorted(numbers.values())) if numbers else {}
+    origins = _blamed(repository, path, sorted(numbers.values()))
     lines = []
     for number in range(first, last + 1):
         text = text_of(texts[number - 1].rstrip(b"\r"))
         origin = origins.get(numbers.get(number, 0))
-        lines.append(replace(origin, number=number, text=text) if origin else Line(number, text))
+        lines.append(replace(origin or _UNCOMMITTED, number=number, text=text))
     return lines
 
 
@@ -86,11 +89,11 @@ def _numbers_before(old: bytes, new: bytes, lines: range) -> dict[int, int]:
     next_old = next_new = 1
     for old_first, old_count, new_first, new_count in [*_hunks(old, new), (lines.stop, 0, lines.stop, 0)]:
         # Git numbers a hunk without lines by the line before it
-        until = new_first if new_count else new_first + 1
+        until = new_first + (not new_count)
         for number in range(max(next_new, lines.start), min(until, lines.stop)):
             numbers[number] = number - next_new + next_old
         next_new = until + new_count
-        next_old = (old_first if old_count else old_first + 1) + old_count
+        next_old = old_first + (not old_count) + old_count
     return numbers
 
 
@@ -102,21 +105,23 @@ def _hunks(old: bytes, new: bytes) -> list[tuple[int, int, int, int]]:
         answer = run(folder, "diff", *_DIFF_OPTIONS, "old", "new")
     if answer.returncode > 1:
         raise Unavailable(f"git cannot compare the file with its last commit: {reason_of(answer.stderr)}")
-    hunks = [[1 if part is None else int(part) for part in match.groups()] for match in _HUNK.finditer(answer.stdout)]
-    return [(hunk[0], hunk[1], hunk[2], hunk[3]) for hunk in hunks]
+    hunks = (match.groups(default=b"1") for match in _HUNK.finditer(answer.stdout))
+    return [(int(old), int(old_count), int(new), int(new_count)) for old, old_count, new, new_count in hunks]
 
 
 def _blamed(repository: Path, path: str, numbers: list[int]) -> dict[int, Line]:
+    if not numbers:
+        return {}
     window = f"{numbers[0]},{numbers[-1]}"
     answer = run(repository, "blame", *_BLAME_OPTIONS, "-L", window, "HEAD", "--", path)
     if answer.returncode:
         raise Invalid(f"git can't blame {path}: {reason_of(answer.stderr)}")
-    return {line.number: line for line in _parsed(answer.stdout)}
+    return {line.number: line for line in _parse_blame(answer.stdout)}
 
 
 # For each line of the file a header, `sha old new [count]`, and the line after a tab; the fields of a new commit are
 # between them.
-def _parsed(output: bytes) -> Iterator[Line]:
+def _parse_blame(output: bytes) -> Iterator[Line]:
     commits: dict[str, dict[bytes, bytes]] = {}
     fields: dict[bytes, bytes] = {}
     sha, number = "", 0

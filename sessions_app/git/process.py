@@ -172,7 +172,7 @@ def _started(directory: Path, arguments: tuple[str, ...]) -> Iterator[subprocess
     environment = _environment()
     try:
         process = subprocess.Popen(  # noqa: S603  (arguments of our own, no shell)
-            _command(directory, arguments, environment["PATH"]),
+            _git_command(directory, arguments, environment["PATH"]),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -191,7 +191,7 @@ def _started(directory: Path, arguments: tuple[str, ...]) -> Iterator[subprocess
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def _command(directory: Path, arguments: tuple[str, ...], path: str) -> list[str]:
+def _git_command(directory: Path, arguments: tuple[str, ...], path: str) -> list[str]:
     program = shutil.which("git", path=path)
     if program is None:
         raise Unavailable("git is not installed; install it, or put it on the PATH")

@@ -7,10 +7,9 @@ from sessions_app.services.sessions import (
     resume_session,
     start_session,
 )
-from sessions_app.services.work import RecordReport, record_commit, record_commits
+from sessions_app.services.work import record_commit, record_commits
 
 __all__ = [
-    "RecordReport",
     "end_idle_sessions",
     "end_session",
     "end_unattended",

@@ -13,7 +13,6 @@ from memoryhub.config.retention_rules import TurnPolicy
 from memoryhub.core import clock, ids, log
 from memoryhub.core.events.event_types import EventType, TurnRule
 from memoryhub.core.origin import Origin, use_origin
-from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.text import flat
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
@@ -58,7 +57,7 @@ def entered_turn(*, session_id: str, agent: str, directory: str, is_of_window: b
         directory: its working folder.
     """
     agent, directory = flat(agent), flat(directory)
-    place = _place(session_id, is_of_window=is_of_window)
+    place = _place_of(session_id, is_of_window=is_of_window)
     if not place.turn_id or _open_turn(place.session_id):
         yield place
         return
@@ -67,7 +66,7 @@ def entered_turn(*, session_id: str, agent: str, directory: str, is_of_window: b
     try:
         yield place
         if planned.is_written_elsewhere:
-            _begin(planned)
+            _begin_planned(planned)
     finally:
         _planned.reset(token)
 
@@ -81,41 +80,39 @@ def begin_planned_turn(event_type: EventType[Any], origin: Origin) -> Origin:
     if current_store() != planned.store:
         planned.is_written_elsewhere = True
         return origin
-    return replace(origin, turn_id=_open_turn(planned.place.session_id) or _begin(planned))
+    return replace(origin, turn_id=_open_turn(planned.place.session_id) or _begin_planned(planned))
 
 
-def _begin(planned: _Planned) -> str:
+def _begin_planned(planned: _Planned) -> str:
     name = planned.place.session_id
     with log.transaction(), use_origin(session_id="", turn_id=""):
         continue_session(SessionStart(session_id=name, agent=planned.agent, directory=planned.directory))
         return automatic_turn(session_id=name, turn_id=planned.place.turn_id).turn_id
 
 
-def _place(session_id: str, *, is_of_window: bool) -> TurnPlace:
+# A session that was ended is only continued if the client's window is still in it. Sessions are never shared by name of
+# the client and folder: two windows would be one session, and the evidence wrong.
+def _place_of(session_id: str, *, is_of_window: bool) -> TurnPlace:
     turn_id = _open_turn(session_id)
     if turn_id:
         return TurnPlace(session_id, turn_id)
     if project_settings().turn_policy is TurnPolicy.STRICT:
         return TurnPlace(session_id, "")
-    name = _session(session_id, is_of_window=is_of_window)
-    return TurnPlace(name, _open_turn(name) or ids.short_id())
+    if not session_id or (_has_ended(session_id) and not is_of_window):
+        session_id = ids.short_id()
+    return TurnPlace(session_id, _open_turn(session_id) or ids.short_id())
 
 
 def _open_turn(session_id: str) -> str | None:
-    open_turns = rows.fetch(
-        "SELECT turn_id FROM sessions_app_turn WHERE session_id = %s AND status = 'open' AND automatic "
-        "AND expires_at > %s ORDER BY id DESC LIMIT 1",
-        [session_id, rows.time_value(clock.now())],
+    open_turns = Turn.objects.filter(
+        session_id=session_id, status=TurnStatus.OPEN, automatic=True, expires_at__gt=clock.now()
     )
-    return open_turns[0][0] if open_turns else None
+    return open_turns.order_by("id").values_list("turn_id", flat=True).last()
 
 
-# A session that was ended is only continued if the client's window is still in it. Sessions are never shared by name of
-# the client and folder: two windows would be one session, and the evidence wrong.
-def _session(name: str, *, is_of_window: bool) -> str:
-    session = Session.objects.filter(session_id=name).first() if name else None
-    has_ended = session is not None and session.status not in (SessionStatus.ACTIVE, SessionStatus.PAUSED)
-    return ids.short_id() if not name or (has_ended and not is_of_window) else name
+def _has_ended(session_id: str) -> bool:
+    session = Session.objects.filter(session_id=session_id).first()
+    return session is not None and session.status not in (SessionStatus.ACTIVE, SessionStatus.PAUSED)
 
 
 def leave_turn(*, place: TurnPlace) -> None:

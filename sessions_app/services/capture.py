@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections import Counter
@@ -13,27 +12,30 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import Any
 
-from memoryhub.config.clients import HookEffect
+from django.db.models import QuerySet
+
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.folder import NO_FOLDER, FolderSettings, read_folder, use_folder
+from memoryhub.config.hook_table import PACK, RECALL, HookEffect
 from memoryhub.config.identity import bind_project, renamed_hint
 from memoryhub.core import clock, ids, log, windows
 from memoryhub.core.contributions import opening_of, recall_of
 from memoryhub.core.errors import Invalid
-from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
+from memoryhub.core.events.event_types import Speech, names_of_speech
 from memoryhub.core.origin import AGENT_PREFIX, current_origin, use_origin
 from memoryhub.core.spool import SpooledEvent
-from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, project_store, use_store
 from memoryhub.core.text import flat, one_line
 from sessions_app.events import COMMIT_RECORDED
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
 from sessions_app.hook_parser import HookEvent, find_commits, parse_hook
-from sessions_app.models import SessionStatus, Turn, TurnStatus
+from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import CommitRecord, HookContext, HookDelivery, SessionEnd, SessionStart
 from sessions_app.services.sessions import continue_session, end_unattended
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 from sessions_app.services.work import follow_state_file, record_commits
+
+logger = logging.getLogger(__name__)
 
 _PROMPT_CHARS = 200
 _ANSWER_CHARS = 600
@@ -44,73 +46,65 @@ _MAX_PROMPTS = 5
 
 def digest_session(*, session_id: str, reason: str = "") -> str:
     """Return a summary of a session: prompts, commits, edited files, commands and the last answer."""
-    prompts = _payloads(session_id, *names_of_speech(Speech.PROMPT))
-    answers = _payloads(session_id, *names_of_speech(Speech.ANSWER))
-    tops = _tops(session_id)
-    edits, commits = _payloads(session_id, FILE_EDITED.name), _payloads(session_id, COMMIT_RECORDED.name)
+    events = log.events().of_session(session_id)
+    prompts = events.of_type(*names_of_speech(Speech.PROMPT)).payloads().values()
+    answers = list(events.of_type(*names_of_speech(Speech.ANSWER)).payloads().values())
+    commits = events.of_type(COMMIT_RECORDED).payloads().values()
+    commands = events.of_type(COMMAND_RUN).count()
     lines = [
-        _listed("Prompts", [one_line(prompt["content"], _PROMPT_CHARS) for prompt in prompts], _MAX_PROMPTS),
-        _listed("Commits", [_commit(commit) for commit in commits], _MAX_COMMITS),
-        _listed("Files edited", _by_count(_in_project(edit["path"], tops) for edit in edits), _MAX_FILES),
-        _commands(session_id),
-        _last_answer(answers),
-        f"Ended by the client: {reason}." if reason else "",
+        _digest_line("Prompts", [one_line(prompt["content"], _PROMPT_CHARS) for prompt in prompts], _MAX_PROMPTS),
+        _digest_line("Commits", [_commit_line(commit) for commit in commits], _MAX_COMMITS),
+        _digest_line("Files edited", _edited_files(session_id), _MAX_FILES),
     ]
+    if commands:
+        lines.append(f"Commands run: {commands}.")
+    if answers:
+        lines.append(f"Last answer: {one_line(answers[-1]['content'], _ANSWER_CHARS)}")
+    if reason:
+        lines.append(f"Ended by the client: {reason}.")
     return "\n".join(filter(None, lines)) or "No events."
 
 
-def _payloads(session_id: str, *event_types: str) -> list[dict[str, Any]]:
-    texts = rows.fetch(
-        f"SELECT payload_json FROM raw_events WHERE session_id = %s AND event_type IN ({quoted([*event_types])}) "
-        "AND payload_json IS NOT NULL ORDER BY position",
-        [session_id],
-    )
-    return [json.loads(payload) for (payload,) in texts]
+def _commit_line(payload: dict[str, Any]) -> str:
+    return f"{payload['sha'][:10]} {one_line(payload.get('message', ''), 100)}"
+
+
+# Most edited last: a long list is cut at its start.
+def _edited_files(session_id: str) -> list[str]:
+    tops = _tops(session_id)
+    edits = log.events().of_session(session_id).of_type(FILE_EDITED).payloads().values()
+    counts = Counter(_in_project(edit["path"], tops) for edit in edits)
+    return [path for path, _ in reversed(counts.most_common())]
 
 
 # The top of the working tree in which the session began, and the folder itself, which has a name before it if it is on
 # another machine.
 def _tops(session_id: str) -> list[PurePath]:
-    directories = rows.fetch("SELECT directory FROM sessions_app_session WHERE session_id = %s", [session_id])
-    named = directories[0][0] if directories else ""
-    folder = Path(named if named.startswith("/") else named.partition(":")[2])
-    if not named.startswith("/"):
+    directory = Session.objects.filter(session_id=session_id).values_list("directory", flat=True).first() or ""
+    if not directory.startswith("/"):
+        folder = PurePath(directory.partition(":")[2])
         return [folder] if folder.is_absolute() else []
-    trees = [above for above in (folder, *folder.parents) if os.path.lexists(above / ".git")]
-    return [*trees[:1], folder]
+    folder = Path(directory)
+    for above in (folder, *folder.parents):
+        if os.path.lexists(above / ".git"):
+            return [above, folder]
+    return [folder]
 
 
 def _in_project(path: str, tops: list[PurePath]) -> str:
-    top = next((top for top in tops if PurePath(path).is_relative_to(top)), None)
-    return str(PurePath(path).relative_to(top)) if top else path
+    for top in tops:
+        if PurePath(path).is_relative_to(top):
+            return str(PurePath(path).relative_to(top))
+    return path
 
 
-def _commands(session_id: str) -> str:
-    sql = "SELECT count(*) FROM raw_events WHERE session_id = %s AND event_type = %s"
-    count = rows.fetch(sql, [session_id, COMMAND_RUN.name])[0][0]
-    return f"Commands run: {count}." if count else ""
-
-
-def _last_answer(messages: list[dict[str, Any]]) -> str:
-    return f"Last answer: {one_line(messages[-1]['content'], _ANSWER_CHARS)}" if messages else ""
-
-
-def _commit(payload: dict[str, Any]) -> str:
-    return f"{payload['sha'][:10]} {one_line(payload.get('message', ''), 100)}"
-
-
-def _listed(title: str, items: list[str], most: int) -> str:
-    left_out = len(items) - most
-    more = f" (and {left_out} earlier)" if left_out > 0 else ""
-    return f"{title}: {'; '.join(items[-most:])}{more}." if items else ""
-
-
-# Most edited last: a long list is cut at its start.
-def _by_count(paths: Any) -> list[str]:
-    return [path for path, _ in reversed(Counter(paths).most_common())]
-
-
-logger = logging.getLogger(__name__)
+def _digest_line(title: str, items: list[str], most: int) -> str:
+    if not items:
+        return ""
+    omitted = ""
+    if len(items) > most:
+        omitted = f" (and {len(items) - most} earlier)"
+    return f"{title}: {'; '.join(items[-most:])}{omitted}."
 
 
 def capture(*, event: HookEvent, idempotency_key: str) -> None:
@@ -118,28 +112,28 @@ def capture(*, event: HookEvent, idempotency_key: str) -> None:
 
     Needs an origin whose actor is the client.
     """
-    event = replace(event, directory=_real_path(event.directory), working_directory=_real_path(event.working_directory))
+    folders = {name: getattr(event, name) for name in ("directory", "working_directory")}
+    event = replace(event, **{name: os.path.realpath(folder) for name, folder in folders.items() if folder})
     record_hook(event, idempotency_key)
     # After the event, which must not wait for git: the next one may end its turn.
-    record_commits_of(event, idempotency_key, _commits(event))
-
-
-def _real_path(folder: str) -> str:
-    return os.path.realpath(folder) if folder else ""
+    if project_settings().capture_commits:
+        record_commits_of(event, idempotency_key, find_commits(event))
 
 
 def record_hook(event: HookEvent, key: str) -> None:
     """Record a hook event with its folder as given; the same key again changes nothing."""
     with log.transaction(), use_origin(session_id=event.session_id):
-        if not rows.fetch("SELECT 1 FROM raw_events WHERE idempotency_key = %s", [key]):
-            _EFFECTS[event.effect](event, key)
+        if not log.events().with_key(key).exists():
+            _RECORDERS[event.effect](event, key)
 
 
 def record_commits_of(event: HookEvent, key: str, commits: list[CommitRecord]) -> None:
     """Record the commits that a recorded hook event made, in its turn."""
-    if commits:
-        with use_origin(session_id=event.session_id, turn_id=_turn_of(key)):
-            record_commits(commits=commits)
+    if not commits:
+        return
+    turn_id = log.events().with_key(key).values_list("turn_id", flat=True).first() or ""
+    with use_origin(session_id=event.session_id, turn_id=turn_id):
+        record_commits(commits=commits)
 
 
 def take_event(*, event: HookEvent, client: str, project: str, idempotency_key: str) -> str:
@@ -153,15 +147,16 @@ def take_event(*, event: HookEvent, client: str, project: str, idempotency_key: 
 
 def hint_for(event: HookEvent, project: str) -> str:
     """Return what the start of a session says of a project that its folder may have had under another name."""
-    if not event.answers or event.effect is not HookEffect.START or not event.directory:
+    if not event.answers or event.effect.answer != PACK or not event.directory:
         return ""
-    hint = renamed_hint(Path(event.directory), project)
-    return f"Memory Hub begins the project {project}: {hint}\n\n" if hint else ""
+    if hint := renamed_hint(Path(event.directory), project):
+        return f"Memory Hub begins the project {project}: {hint}\n\n"
+    return ""
 
 
 def note_window(*, event: HookEvent, window: str) -> None:
     """Note which session a client's window is in, for the MCP server that the same window has started."""
-    if not window or event.effect in (HookEffect.NOTHING, HookEffect.END):
+    if not window or not event.effect.stays_in_session:
         return
     try:
         windows.note_session(window, event.session_id)
@@ -173,19 +168,21 @@ def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:
     """Return the text that the client shows to its model at a captured event; ``problem`` is one of its settings."""
     if not event.answers:
         return ""
-    if event.effect is HookEffect.PROMPT:
+    if event.effect.answer == RECALL:
         return recall_at_prompt(event)
     if event.directory:
         # From now on another folder of the same name is another project.
         bind_project(project, Path(event.directory))
-    warning = f"Memory Hub ignores this folder's settings: {problem}\n\n" if problem else ""
-    return f"{warning}{opening_of(event.session_id)}".rstrip()
+    opening = opening_of(event.session_id)
+    if problem:
+        opening = f"Memory Hub ignores this folder's settings: {problem}\n\n{opening}"
+    return opening.rstrip()
 
 
 def recall_at_prompt(event: HookEvent) -> str:
     """Return what is recalled for a captured prompt."""
-    turn = _open_turn(event.session_id)
-    with use_origin(session_id=event.session_id, turn_id=turn.turn_id if turn else ""):
+    turn_id = _open_turns(event.session_id).values_list("turn_id", flat=True).last() or ""
+    with use_origin(session_id=event.session_id, turn_id=turn_id):
         return recall_of(event.session_id, event.payload.get("content", ""))
 
 
@@ -214,11 +211,13 @@ def capture_spooled(event: HookEvent, spooled: SpooledEvent) -> None:
 
 def plausible_time(reported: datetime) -> datetime:
     """Return the time for an event: not after now, and not before the log's last, since times never decrease."""
-    last = rows.fetch("SELECT occurred_at FROM raw_events ORDER BY position DESC LIMIT 1")
-    return min(max(reported, clock.from_text(last[0][0])) if last else reported, clock.now())
+    last = log.events().values_list("occurred_at", flat=True).last()
+    if last:
+        reported = max(reported, clock.from_text(last))
+    return min(reported, clock.now())
 
 
-def _start(event: HookEvent, key: str | None) -> None:
+def _start_session(event: HookEvent, key: str | None) -> None:
     directory = flat(event.directory[:1_000])
     continue_session(SessionStart(session_id=event.session_id, directory=directory, idempotency_key=key))
 
@@ -227,77 +226,65 @@ def _prompt(event: HookEvent, key: str) -> None:
     if not event.payload:
         return
     _ensure_active(event)
-    previous = _open_turn(event.session_id)
-    if previous:
-        close_turn(previous)
-    _append(event, key)
+    _close_open_turn(event)
+    _append_to_turn(event, key)
 
 
 def _record_event(event: HookEvent, key: str) -> None:
     if event.payload:
         _ensure_active(event)
-        _append(event, key)
+        _append_to_turn(event, key)
 
 
 def _stop(event: HookEvent, key: str) -> None:
     _record_event(event, key)
-    turn = _open_turn(event.session_id)
-    if turn:
-        close_turn(turn, idempotency_key=None if event.payload else key)
+    if event.payload:
+        _close_open_turn(event)
+    else:
+        _close_open_turn(event, key)
 
 
-def _end(event: HookEvent, key: str) -> None:
+def _end_session(event: HookEvent, key: str) -> None:
     if _is_active(event.session_id):
         summary = digest_session(session_id=event.session_id, reason=event.reason)
         end_unattended(command=SessionEnd(session_id=event.session_id, summary=summary, idempotency_key=key))
 
 
-def _ignore(_event: HookEvent, _key: str) -> None:
-    pass
-
-
-_EFFECTS: dict[HookEffect, Callable[[HookEvent, str], None]] = {
-    HookEffect.START: _start,
+_RECORDERS: dict[HookEffect, Callable[[HookEvent, str], None]] = {
+    HookEffect.START: _start_session,
     HookEffect.PROMPT: _prompt,
     HookEffect.TOOL: _record_event,
     HookEffect.APPEND: _record_event,
     HookEffect.STOP: _stop,
-    HookEffect.END: _end,
-    HookEffect.NOTHING: _ignore,
+    HookEffect.END: _end_session,
+    HookEffect.NOTHING: lambda _event, _key: None,
 }
 
 
 # The start may have been missed, and a client may continue a session that has ended.
 def _ensure_active(event: HookEvent) -> None:
     if not _is_active(event.session_id):
-        _start(event, None)
+        _start_session(event, None)
 
 
 def _is_active(session_id: str) -> bool:
-    sql = "SELECT 1 FROM sessions_app_session WHERE session_id = %s AND status = %s"
-    return bool(rows.fetch(sql, [session_id, SessionStatus.ACTIVE]))
+    return Session.objects.filter(session_id=session_id, status=SessionStatus.ACTIVE).exists()
 
 
-def _open_turn(session_id: str) -> Turn | None:
-    open_turns = Turn.objects.filter(session_id=session_id, status=TurnStatus.OPEN, automatic=True)
-    turn: Turn | None = open_turns.order_by("-id").first()
-    return turn
+def _open_turns(session_id: str) -> QuerySet[Turn]:
+    return Turn.objects.filter(session_id=session_id, status=TurnStatus.OPEN, automatic=True).order_by("id")
 
 
-def _append(event: HookEvent, key: str) -> None:
+def _close_open_turn(event: HookEvent, key: str | None = None) -> None:
+    if turn := _open_turns(event.session_id).last():
+        close_turn(turn, idempotency_key=key)
+
+
+def _append_to_turn(event: HookEvent, key: str) -> None:
     turn = automatic_turn(session_id=event.session_id)
     append_automatically(turn=turn, type=event.type, payload=event.payload, idempotency_key=key)
     with use_origin(turn_id=turn.turn_id):
         follow_state_file(event)
-
-
-def _commits(event: HookEvent) -> list[CommitRecord]:
-    return find_commits(event) if project_settings().capture_commits else []
-
-
-def _turn_of(key: str) -> str:
-    turns = rows.fetch("SELECT turn_id FROM raw_events WHERE idempotency_key = %s", [key])
-    return str(turns[0][0]) if turns else ""
 
 
 # A session's name has at most 200 characters.
@@ -315,20 +302,21 @@ def take_delivery(*, client: str, event: str, command: HookDelivery) -> HookCont
         Invalid: the session is missing.
     """
     hook_event = _of_sender(parse_hook(client=client, event=event, data=command.data, is_remote=True))
-    if hook_event.effect is HookEffect.NOTHING:
+    if not hook_event.effect.is_recorded:
         return HookContext()
     key = command.idempotency_key or f"hook-{ids.short_id()}"
     with use_origin(source="hook"):
         with clock.frozen(plausible_time(command.happened_at)) if command.happened_at else nullcontext():
             record_hook(hook_event, key)
-            record_commits_of(hook_event, key, command.commits if project_settings().capture_commits else [])
+            if project_settings().capture_commits:
+                record_commits_of(hook_event, key, command.commits)
         return _context_of(hook_event)
 
 
 def _context_of(event: HookEvent) -> HookContext:
     if not event.answers:
         return HookContext()
-    if event.effect is HookEffect.PROMPT:
+    if event.effect.answer == RECALL:
         return HookContext(context=recall_at_prompt(event))
     return HookContext(context=opening_of(event.session_id), is_pack=True)
 
@@ -338,11 +326,12 @@ def _context_of(event: HookEvent) -> HookContext:
 def _of_sender(event: HookEvent) -> HookEvent:
     actor = current_origin().actor
     sender = actor.removeprefix(AGENT_PREFIX)  # which looks like the name of a secret
-    sessions = rows.fetch("SELECT agent FROM sessions_app_session WHERE session_id = %s", [event.session_id])
-    is_other = bool(sessions) and _person(sessions[0][0]) != _person(actor)
-    session_id = f"{event.session_id[:_NAME_CHARS]}@{_person(sender)}" if is_other else event.session_id
-    folder = f"{sender}:{event.directory}" if event.directory else ""
-    return replace(event, session_id=session_id, directory=folder, working_directory="")
+    agent = Session.objects.filter(session_id=event.session_id).values_list("agent", flat=True).first()
+    if agent is not None and _person(agent) != _person(actor):
+        event = replace(event, session_id=f"{event.session_id[:_NAME_CHARS]}@{_person(sender)}")
+    if event.directory:
+        event = replace(event, directory=f"{sender}:{event.directory}")
+    return replace(event, working_directory="")
 
 
 # The actor of a person's token is `ann/laptop`.

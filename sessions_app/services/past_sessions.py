@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -81,16 +81,15 @@ def _planned(session: PastSession, summary: str | None, turns: dict[str, set[str
     if summary is None:
         return PlannedSession(session, Fate.CREATED)
     recorded = turns.get(session.session_id, set())
-    if not _are_imported(recorded) or (not recorded and session.turns):
+    # Imported turns are numbered; those that were captured have random names
+    are_imported = recorded == {str(number) for number in range(1, len(recorded) + 1)}
+    if not are_imported or (not recorded and session.turns):
         return PlannedSession(session, Fate.CAPTURED)
+    fate = Fate.UNCHANGED
     ended = log.prepare(SESSION_ENDED, _ended(session)).payload
-    has_more = len(recorded) < len(session.turns) or ended.summary != summary
-    return PlannedSession(session, Fate.EXTENDED if has_more else Fate.UNCHANGED, len(recorded))
-
-
-# Imported turns are numbered; those that were captured have random names
-def _are_imported(names: Collection[str]) -> bool:
-    return names == {str(number) for number in range(1, len(names) + 1)}
+    if len(recorded) < len(session.turns) or ended.summary != summary:
+        fate = Fate.EXTENDED
+    return PlannedSession(session, fate, len(recorded))
 
 
 def drafts_of(planned: PlannedSession) -> list[tuple[str, str, Draft[Any]]]:
@@ -113,7 +112,8 @@ def record_past_session(*, planned: PlannedSession) -> set[str]:
     drafts = drafts_of(planned)
     with log.transaction():
         for turn, stream, draft in drafts:
-            with use_origin(session_id=planned.session.session_id if turn else "", turn_id=turn):
+            session_id = planned.session.session_id if turn else ""
+            with use_origin(session_id=session_id, turn_id=turn):
                 log.append(draft, stream=stream)
     return {name for *_, draft in drafts for name in draft.redactions}
 

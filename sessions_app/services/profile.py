@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from memoryhub.config.current_settings import (
-    forget_rules,
     project_settings,
     settings_decided_elsewhere,
     settings_of_the_project,
@@ -20,8 +19,9 @@ from memoryhub.core.errors import Forbidden, Invalid, NotFound
 from memoryhub.core.events.projection import Event
 from memoryhub.core.log import Draft
 from memoryhub.core.permissions import Act, allows, current_place, demand
+from memoryhub.core.secrets.context import forget_rules, use_rules
 from memoryhub.core.secrets.rule import SecretFinding
-from memoryhub.core.secrets.sanitize import sanitize_text, use_rules
+from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores.store import Scope, current_store, list_orgs
 from sessions_app.events import PROJECT_CONFIGURED, ProjectConfigured
 from sessions_app.events.sessions import PROJECT_DESCRIBED, ProjectDescribed
@@ -94,9 +94,10 @@ def _require_folder(root: str) -> None:
 
 
 def _checked_org(org: str | None) -> str | None:
-    if org != _present(org_of_project):
-        org = _existing_org(org)
-        _require_orgs(org)
+    if org is not None and org != _present(org_of_project) and org not in list_orgs():
+        names = ", ".join(list_orgs()) or "none"
+        raise NotFound(f"there is no organisation {org!r} in this hub; create it first (org_create); known: {names}")
+    _require_orgs(org)
     return org
 
 
@@ -110,31 +111,26 @@ def _require_orgs(org: str | None) -> None:
 
 # None where no project is current, as before one is created
 def _present(read: Callable[[], T]) -> T | None:
-    return read() if current_place().startswith("project:") else None
-
-
-def _existing_org(org: str | None) -> str | None:
-    if org is not None and org not in list_orgs():
-        names = ", ".join(list_orgs()) or "none"
-        raise NotFound(f"there is no organisation {org!r} in this hub; create it first (org_create); known: {names}")
-    return org
+    if current_place().startswith("project:"):
+        return read()
+    return None
 
 
 def try_rules(*, command: Sanitise) -> Sanitised:
     """Return a text as the current store would keep it, with the secrets that were found; writes nothing."""
     settings = project_settings()
-    rules = settings.secret_rules if command.secret_rules is None else command.secret_rules
-    allow = settings.secret_allow if command.secret_allow is None else command.secret_allow
-    personal = settings.mask_personal if command.mask_personal is None else command.mask_personal
+    changes = {name: getattr(command, name) for name in ("secret_rules", "secret_allow", "mask_personal")}
+    settings = settings.model_copy(update={name: value for name, value in changes.items() if value is not None})
+    rules, allow = settings.secret_rules, settings.secret_allow
     if command.secret_rules is not None or command.secret_allow is not None:
         require_fast(rules, allow)
-    with use_rules(compiled_rules(tuple(rules), tuple(allow), tuple(personal))):
+    with use_rules(compiled_rules(tuple(rules), tuple(allow), tuple(settings.mask_personal))):
         clean, findings = sanitize_text(command.text)
     custom_rules = {rule.id: rule for rule in rules}
-    return Sanitised(text=clean, found=[_found(finding, custom_rules) for finding in findings])
+    return Sanitised(text=clean, found=[_masked_secret(finding, custom_rules) for finding in findings])
 
 
-def _found(finding: SecretFinding, custom_rules: dict[str, SecretRule]) -> FoundSecret:
+def _masked_secret(finding: SecretFinding, custom_rules: dict[str, SecretRule]) -> FoundSecret:
     from memoryhub.core.secrets.catalogue import CUSTOM_PREFIX, about
 
     built_in = about(finding.rule)
@@ -197,11 +193,8 @@ def _refuse_settings_from_elsewhere(command: SettingsChange) -> None:
 def _require_fast_rules(command: SettingsChange, checked: ProjectSettings) -> None:
     changed = command.settings.keys() & {"secret_rules", "secret_allow"}
     if changed:
-        present = project_settings()
-        rules, allow = (
-            getattr(checked if name in changed else present, name) for name in ("secret_rules", "secret_allow")
-        )
-        require_fast(rules, allow)
+        settings = project_settings().model_copy(update={name: getattr(checked, name) for name in changed})
+        require_fast(settings.secret_rules, settings.secret_allow)
 
 
 # A masked pattern would match other texts than it did.

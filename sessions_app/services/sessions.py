@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Q
 
@@ -10,9 +12,8 @@ from memoryhub.core import clock, ids, log
 from memoryhub.core.contributions import promote_entries, scratch_entries
 from memoryhub.core.errors import ChoiceRequired, Conflict, Invalid, NotFound
 from memoryhub.core.events.event_types import EventType
-from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import current_origin, kept_folder, use_origin
-from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import counted
 from sessions_app.events import (
     SESSION_ENDED,
@@ -23,7 +24,6 @@ from sessions_app.events import (
     SessionStarted,
     SessionTouched,
 )
-from sessions_app.held_out import assign
 from sessions_app.models import Session, SessionMode, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import SessionEnd, SessionStart, SessionTouch
 from sessions_app.selectors import metadata_of
@@ -36,28 +36,34 @@ def start_session(*, command: SessionStart) -> Session:
     Raises:
         Conflict: a session of that name exists.
     """
-    name = command.session_id or _free(current_origin().session_id) or ids.short_id()
-    held_out = assign(name)
+    name = command.session_id or _unstarted_session_of_origin() or ids.short_id()
+    optional: dict[str, Any] = {}
+    if command.metadata:
+        optional["metadata"] = command.metadata.model_dump(mode="json", exclude_unset=True)
+    if (held_out := assign_held_out(name)) is not None:
+        optional["held_out"] = held_out
     payload = SessionStarted(
         session_id=name,
         purpose=command.purpose,
         mode=command.mode,
         directory=kept_folder(command.directory),
         agent=command.agent or current_origin().actor,
-        **({"metadata": command.metadata.model_dump(mode="json", exclude_unset=True)} if command.metadata else {}),
-        **({} if held_out is None else {"held_out": held_out}),
+        **optional,
     )
     draft = log.prepare(SESSION_STARTED, payload)
     with log.transaction():
         first = log.find_by_key(command.idempotency_key, SESSION_STARTED)
         if first:
             return _session_of_key(first.stream_id)
-        _refuse_taken(draft.payload.session_id)
+        existing = Session.objects.filter(session_id=draft.payload.session_id).first()
+        if existing:
+            raise Conflict(
+                f"session {existing.session_id!r} already exists; omit session_id to get a new one", id=existing.id
+            )
         event = log.append(draft, stream=f"session:{draft.payload.session_id}", idempotency_key=command.idempotency_key)
         return find_session(session_id=event.payload.session_id)
 
 
-# The name of the connection's session, or "" if that session has started.
 def continue_session(command: SessionStart) -> None:
     """Start the session unless it exists, and resume it unless it is active. ``session_id`` must be given."""
     session: Session | None = Session.objects.filter(session_id=command.session_id).first()
@@ -68,14 +74,12 @@ def continue_session(command: SessionStart) -> None:
         log.append(draft, stream=f"session:{session.session_id}", idempotency_key=command.idempotency_key)
 
 
-def _free(name: str) -> str:
-    return "" if Session.objects.filter(session_id=name).exists() else name
-
-
-def _refuse_taken(name: str) -> None:
-    existing = Session.objects.filter(session_id=name).first()
-    if existing:
-        raise Conflict(f"session {name!r} already exists; omit session_id to get a new one", id=existing.id)
+# The name of the connection's session, or "" if that session has started.
+def _unstarted_session_of_origin() -> str:
+    name = current_origin().session_id
+    if Session.objects.filter(session_id=name).exists():
+        return ""
+    return name
 
 
 def _session_of_key(stream: str) -> Session:
@@ -128,8 +132,8 @@ def _fate_of_entries(session: Session, command: SessionEnd) -> EndedWith | None:
         return None
     if command.discard:
         return EndedWith.DISCARD
-    entries = {} if command.promote else _undecided(session)
-    if entries:
+    entries = _undecided(session)
+    if entries and not command.promote:
         raise ChoiceRequired(
             f"session {session.session_id!r} is a scratch session with {counted(len(entries), 'entry', 'entries')}",
             "ask the user, then end it with promote=true, or with discard=true and the ids to promote in keep",
@@ -221,21 +225,14 @@ def end_idle_sessions() -> int:
 
 
 def _is_idle(session: Session, limit: datetime) -> bool:
-    last = _last_event_at(session)
+    occurred_at = log.events().of_session(session.session_id).values_list("occurred_at", flat=True).last()
+    last = clock.from_text(occurred_at) if occurred_at else session.started_at
     return last < limit or clock.is_misdated(last)
 
 
-def _last_event_at(session: Session) -> datetime:
-    last = RawEvent.objects.filter(session_id=session.session_id).order_by("-position").first()
-    return clock.from_text(last.occurred_at) if last else session.started_at
-
-
 def _idle_summary(session: Session) -> str:
-    counted = rows.fetch(
-        "SELECT event_type, count(*) FROM raw_events WHERE session_id = %s GROUP BY event_type ORDER BY event_type",
-        [session.session_id],
-    )
-    counts = ", ".join(f"{count} {name}" for name, count in counted)
+    types = log.events().of_session(session.session_id).count_by_type()
+    counts = ", ".join(f"{count} {name}" for name, count in types.items())
     return f"Ended by the hub after being idle. Events: {counts or 'none'}."
 
 
@@ -268,3 +265,24 @@ def _named_or_only_active(name: str) -> Session:
         choices = [session.session_id for session in active]
         raise Invalid("several sessions are active; name one in session_id", choices=choices)
     return active[0]
+
+
+def assign_held_out(session_id: str) -> bool | None:
+    """Return whether memory is held out of a new session, to measure its worth; None while none is (decision 62)."""
+    percent = project_settings().held_out_percent
+    if not percent:
+        return None
+    return held_out_share(session_id) < percent / 100
+
+
+def held_out_share(session_id: str) -> float:
+    """Return a number from 0 to 1 that depends only on the project and the session's name."""
+    key = hashlib.sha256(str(current_store().name).encode()).digest()
+    digest = hashlib.blake2b(session_id.encode(), key=key, digest_size=8, person=b"held-out").digest()
+    return int.from_bytes(digest) / 2**64
+
+
+def is_held_out(session_id: str) -> bool:
+    """Return whether the event that started a session records that memory is held out of it."""
+    begun = log.events().filter(position__in=Session.objects.filter(session_id=session_id).values("id"))
+    return any(payload.get("held_out") is True for payload in begun.payloads().values())

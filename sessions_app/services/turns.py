@@ -75,7 +75,7 @@ def begin_turn(*, command: TurnBegin) -> NewTurn:
         name = command.turn_id or ids.short_id()
         if Turn.objects.filter(session_id=session.session_id, turn_id=name).exists():
             raise Conflict(f"session {session.session_id!r} already has a turn {name!r}; choose another turn_id")
-        turn = _begin(session.session_id, name, token_hash=_hash(token))
+        turn = _begin_turn(session.session_id, name, token_hash=_hash(token))
     return NewTurn(turn, token)
 
 
@@ -99,7 +99,7 @@ def _begin_session(draft: log.Draft[SessionStarted]) -> Session:
     return session
 
 
-def _begin(session_id: str, turn_id: str, *, token_hash: str) -> Turn:
+def _begin_turn(session_id: str, turn_id: str, *, token_hash: str) -> Turn:
     payload = TurnBegan(
         session_id=session_id,
         turn_id=turn_id,
@@ -126,13 +126,15 @@ def append_event(*, command: EventAppend) -> Event[Any]:
         first = log.find_by_key(command.idempotency_key, *client_events().values())
         if first:
             return log.event_of(first)
-        trace = {"trace_id": command.trace_id} if command.trace_id else {}
-        with use_origin(ack_token=command.ack_token or "", **trace):
-            payload = {"phase": command.phase, **command.payload} if command.phase else command.payload
-            return _append(turn, command.type, payload, command.idempotency_key)
+        payload = command.payload
+        if command.phase:
+            payload = {"phase": command.phase, **payload}
+        trace_id = command.trace_id or current_origin().trace_id
+        with use_origin(ack_token=command.ack_token or "", trace_id=trace_id):
+            return _append_to_turn(turn, command.type, payload, command.idempotency_key)
 
 
-def _append(turn: Turn, name: str, payload: dict[str, Any], key: str | None = None) -> Event[Any]:
+def _append_to_turn(turn: Turn, name: str, payload: dict[str, Any], key: str | None = None) -> Event[Any]:
     event_type = client_event(name)
     if event_type is None:
         event_type, payload = CUSTOM_RECORDED, {"type": _custom_name(name), "payload": payload}
@@ -258,7 +260,7 @@ def automatic_turn(*, session_id: str, turn_id: str = "") -> Turn:
         expire_turns()
         open_turns = Turn.objects.filter(session_id=session_id, status=TurnStatus.OPEN, automatic=True)
         turn: Turn | None = open_turns.order_by("-id").first()
-        return turn or _begin(session_id, turn_id or ids.short_id(), token_hash="")
+        return turn or _begin_turn(session_id, turn_id or ids.short_id(), token_hash="")
 
 
 def append_automatically(
@@ -274,13 +276,15 @@ def append_automatically(
         Invalid: as ``append_event``.
     """
     with log.transaction():
-        return _append(turn, type, payload, idempotency_key)
+        return _append_to_turn(turn, type, payload, idempotency_key)
 
 
 def stream_of_turn(session_id: str, turn_id: str) -> str:
     """Return the stream of a turn. Stream ids have at most 200 characters; a digest replaces longer names."""
     name = f"turn:{session_id}/{turn_id}"
-    return name if len(name) <= 190 else f"turn:{hashlib.sha256(name.encode()).hexdigest()}"
+    if len(name) > 190:
+        name = f"turn:{hashlib.sha256(name.encode()).hexdigest()}"
+    return name
 
 
 def _hash(token: str) -> str:
@@ -290,7 +294,9 @@ def _hash(token: str) -> str:
 @log.guard
 def require_turn(event_type: EventType[Any], origin: Origin) -> Origin:
     """Check the turn of a client's write, and add the turn's ids to the origin."""
-    return in_turn(origin) if event_type.turn is TurnRule.REQUIRED else origin
+    if event_type.turn is TurnRule.REQUIRED:
+        return in_turn(origin)
+    return origin
 
 
 class TurnRefusal(Enum):

@@ -14,7 +14,6 @@ from memoryhub.core.entities import require_entities
 from memoryhub.core.errors import Conflict, NotFound
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.foreign_files import read_foreign
-from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, allows
 from memoryhub.core.schemas import Payload
 from memoryhub.core.stores.dialect import begins_with
@@ -53,8 +52,9 @@ def record_commit(*, command: CommitRead, directory: Path | None = None) -> Comm
     Raises:
         NotFound: git does not know the hash and the fields are incomplete; or a decision or the iteration is missing.
     """
-    folder = _readable(Path(command.directory) if command.directory else directory)
-    record = (_from_git(command, folder) if folder else None) or _from_fields(command)
+    if command.directory:
+        directory = Path(command.directory)
+    record = _from_git(command, directory) or _from_fields(command)
     with log.transaction():
         require_entities("decision", command.decision_ids)
         if command.iteration_id is not None:
@@ -63,21 +63,21 @@ def record_commit(*, command: CommitRead, directory: Path | None = None) -> Comm
         if existing:
             _link_existing(existing, command)
         else:
-            payload = _recorded(record).model_copy(update=_links(command))
+            payload = _recorded(record).model_copy(update=_links_of(command))
             log.append(log.prepare(COMMIT_RECORDED, payload), stream=_stream(record.sha))
         commit: Commit = Commit.objects.get(sha=record.sha)
         return commit
 
 
 # Others name a folder of their own machine; on the hub's, they may only mean the project's.
-def _readable(folder: Path | None) -> Path | None:
-    if folder is None or allows(Act.ADMINISTER):
-        return folder
+def _is_readable(folder: Path) -> bool:
+    if allows(Act.ADMINISTER):
+        return True
     root = root_of_project()
-    return folder if root and folder.resolve().is_relative_to(Path(root).resolve()) else None
+    return bool(root) and folder.resolve().is_relative_to(Path(root).resolve())
 
 
-def _links(command: CommitRead) -> dict[str, Any]:
+def _links_of(command: CommitRead) -> dict[str, Any]:
     links: dict[str, Any] = {}
     if command.decision_ids:
         links |= {"decision_ids": list(dict.fromkeys(command.decision_ids)), "link_type": command.link_type}
@@ -89,19 +89,18 @@ def _links(command: CommitRead) -> dict[str, Any]:
 def _link_existing(commit: Commit, command: CommitRead) -> None:
     linked = _linked_already(commit.sha)
     new = [decision for decision in command.decision_ids if linked.get(decision) != command.link_type]
-    moved = command.iteration_id if command.iteration_id != commit.iteration_id else None
-    links = _links(command.model_copy(update={"decision_ids": new, "iteration_id": moved}))
-    if links:
+    command = command.model_copy(update={"decision_ids": new})
+    if command.iteration_id == commit.iteration_id:
+        command = command.model_copy(update={"iteration_id": None})
+    if links := _links_of(command):
         payload = CommitLinked(commit_id=commit.id, sha=commit.sha, **links)
         log.append(log.prepare(COMMIT_LINKED, payload), stream=_stream(commit.sha))
 
 
 # From the events, not the read model: links that a message or a decision made don't count.
 def _linked_already(sha: str) -> dict[int, str]:
-    payloads = RawEvent.objects.filter(stream_id=_stream(sha), payload_json__isnull=False).order_by("position")
     linked: dict[int, str] = {}
-    for text in payloads.values_list("payload_json", flat=True):
-        payload = json.loads(text)
+    for payload in log.events().of_stream(_stream(sha)).payloads().values():
         linked |= dict.fromkeys(payload.get("decision_ids", ()), payload.get("link_type", "implements"))
     return linked
 
@@ -110,7 +109,9 @@ def _stream(sha: str) -> str:
     return f"commit:{sha}"
 
 
-def _from_git(command: CommitRead, directory: Path) -> CommitRecord | None:
+def _from_git(command: CommitRead, directory: Path | None) -> CommitRecord | None:
+    if directory is None or not _is_readable(directory):
+        return None
     commit = git.read_commit(directory, command.sha.lower())
     if commit is None:
         return None
@@ -133,20 +134,12 @@ def _from_fields(command: CommitRead) -> CommitRecord:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RecordReport:
-    """Counts of a bulk recording."""
-
-    recorded: int
-    known: int
-
-
-def record_commits(*, commits: Sequence[CommitRecord]) -> RecordReport:
-    """Record the commits that are not recorded yet, in the given order."""
+def record_commits(*, commits: Sequence[CommitRecord]) -> int:
+    """Record the commits that are not recorded yet, in the given order, and return how many they were."""
     recorded = 0
     for start in range(0, len(commits), _BATCH):
         recorded += _record_batch(commits[start : start + _BATCH])
-    return RecordReport(recorded, len(commits) - recorded)
+    return recorded
 
 
 def _record_batch(commits: Sequence[CommitRecord]) -> int:
@@ -203,7 +196,7 @@ def advance_iteration(*, command: IterationAdvance) -> Iteration:
 def record_phase(iteration: Iteration, *, completed: str, phase: str, artifacts: list[str]) -> Iteration:
     """Record a completed phase, "" for none, and the one that follows it."""
     payload = IterationAdvanced(iteration_id=iteration.id, completed=completed, phase=phase, artifacts=artifacts)
-    return _append(iteration, ITERATION_ADVANCED, payload)
+    return _append_to_iteration(iteration, ITERATION_ADVANCED, payload)
 
 
 def complete_iteration(*, command: IterationComplete) -> Iteration:
@@ -216,10 +209,11 @@ def complete_iteration(*, command: IterationComplete) -> Iteration:
     with log.transaction():
         iteration = _active(command.id)
         payload = IterationEnded(iteration_id=iteration.id, outcome=command.outcome)
-        return _append(iteration, ITERATION_ABANDONED if command.abandon else ITERATION_COMPLETED, payload)
+        event_type = ITERATION_ABANDONED if command.abandon else ITERATION_COMPLETED
+        return _append_to_iteration(iteration, event_type, payload)
 
 
-def _append(iteration: Iteration, event_type: EventType[Any], payload: Payload) -> Iteration:
+def _append_to_iteration(iteration: Iteration, event_type: EventType[Any], payload: Payload) -> Iteration:
     log.append(log.prepare(event_type, payload), stream=f"iteration:{iteration.id}")
     return find_iteration(iteration.id)
 
@@ -246,7 +240,7 @@ _MAX_BYTES = 256 * 1024
 _MAX_NAME, _MAX_DESCRIPTION, _MAX_ARTIFACT = 64, 5_000, 500
 _MAX_PHASES, _MAX_ARTIFACTS = 50, 100
 # The plugin's value of the current phase when its work is done
-_DONE = "completado"
+_COMPLETED = "completado"
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,11 +260,11 @@ def follow_state_file(event: HookEvent) -> None:
 
     Other events return at once. A file that is not understood changes nothing and is named in the log.
     """
-    path = event.payload.get("path", "") if event.type == FILE_EDITED.name else ""
-    if PurePosixPath(path).name != STATE_FILE:
+    path = event.payload.get("path", "")
+    if event.type != FILE_EDITED.name or PurePosixPath(path).name != STATE_FILE:
         return
     try:
-        state = parse_state(_content(event, path))
+        state = parse_state(_state_text(event, path))
     except (OSError, ValueError, RecursionError) as error:
         logger.warning("ignoring a write of %s: %s", STATE_FILE, error)
         return
@@ -285,24 +279,27 @@ def parse_state(text: str) -> PluginState:
         ValueError: it is no JSON object with ``comando`` and ``fase_actual``.
     """
     data = json.loads(text)
-    command, phase = (
-        (_name(data.get(key)) for key in ("comando", "fase_actual")) if isinstance(data, dict) else ("", "")
-    )
+    if not isinstance(data, dict):
+        data = {}
+    command = _short_name(data.get("comando"))
+    phase = _short_name(data.get("fase_actual"))
     if not command or not phase:
         raise ValueError("it has no 'comando' and 'fase_actual'")
     description = data.get("descripcion") or data.get("descripción")
-    description = description[:_MAX_DESCRIPTION] if isinstance(description, str) else ""
+    if not isinstance(description, str):
+        description = ""
+    description = description[:_MAX_DESCRIPTION]
     description.encode()  # half of a surrogate pair, which no event can hold, is a ValueError
     return PluginState(
         command=command,
         description=description,
         phases=dict(_phases(data.get("fases_completadas"))),
-        phase="" if phase == _DONE else phase,
+        phase="" if phase == _COMPLETED else phase,
     )
 
 
 # The written text if the event has it; after an edit of a part the file itself, unless it is on another machine
-def _content(event: HookEvent, path: str) -> str:
+def _state_text(event: HookEvent, path: str) -> str:
     is_here = event.directory.startswith("/")
     folder = event.directory if is_here else event.directory.partition(":")[2]
     place = PurePosixPath(event.working_directory or folder, path)
@@ -316,16 +313,22 @@ def _content(event: HookEvent, path: str) -> str:
 
 
 def _phases(value: Any) -> Iterator[tuple[str, list[str]]]:
-    for phase in value[:_MAX_PHASES] if isinstance(value, list) else []:
+    if not isinstance(value, list):
+        return
+    for phase in value[:_MAX_PHASES]:
         fields: Mapping[str, Any] = phase if isinstance(phase, dict) else {"nombre": phase}
         artifacts = fields.get("artefactos")
-        names = artifacts[:_MAX_ARTIFACTS] if isinstance(artifacts, list) else []
-        if name := _name(fields.get("nombre")):
-            yield name, [flat(item)[:_MAX_ARTIFACT] for item in names if isinstance(item, str) and item.strip()]
+        if not isinstance(artifacts, list):
+            artifacts = []
+        texts = [item for item in artifacts[:_MAX_ARTIFACTS] if isinstance(item, str) and item.strip()]
+        if name := _short_name(fields.get("nombre")):
+            yield name, [flat(text)[:_MAX_ARTIFACT] for text in texts]
 
 
-def _name(value: Any) -> str:
-    return flat(value).strip()[:_MAX_NAME] if isinstance(value, str) else ""
+def _short_name(value: Any) -> str:
+    if not isinstance(value, str):
+        return ""
+    return flat(value).strip()[:_MAX_NAME]
 
 
 def _apply(state: PluginState) -> None:

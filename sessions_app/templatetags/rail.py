@@ -32,23 +32,24 @@ def icon(entry: TimelineItem) -> str:
 @register.filter
 def css(entry: TimelineItem) -> str:
     thing, _, _ = entry.type.partition(".")
-    return f"is-{thing} is-{entry.type.replace('.', '-')}" + (" is-bad" if entry.failed else "")
+    names = f"is-{thing} is-{entry.type.replace('.', '-')}"
+    return f"{names} is-bad" if entry.failed else names
 
 
 @register.filter
-def shown(text: str) -> str:
+def excerpt(text: str) -> str:
     text = text.strip("\n")
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}\n…"
 
 
 @register.filter
 def pretty(payload: Any) -> str:
-    return shown(json.dumps(payload, indent=2, ensure_ascii=False)) if payload else ""
+    return excerpt(json.dumps(payload, indent=2, ensure_ascii=False)) if payload else ""
 
 
 @register.filter
 def is_cut(entry: TimelineItem) -> bool:
-    return len(entry.text) > MAX_SHOWN or len(json.dumps(entry.rest, indent=2, ensure_ascii=False)) > MAX_SHOWN
+    return len(entry.text) > MAX_SHOWN or len(json.dumps(entry.fields, indent=2, ensure_ascii=False)) > MAX_SHOWN
 
 
 @register.filter
@@ -61,7 +62,9 @@ def link_name(entry: TimelineItem) -> str:
     thing, _, tail = entry.stream_id.partition(":")
     if thing not in _LINKED or not tail:
         return ""
-    return tail[:8] if thing == "commit" else f"{thing} #{tail}"
+    if thing == "commit":
+        return tail[:8]
+    return f"{thing} #{tail}"
 
 
 register.filter("lasted", cells.lasted)

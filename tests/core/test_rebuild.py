@@ -31,7 +31,7 @@ from memoryhub.core.log import rebuilding
 from memoryhub.core.log.copy import ErasedMeanwhile, Replacing, follow
 from memoryhub.core.log.erase import wipe_free_space
 from memoryhub.core.secrets.catalogue import CustomRule, compile_rules
-from memoryhub.core.secrets.sanitize import use_rules
+from memoryhub.core.secrets.context import use_rules
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, project_store, use_store
 from memoryhub.ops.backups.restoring import restore

@@ -27,9 +27,10 @@ from memoryhub.core.schemas import Generated
 from memoryhub.core.secrets import sanitize as sanitizing
 from memoryhub.core.secrets.assignment import ColumnRead, cells_below
 from memoryhub.core.secrets.catalogue import CustomRule, compile_rules, detector, lines
+from memoryhub.core.secrets.context import use_rules
 from memoryhub.core.secrets.engine import CHECKS, VALUE_CHECKS
 from memoryhub.core.secrets.rule import KeywordIndex, Rule, RuleForm, compiled
-from memoryhub.core.secrets.sanitize import GENERATED, payload_shape, sanitize, sanitize_text, use_rules
+from memoryhub.core.secrets.sanitize import GENERATED, payload_shape, sanitize, sanitize_text
 from tests.core.test_sanitize import BODY, TOKENS
 from tests.support import HubTestCase
 
@@ -130,11 +131,11 @@ class RulesTest(TestCase):
 
     def test_a_text_without_keywords_costs_no_attempt_at_a_pattern(self) -> None:
         text = b"The quick brown fox jumps over the lazy dog; nothing here is hidden. " * 1000
-        self.assertEqual(detector().places(text), [])
+        self.assertEqual(detector().keywords.of(text), [])
 
     def test_places_grow_with_the_text_and_no_faster(self) -> None:
         for unit in (b"token=", b"eyJ", b"-----BEGIN PRIVATE KEY-----", b"://a:", b"sk-proj-", b"password='x"):
-            few, many = (len(detector().places(unit * n)) for n in (100, 1000))
+            few, many = (len(detector().keywords.of(unit * n)) for n in (100, 1000))
             self.assertLessEqual(many, 11 * few + 20, unit)
 
     def test_the_rows_below_a_name_are_read_once(self) -> None:

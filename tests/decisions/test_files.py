@@ -26,7 +26,7 @@ from decisions.models import LINEAGE, Decision, DecisionEdge, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionRecord, DecisionSupersede, DecisionUnlink
 from memories.importing import import_markdown
 from memories.models import Memory
-from memories.pack import compose_pack
+from memories.pack import preview_pack
 from memories.schemas import MemorySearch
 from memories.schemas.query import ContextPackRequest
 from memories.selectors import search
@@ -200,7 +200,7 @@ class ImportingTests(DecisionsTestCase):
         (section,) = [hit for hit in hits if hit["source"] == "memory"]
         self.assertEqual(section["note"], f"superseded by decision #{self.of(ONE).id}")
         self.assertIn("superseded ×0.3", section["why"])
-        text = compose_pack(command=ContextPackRequest(query="gnutls openssl"))
+        text = preview_pack(command=ContextPackRequest(query="gnutls openssl")).text
         self.assertIn("Use openssl.", text)
         self.assertNotIn("gnutls", text)
         self.assertNotIn(f"{TWO} ›", text)

@@ -55,8 +55,7 @@ KINDS[RUNBOOK.name] = RUNBOOK
 from memoryhub.settings import *
 
 # isort: split
-from memoryhub.client.hook import post
-from memoryhub.config import clients, project_settings
+from memoryhub.config import clients, hook_table, project_settings
 from memoryhub.config.project_settings import InFolder, ProjectSettings, SettingInfo, Topic
 
 
@@ -111,4 +110,4 @@ atexit.register(_file.close)
 _file.write(f"{clients.FILE.read_text()}\n{QUILL}")
 _file.flush()
 clients.FILE = Path(_file.name)
-post.CLIENTS_FILE = _file.name
+hook_table.CLIENTS_FILE = _file.name

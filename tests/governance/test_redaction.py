@@ -113,8 +113,8 @@ class RedactionTestCase(HubTestCase):
 
 _TRY_TO_WRITE = """
 import sys
-from memoryhub.core.backends.sqlite import driver
-driver.install()
+from memoryhub.core.backends.sqlite import options
+options.install()
 import sqlite3
 connection = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
 connection.execute("BEGIN IMMEDIATE")
@@ -556,16 +556,16 @@ class RedactionPageTests(AdminTestCase):
         self.memory_id = self.write(f"The {WORD} tank", f"It was <b>{WORD}</b>, and it held 400 litres.")
 
     def look(self, **fields: Any) -> str:
-        return self.post(REDACTION, **{"way": "text", "wanted": WORD, **fields})
+        return self.post(REDACTION, **{"way": "text", "target": WORD, **fields})
 
     def test_it_is_previewed_and_done_once_the_word_is_typed(self):
         preview = self.look(label="name")
         self.assertIn("Permanently redact 2 matches in 1 event?", text_of(preview))
-        raw = self.client.post(self.address(REDACTION), {"way": "text", "wanted": WORD}).content.decode()
+        raw = self.client.post(self.address(REDACTION), {"way": "text", "target": WORD}).content.decode()
         self.assertIn(f"It was &lt;b&gt;<del>{WORD}</del>", raw)
         self.assertIn("No match in this store", text_of(self.look(project="beta")))
         token = preview.partition('name="confirm_token" value="')[2].partition('"')[0]
-        fields = {"way": "text", "wanted": WORD, "label": "name", "reason": "A customer's.", "typed": "redact"}
+        fields = {"way": "text", "target": WORD, "label": "name", "reason": "A customer's.", "typed": "redact"}
         for changes, sentence in (
             ({"confirm_token": token, "typed": "yes"}, "Type redact to confirm. Nothing was changed."),
             ({"confirm_token": "0" * 16}, "The log has changed since the preview"),
@@ -580,8 +580,8 @@ class RedactionPageTests(AdminTestCase):
 
     def test_what_is_wrong_is_shown_in_one_sentence(self):
         for fields, sentence in (
-            ({"wanted": ""}, "'text' must have at least 2 characters"),
-            ({"way": "pattern", "wanted": "("}, "not a valid RE2 expression"),
+            ({"target": ""}, "'text' must have at least 2 characters"),
+            ({"way": "pattern", "target": "("}, "not a valid RE2 expression"),
             ({"ids": "four"}, "must be a whole number"),
         ):
             with self.subTest(fields=fields):
@@ -638,7 +638,7 @@ class RedactionBrowserTests(BrowserTestCase):
         for title in ("A", "B"):
             self.rest("POST", path, {"title": title, "content": f"{title} was {WORD}."})
         self.open(REDACTION)
-        self.tab_to("wanted")
+        self.tab_to("target")
         self.press(WORD)
         self.tab_to("Preview")
         with self.new_page():

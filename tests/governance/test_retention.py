@@ -330,17 +330,17 @@ class RandomTests(RetentionTestCase):
 
 RUN = """
 import sys
-from governance.retention import run
+from governance.retention import service
 from governance.retention.schemas import RetentionPlanRequest, RetentionRunRequest
 from governance.retention.selectors import plan_retention
 from memoryhub.core import clock
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
-run.BATCH = 10
+service.BATCH = 10
 now = clock.from_text(sys.argv[1])
 with use_store(project_store("alpha")), use_origin(actor="ada"):
     digest = plan_retention(command=RetentionPlanRequest(now=now)).digest
-    run.run_retention(command=RetentionRunRequest(now=now, digest=digest))
+    service.run_retention(command=RetentionRunRequest(now=now, digest=digest))
 """
 
 

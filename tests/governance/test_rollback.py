@@ -29,13 +29,12 @@ from memories.schemas import (
     ConflictResolve,
     MemoryGet,
     MemoryList,
-    MemoryQuery,
     MemorySearch,
     MemoryUpdate,
     Timeline,
 )
 from memories.schemas.links import RelationList, TagCreate, TagList
-from memories.schemas.query import ContextPackRequest
+from memories.schemas.query import ContextPackRequest, MemoryQuery
 from memories.selectors import count_by_type, get_memories, list_memories, search
 from memories.selectors.memories import list_tags, suggest_ids, suggest_tags
 from memories.selectors.relations import list_relations

@@ -15,10 +15,10 @@ from unittest import mock
 
 from django.test import tag
 
-from memoryhub.client.hook.payload import path_of
 from memoryhub.client.setup import entries
 from memoryhub.client.setup.document import read_document
 from memoryhub.config.clients import find_client, hook_clients
+from memoryhub.config.hook_table import HookTable
 from tests.hook.client import HookTestCase, Repository, replayed, run_hook
 from tests.programs import needs
 from tests.web.server import serving, temporary_home
@@ -53,8 +53,8 @@ def recorded(client: str, folder: Path) -> list[tuple[str, dict[str, Any]]]:
 class RecordedClientsTests(HookTestCase):
     def test_the_path_of_the_folder_is_found_without_parsing_the_table(self):
         for client, hooks in hook_clients().items():
-            self.assertEqual(path_of(client, "directory", "cwd"), hooks.directory)
-        self.assertEqual(path_of("unknown", "directory", "cwd"), "cwd")
+            self.assertEqual(HookTable(client).value("directory", "cwd"), hooks.directory)
+        self.assertEqual(HookTable("unknown").value("directory", "cwd"), "cwd")
 
     @tag("process")
     def test_what_each_client_reports_is_recorded(self) -> None:

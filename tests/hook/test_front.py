@@ -107,7 +107,7 @@ class WithoutHubTests(HookTestCase):
         self.assertFalse((self.home / "spool").exists())
         for arguments in ([], ["claude-code"], ["claude-code", "Stop", "more"], ["../x", "Stop"], ["a", "b c"]):
             with mock.patch.object(os, "write") as write:
-                front._take(arguments)
+                front._take_event(arguments)
             write.assert_called_once()
             self.assertEqual(write.call_args.args[0], 2)
             self.assertIn(b"usage: memory-hub hook CLIENT EVENT", write.call_args.args[1])
@@ -282,11 +282,11 @@ class DeadlineTests(SimpleTestCase):
     def event(self, name: str) -> ClientEvent:
         """Return the event as the hook hands it over, having read it from its standard input."""
         with (
-            mock.patch.object(front, "_read", return_value=b"{}"),
+            mock.patch.object(front, "_read_input", return_value=b"{}"),
             mock.patch.multiple(front, setitimer=mock.DEFAULT, on_signal=mock.DEFAULT),
             mock.patch.object(front, "_hand_over") as hand_over,
         ):
-            front._take(["claude-code", name])
+            front._take_event(["claude-code", name])
         event: ClientEvent = hand_over.call_args.args[0]
         return event
 
@@ -322,7 +322,7 @@ class DeadlineTests(SimpleTestCase):
         token = "mh_a1b2c3d4_" + "Zz9-" * 10 + "abc"
         connection = connect(home, parse_address("https://hub.example.org", "alpha"), token=token)
         pack = sending.CachedPack("The deployment listens on port 8321.", "hook-before", 0)
-        sending._write(Path(connection.place) / "pack.json", pack)
+        sending._write_json(Path(connection.place) / "pack.json", pack)
         problem = sending.SendingProblem("the hub refused the token or the project (401 Unauthorized)", 0, "a digest")
         refused = (
             "No context from the team's hub: the hub refused the token or the project (401 Unauthorized); events wait"
@@ -338,7 +338,7 @@ class DeadlineTests(SimpleTestCase):
         ):
             with self.subTest(name, note=note):
                 if note:
-                    sending._write(Path(connection.place) / "problem.json", note)
+                    sending._write_json(Path(connection.place) / "problem.json", note)
                 self.set_clock()
                 event = self.event(name)
                 with mock.patch.object(os, "fork", return_value=1), mock.patch.object(os, "write") as write:

@@ -358,7 +358,7 @@ class DiffTests(SimpleTestCase):
             with self.subTest(separator=separator), _limited(self):
                 pieces = list(compare(_letters(1, separator), _letters(2, separator)))
             if not any(piece.hidden_lines for piece in pieces):
-                self.assertEqual("".join(piece.text + piece.gone for piece in pieces), _letters(1, separator))
+                self.assertEqual("".join(piece.text + piece.removed for piece in pieces), _letters(1, separator))
 
     def test_lines_that_repeat_are_merged_within_a_limit(self) -> None:
         with _limited(self):

@@ -7,7 +7,7 @@ from typing import Any
 from unittest import TestCase, mock
 
 from memories import bootstrap, selectors, services
-from memories.bootstrap import Done, guidelines, load_guidelines, remove_guidelines
+from memories.bootstrap import GuidelineStatus, guidelines, load_guidelines, remove_guidelines
 from memories.importing import MarkdownReport, import_markdown
 from memories.importing.files import MAX_BYTES, find_files, read_text
 from memories.importing.sections import parse_document, split_text
@@ -371,11 +371,11 @@ RULE = "Keep times in UTC"
 
 
 class BootstrapTestCase(HubTestCase):
-    def loaded(self) -> dict[str, Done]:
-        return {outcome.name: outcome.done for outcome in load_guidelines()}
+    def loaded(self) -> dict[str, GuidelineStatus]:
+        return {outcome.name: outcome.status for outcome in load_guidelines()}
 
-    def removed(self) -> dict[str, Done]:
-        return {outcome.name: outcome.done for outcome in remove_guidelines()}
+    def removed(self) -> dict[str, GuidelineStatus]:
+        return {outcome.name: outcome.status for outcome in remove_guidelines()}
 
     def names(self) -> set[str]:
         with use_store(GLOBAL_STORE):
@@ -405,22 +405,24 @@ class DataTests(BootstrapTestCase):
 
 class LoadTests(BootstrapTestCase):
     def test_a_project_inherits_the_guidelines_and_loading_again_changes_nothing(self):
-        self.assertEqual(set(self.loaded().values()), {Done.ADDED})
+        self.assertEqual(set(self.loaded().values()), {GuidelineStatus.ADDED})
         with self.store("alpha"):
             rule = selectors.get_memories(command=MemoryGet(name=RULE))[0]
         self.assertEqual((rule["scope"], rule["kind"], rule["author"]), ("global", "guideline", bootstrap.ACTOR))
         self.assertEqual(rule["attributes"]["priority"], 65)
         with use_store(GLOBAL_STORE):
             before = log.head()
-            self.assertEqual(set(self.loaded().values()), {Done.UNCHANGED})
+            self.assertEqual(set(self.loaded().values()), {GuidelineStatus.UNCHANGED})
             self.assertEqual(log.head(), before)
 
     def test_an_edited_guideline_is_kept(self):
         load_guidelines()
         self.act(services.update_memory, MemoryUpdate, content="Keep times in Zurich's time.")
-        self.assertEqual(self.loaded()[RULE], Done.EDITED)
+        self.assertEqual(self.loaded()[RULE], GuidelineStatus.EDITED)
         removed = self.removed()
-        self.assertEqual((removed.pop(RULE), set(removed.values())), (Done.EDITED, {Done.REMOVED}))
+        self.assertEqual(
+            (removed.pop(RULE), set(removed.values())), (GuidelineStatus.EDITED, {GuidelineStatus.REMOVED})
+        )
         self.assertEqual(self.names(), {RULE})
         with use_store(GLOBAL_STORE):
             self.assertIn("Zurich", Memory.objects.get(title=RULE).content)
@@ -430,7 +432,7 @@ class LoadTests(BootstrapTestCase):
             mine = MemoryWrite(title=RULE, content="Mine.", kind="guideline", scope="global")
             services.write_memory(command=mine)
         for _ in range(2):
-            self.assertEqual(self.loaded()[RULE], Done.TAKEN)
+            self.assertEqual(self.loaded()[RULE], GuidelineStatus.TAKEN)
         self.assertNotIn(RULE, self.removed())
         with use_store(GLOBAL_STORE):
             self.assertEqual(Memory.objects.get(title=RULE).content, "Mine.")
@@ -442,7 +444,7 @@ class LoadTests(BootstrapTestCase):
         better[key] = better[key].model_copy(update={"content": "Keep them in UTC, always."})
         with mock.patch.object(bootstrap, "guidelines", lambda: better):
             done = self.loaded()
-        self.assertEqual((done.pop(RULE), set(done.values())), (Done.RENEWED, {Done.UNCHANGED}))
+        self.assertEqual((done.pop(RULE), set(done.values())), (GuidelineStatus.RENEWED, {GuidelineStatus.UNCHANGED}))
         with use_store(GLOBAL_STORE):
             self.assertEqual(Memory.objects.get(title=RULE).content, "Keep them in UTC, always.")
 
@@ -454,21 +456,21 @@ class RemoveTests(BootstrapTestCase):
 
     def test_removed_guidelines_are_restored_with_their_ids(self):
         first = {outcome.name: outcome.id for outcome in load_guidelines()}
-        self.assertEqual(set(self.removed().values()), {Done.REMOVED})
+        self.assertEqual(set(self.removed().values()), {GuidelineStatus.REMOVED})
         self.assertEqual((self.names(), self.removed()), (set(), {}))
         again = load_guidelines()
         self.assertEqual({entry.name: entry.id for entry in again}, first)
-        self.assertEqual({item.done for item in again}, {Done.RESTORED})
+        self.assertEqual({item.status for item in again}, {GuidelineStatus.RESTORED})
 
     def test_a_guideline_deleted_or_erased_by_a_person_is_not_restored(self):
         load_guidelines()
         self.act(services.delete_memory, MemoryTouch)
-        self.assertEqual(self.loaded()[RULE], Done.DELETED)
+        self.assertEqual(self.loaded()[RULE], GuidelineStatus.DELETED)
         self.removed()
-        self.assertEqual(self.loaded()[RULE], Done.DELETED)
+        self.assertEqual(self.loaded()[RULE], GuidelineStatus.DELETED)
         with use_store(GLOBAL_STORE), use_origin(source="mcp", actor="ada"):
             erase_deleted(Memory.objects.get(title=RULE).id, scope="global")
-        self.assertEqual(self.loaded()[RULE], Done.DELETED)
+        self.assertEqual(self.loaded()[RULE], GuidelineStatus.DELETED)
         self.assertNotIn(RULE, self.names())
 
 

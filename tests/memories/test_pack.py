@@ -28,12 +28,12 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores.store import project_store, use_store
-from sessions_app import held_out
 from sessions_app.events import SESSION_STARTED
 from sessions_app.hook_parser import parse_hook
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
 from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.capture import take_event
+from sessions_app.services.sessions import assign_held_out, held_out_share, is_held_out
 from sessions_app.tools import start_session as call_session_start
 from tests.memories.base import MemoriesTestCase, erase_deleted
 
@@ -493,24 +493,24 @@ class HeldOutTests(MemoriesTestCase):
         self.assertIn("8321", opening_of("s-unless-the-project-says-so"))
         self.hold_out(50)
         drawn = {f"s-{number}": self.begin(f"s-{number}") for number in range(40)}
-        self.assertEqual({name: held_out.is_held_out(name) for name in drawn}, drawn)
+        self.assertEqual({name: is_held_out(name) for name in drawn}, drawn)
         out, given = (next(name for name, held in drawn.items() if held is side) for side in (True, False))
         self.assertEqual((opening_of(out), recall_of(out, PROMPT)), (HELD_OUT, ""))
         self.assertEqual((self.hook(out), ContextPack.objects.count()), (HELD_OUT, 1), "the pack above")
-        fresh = next(f"t-{number}" for number in range(40) if held_out.assign(f"t-{number}"))
+        fresh = next(f"t-{number}" for number in range(40) if assign_held_out(f"t-{number}"))
         self.assertEqual(call_session_start(SessionStart(session_id=fresh)).data["context"], HELD_OUT)
         self.assertIn("8321", pack_context(command=ContextPackRequest(session_id=out)).text)
         self.assertIn("8321", self.hook(given))
 
     def test_the_assignment_is_fixed_by_the_name_and_recorded(self) -> None:
         names = [f"s-{number}" for number in range(1_000)]
-        shares = {name: held_out.share_of(name) for name in names}
+        shares = {name: held_out_share(name) for name in names}
         self.assertAlmostEqual(sum(share < 0.2 for share in shares.values()) / len(names), 0.2, delta=0.05)
         with use_store(project_store("beta"), create=True):
-            self.assertNotEqual(held_out.share_of("s-1"), shares["s-1"])
+            self.assertNotEqual(held_out_share("s-1"), shares["s-1"])
         self.hold_out(50)
         drawn = {name: self.begin(name) for name in names[:20]}
         self.hold_out(0)
-        self.assertEqual({name: held_out.is_held_out(name) for name in drawn}, drawn)
+        self.assertEqual({name: is_held_out(name) for name in drawn}, drawn)
         self.assert_rebuilds()
-        self.assertEqual({name: held_out.is_held_out(name) for name in drawn}, drawn)
+        self.assertEqual({name: is_held_out(name) for name in drawn}, drawn)

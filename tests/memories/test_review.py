@@ -9,7 +9,7 @@ from django.test import tag
 from memories import selectors
 from memories.events import Verdict
 from memories.models import Memory, ReviewState
-from memories.pack import compose_pack, pack_context, replay_pack
+from memories.pack import pack_context, preview_pack, replay_pack
 from memories.present import memory_text, write_text
 from memories.review.policy import is_sampled
 from memories.review.schemas import ReviewEdit, ReviewList, ReviewMerge, ReviewResult, ReviewTouch, ReviewVerdict
@@ -78,7 +78,7 @@ class ReviewTestCase(MemoriesTestCase):
         return [memory_id for memory_id, _ in self.found(query)]
 
     def pack(self, query: str = "") -> str:
-        return compose_pack(command=ContextPackRequest(query=query))
+        return preview_pack(command=ContextPackRequest(query=query)).text
 
 
 class PolicyTests(ReviewTestCase):

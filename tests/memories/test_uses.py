@@ -47,10 +47,10 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, current_store, project_store, use_store
 from memoryhub.ops.jobs import run_job
 from memoryhub.web.signin import ensure_owner
-from sessions_app import held_out
 from sessions_app.events.client import ASSISTANT_MESSAGE, USER_MESSAGE
 from sessions_app.schemas import SessionEnd, SessionStart
 from sessions_app.services import end_session, start_session
+from sessions_app.services.sessions import assign_held_out
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 from tests.admin.base import AdminTestCase, text_of
 from tests.api.client import RestTestCase
@@ -69,7 +69,7 @@ def killed(function):
         if sys.argv[1] == "after": function(*arguments)
         os.kill(os.getpid(), signal.SIGKILL)
     return run
-drain._keep = killed(drain._keep)
+drain._record_uses = killed(drain._record_uses)
 with use_store(project_store("alpha")):
     drain.count_uses()
 """
@@ -412,7 +412,7 @@ class ComparisonTests(WorthTestCase):
         self.enterContext(mock.patch.object(sessions, "LEAST_SESSIONS", 4))
         names = [f"n-{number}" for number in range(200)]
         for side in (True, False):
-            for index, name in enumerate([name for name in names if held_out.assign(name) is side][:count]):
+            for index, name in enumerate([name for name in names if assign_held_out(name) is side][:count]):
                 wrong = ["No, the other one."] * (correct + index % 2 if side else 0)
                 self.session(name, f"Write part {name}", *wrong)
 
@@ -464,7 +464,7 @@ class WorthPageTests(AdminTestCase, WorthTestCase):
 
     def test_a_held_out_session_is_marked(self) -> None:
         with mock.patch.dict("os.environ", MEMORY_HUB_HELD_OUT_PERCENT="50"):
-            name = next(f"n-{number}" for number in range(100) if held_out.assign(f"n-{number}"))
+            name = next(f"n-{number}" for number in range(100) if assign_held_out(f"n-{number}"))
             started = start_session(command=SessionStart(session_id=name))
         page = self.page(f"sessions_app/session/{started.id}/change/")
         self.assert_shows(page, "Memory was held out of this session")

@@ -50,7 +50,7 @@ def _erase(world: World) -> tuple[str, Fields]:
 
 def _redact(world: World) -> tuple[str, Fields]:
     text, token = world.redactable()
-    sent = {"way": "text", "wanted": text, "typed": "redact", "confirm_token": token}
+    sent = {"way": "text", "target": text, "typed": "redact", "confirm_token": token}
     return "governance/redaction/run/", sent
 
 

@@ -17,7 +17,7 @@ from memoryhub.core.permissions import PERMISSIONS, ROLES, Act, Grant, demand, m
 from memoryhub.models import AccessChange, AgentToken, SignInLink, Subject
 from memoryhub.ops.jobs.schedules import JobPlan, change_plan
 from memoryhub.registry import people, tokens
-from memoryhub.registry.access_history import SHOWN, history_of, note_change
+from memoryhub.registry.access_history import PAGE, history_of, note_change
 from memoryhub.registry.people import activate_person, change_role, deactivate_person, list_people
 from memoryhub.web import signin
 from memoryhub.web.signin import create_link_token, ensure_owner
@@ -207,13 +207,13 @@ class HistoryTests(HubTestCase):
         self.assertContains(self.client.get("/jobs"), "<strong>look-for-secrets</strong>: switched off")
 
     def test_a_long_history_is_shown_page_by_page_and_to_owners_alone(self) -> None:
-        for number in range(2 * SHOWN + 1):
+        for number in range(2 * PAGE + 1):
             note_change(Subject.TOKEN, f"t{number}", "revoked", by="ann")
         first = history_of(Subject.TOKEN)
         second = history_of(Subject.TOKEN, before=str(first.earlier))
         last = history_of(Subject.TOKEN, before=str(second.earlier))
         names = [each.name for part in (first, second, last) for each in part.changes]
-        self.assertEqual(names, [f"t{number}" for number in reversed(range(2 * SHOWN + 1))])
+        self.assertEqual(names, [f"t{number}" for number in reversed(range(2 * PAGE + 1))])
         self.assertIsNone(last.earlier)
         self.assertContains(self.client.get("/tokens"), f'href="?before={first.earlier}#history"')
         for odd in ("x", "-1", "9" * 40):

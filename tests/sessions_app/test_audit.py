@@ -149,7 +149,7 @@ class CheckpointTests(StoreTestCase):
         self.assertEqual(self.file.stat().st_mode & 0o777, 0o600)
         fill(2)
         second = verify_log(checkpoint=self.file)
-        self.assertTrue(second.found.ok)
+        self.assertTrue(second.verification.ok)
         self.assertEqual((second.compared.position, second.written), (5, None))  # type: ignore[union-attr]
 
     def test_a_tail_that_is_cut_together_with_the_anchor_or_rewritten_is_detected(self) -> None:
@@ -158,12 +158,17 @@ class CheckpointTests(StoreTestCase):
         self.cut_tail()
         self.assertIn("in the read models", log.verify().ahead)
         report = verify_log(checkpoint=self.file, new_checkpoint=self.file)
-        self.assertEqual((report.found.ok, report.found.broken_position, report.written), (False, 5, None))
-        self.assertIn("in the checkpoint; its tail was cut", report.found.reason)
+        self.assertEqual(
+            (report.verification.ok, report.verification.broken_position, report.written), (False, 5, None)
+        )
+        self.assertIn("in the checkpoint; its tail was cut", report.verification.reason)
         self.assertEqual(self.file.read_text(), content)
         log.rebuild()
         write_memory(command=MemoryWrite(title="Another", content="that never was"))
-        rewritten, reason = verify_log(checkpoint=self.file).found, "its digest differs from the one in the checkpoint"
+        rewritten, reason = (
+            verify_log(checkpoint=self.file).verification,
+            "its digest differs from the one in the checkpoint",
+        )
         self.assertEqual((rewritten.broken_position, rewritten.reason), (5, reason))
 
     def test_a_checkpoint_of_another_project_and_a_file_that_holds_none_are_refused(self) -> None:

@@ -13,8 +13,8 @@ from unittest import mock
 
 from django.test import SimpleTestCase
 
-from memoryhub.client.hook.front import declared
-from memoryhub.config.clients import HookEffect, hook_clients
+from memoryhub.config.clients import hook_clients
+from memoryhub.config.hook_table import EFFECTS, HookEffect, HookTable
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
@@ -164,16 +164,16 @@ class TablesTests(SimpleTestCase):
         for name, table in hook_clients().items():
             effects = {hook.effect for hook in table.events.values()}
             unneeded = {HookEffect.APPEND, HookEffect.NOTHING, *([HookEffect.END] if name == "vscode" else [])}
-            self.assertLessEqual(set(HookEffect) - unneeded, effects, name)
+            self.assertLessEqual(set(EFFECTS.values()) - unneeded, effects, name)
 
     def test_the_hook_process_reads_the_effect_that_the_table_declares(self):
         for name, table in hook_clients().items():
+            in_text = HookTable(name)
             for event, hook in table.events.items():
-                answers = hook.takes_context and hook.effect in ("start", "prompt")
-                self.assertEqual(
-                    declared(name, event), (hook.effect, answers, table.root), f"{name} {event}: not the first line"
-                )
-            self.assertEqual(declared(name, "Other"), ("", False, table.root))
+                answers = hook.takes_context and hook.effect in (HookEffect.START, HookEffect.PROMPT)
+                self.assertEqual(in_text.event(event), (hook.effect, answers), f"{name} {event}: not the first line")
+            self.assertEqual(in_text.event("Other"), (HookEffect.NOTHING, False))
+            self.assertEqual(in_text.value("root"), table.root)
 
 
 class CaptureTestCase(HubTestCase):

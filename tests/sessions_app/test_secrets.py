@@ -24,9 +24,10 @@ from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.config.secret_rules import PersonalType, compiled_rules
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
-from memoryhub.core.secrets import remembered, rule
+from memoryhub.core.secrets import context, rule
 from memoryhub.core.secrets.catalogue import Personal
-from memoryhub.core.secrets.sanitize import sanitize, sanitize_text, use_rules
+from memoryhub.core.secrets.context import use_rules
+from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
 from sessions_app.models import Session, Setting
 from sessions_app.schemas import Sanitise, Sanitised, SessionEnd, SessionStart, SettingsChange
 from sessions_app.services import end_session, start_session
@@ -61,9 +62,9 @@ class SecretsTestCase(HubTestCase):
     @contextmanager
     def environment(self, **variables: str) -> Iterator[None]:
         with mock.patch.dict(os.environ, variables):
-            current_settings.forget_rules()
+            context.forget_rules()
             yield
-        current_settings.forget_rules()
+        context.forget_rules()
 
 
 class TagTests(SecretsTestCase):
@@ -100,7 +101,7 @@ class RememberedTests(SecretsTestCase):
         self.write(f"password: {SECRET}")
         for file in self.home.glob("projects/*/*"):
             self.assertNotIn(SECRET.encode(), file.read_bytes())
-        remembered.forget()
+        context.forget()
         self.assertIn("[REDACTED:secret:", self.kept(f"see {SECRET}"))
         with self.store("alpha"), self.assertRaisesRegex(Invalid, "idempotency_key"):
             write_memory(command=MemoryWrite(title="Later", content="x", idempotency_key=SECRET))
@@ -137,7 +138,7 @@ class RememberedTests(SecretsTestCase):
 
     def test_the_secrets_of_a_text_are_looked_up_at_once(self):
         text = "".join(f"password=kX3vR9pLm2Qw{number:04}TzB\n" for number in range(40))
-        with self.store("alpha"), mock.patch.object(remembered, "_read", wraps=remembered._read) as read:
+        with self.store("alpha"), mock.patch.object(context, "_read_secrets", wraps=context._read_secrets) as read:
             sanitize_text(text)
         self.assertLessEqual(read.call_count, 2)
 
@@ -346,10 +347,10 @@ class PersonalDataTests(SecretsTestCase):
             self.assertEqual(self.kept(TEXT).count("REDACTED"), 2)
         config = self.home / "config.toml"
         config.write_text('mask_personal = ["email"]\n')
-        current_settings.forget_rules()
+        context.forget_rules()
         self.assertEqual(self.kept(TEXT).count("REDACTED"), 1)
         config.unlink()
-        current_settings.forget_rules()
+        context.forget_rules()
         self.change(mask_personal=["email"])
         call_command("settings", "mask_personal", '["phone"]', project="alpha", stdout=StringIO())
         self.assertEqual(self.kept(TEXT).count("[REDACTED:phone"), 1)

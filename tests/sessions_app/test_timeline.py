@@ -13,12 +13,20 @@ from memoryhub.core import clock, log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store
-from sessions_app.event_summaries import about, body
 from sessions_app.models import Session
 from sessions_app.schemas import EventAppend, SessionStart, TurnBegin
 from sessions_app.services import start_session
 from sessions_app.services.turns import append_event, begin_turn, close_turn
-from sessions_app.timeline import TimelineItem, TimelinePage, first_prompts, session_events, timeline_page, turn_events
+from sessions_app.timeline import (
+    TimelineItem,
+    TimelinePage,
+    event_title,
+    first_prompts,
+    session_events,
+    split_text,
+    timeline_page,
+    turn_events,
+)
 from tests.admin.base import WorkingTestCase
 
 EVENING = datetime(2026, 3, 4, 23, 59, 50, tzinfo=UTC)
@@ -106,7 +114,7 @@ class TimelineTests(WorkingTestCase):
         self.assertEqual(start.title, "Lay the floor")
         described = (deleted.type, deleted.title, deleted.thing)
         self.assertEqual(described, ("memory.deleted", "Keep one file a project", "memory"))
-        self.assertEqual((last.is_erased, last.title, last.text, last.rest), (True, "", "", {}))
+        self.assertEqual((last.is_erased, last.title, last.text, last.fields), (True, "", "", {}))
 
     def test_a_turn_of_the_same_name_in_another_session_has_its_own_prompt(self) -> None:
         begun = []
@@ -158,10 +166,10 @@ class AboutTests(SimpleTestCase):
             ("decision.recorded", "Use WAL"): {"title": "Use WAL", "rationale": "fast"},
         }
         for (kind, line), payload in lines.items():
-            self.assertEqual(about(kind, payload, ""), line)
-        self.assertEqual(about("memory.deleted", {"memory_id": 4, "reason": "old"}, "A choice"), "A choice")
-        self.assertEqual(about("memory.revised", {"title": "New"}, "Old"), "New")
-        self.assertEqual(about("memory.written", {}, ""), "")
+            self.assertEqual(event_title(kind, payload, ""), line)
+        self.assertEqual(event_title("memory.deleted", {"memory_id": 4, "reason": "old"}, "A choice"), "A choice")
+        self.assertEqual(event_title("memory.revised", {"title": "New"}, "Old"), "New")
+        self.assertEqual(event_title("memory.written", {}, ""), "")
 
     def test_the_main_text_is_separate_unless_the_line_has_all_of_it(self) -> None:
         command, tool = {"command": "make", "output": "a\nb", "exit_code": 0}, {"tool": "Read", "output": {"lines": 3}}
@@ -171,4 +179,4 @@ class AboutTests(SimpleTestCase):
             ("message.user", {"content": "one\ntwo"}, ("one\ntwo", {})),
             ("message.tool", tool, ("", tool)),
         ):
-            self.assertEqual(body(kind, payload), parts)
+            self.assertEqual(split_text(kind, payload), parts)

@@ -35,7 +35,6 @@ from memories.schemas.links import RelationCreate
 from memories.selectors.versions import state_at
 from memories.services import delete_memory, update_memory, write_memory
 from memories.services.links import create_relation
-from memoryhub.config.current_settings import forget_rules
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Conflict, Damaged, Forbidden, Invalid
@@ -43,6 +42,7 @@ from memoryhub.core.ids import uuid7
 from memoryhub.core.log.digests import HEADER, canonical_json, chain_digest, payload_digest
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, Grant, use_grant
+from memoryhub.core.secrets.context import forget_rules
 from memoryhub.core.stores.store import StoreId, project_store, use_store
 from memoryhub.demo.project import demo_store, make_demo
 from memoryhub.transfer.bundles import age, applying, archive

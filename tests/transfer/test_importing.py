@@ -16,7 +16,7 @@ from django.test import tag
 from governance.imports import ImportRun, find_batch, list_batches, preview_undo, undo_import
 from memories.importing import import_markdown
 from memories.models import Memory, Relation, SearchDocument
-from memories.pack import compose_pack
+from memories.pack import preview_pack
 from memories.schemas import MemoryList, MemoryWrite
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest
@@ -234,7 +234,7 @@ class SessionImportTests(ImportTestCase):
         self.assertEqual(list(turns), [("1", "closed", WRITTEN, 2), ("2", "closed", WRITTEN, 2)])
         prompts = RawEvent.objects.filter(event_type="message.user").values_list("payload_json", flat=True)
         self.assertIn("And now?", "".join(prompts))
-        self.assertNotIn("And now?", compose_pack(command=ContextPackRequest()))  # it is not what was asked lately
+        self.assertNotIn("And now?", preview_pack(command=ContextPackRequest()).text)  # it is not what was asked lately
 
     def test_a_session_that_went_on_gets_its_new_turns_only(self) -> None:
         self.run_import(session("s1", "First?"))

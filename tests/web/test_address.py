@@ -99,10 +99,10 @@ class AddressTests(WebTestCase):
     def test_a_page_works_and_is_rendered_and_streamed_in_its_store_as_the_signed_in_user(self) -> None:
         def view(_: HttpRequest) -> HttpResponse:
             origin = current_origin()
-            return HttpResponse(f"{origin.source} {origin.actor} {current_alias.get()}")
+            return HttpResponse(f"{origin.source} {origin.actor} {current_alias()}")
 
         self.assertEqual(self.through_the_store(view).content, b"admin owner store:project:alpha")
-        self.assertIsNone(current_alias.get())
+        self.assertIsNone(current_alias())
         template = engines["django"].from_string("{% for memory in memories %}{{ memory.title }}{% endfor %}")
         memories = lambda request: TemplateResponse(request, template, {"memories": Memory.objects.all()})  # noqa: E731
         self.assertEqual(self.through_the_store(memories).content, b"The alpha memory")

@@ -218,7 +218,7 @@ class PersonTests(BrowserTestCase):
         self.rest("POST", "projects/demo/memories", {"title": "The pump's door", "content": "Its code is 8841-tide."})
         self.palette("pump's door", "The pump's door")
         self.follow("Redact…")
-        self.type_into("wanted", "8841-tide")
+        self.type_into("target", "8841-tide")
         self.acts += 1
         self.follow("Preview")
         self.see("Permanently redact 1 match in 1 event?")
@@ -391,7 +391,7 @@ class LivePageTests(BrowserTestCase):
     def watch_long_work(self) -> None:
         self.remember("The cipher is swordfish")
         self.open("governance/redaction/")
-        self.type_into("wanted", "swordfish")
+        self.type_into("target", "swordfish")
         with self.new_page():
             self.click("Preview")
         self.type_into("typed", "redact")

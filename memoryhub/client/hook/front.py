@@ -17,6 +17,7 @@ from _signal import signal as on_signal
 from memoryhub.client.hook import post
 from memoryhub.client.hook.post import ClientEvent
 from memoryhub.config import enabled
+from memoryhub.config.hook_table import PACK, HookTable
 from memoryhub.core import autostart
 from memoryhub.core.file_locks import try_share_lock
 from memoryhub.env import DatabaseUrlError, HomeError, home_text, make_home
@@ -37,8 +38,7 @@ CONNECT_SECONDS = 0.05
 # How long to wait for the hub's answer; WAIT_VARIABLE overrides it.
 SECONDS = 0.3
 WAIT_VARIABLE = "MEMORY_HUB_HOOK_SECONDS"
-# The effects whose answer the client shows to its model, and a longer minimum for them.
-ANSWERED = ("start", "prompt")
+# The same where the client shows the answer to its model.
 PATIENT_SECONDS = 1.0
 # The same for an answer that is made without a hub.
 ALONE_SECONDS = 4.0
@@ -57,7 +57,7 @@ class _TooLateError(BaseException):
 def main(argv: list[str]) -> NoReturn:
     """Take one event from standard input, and exit with code 0 whatever happens."""
     try:
-        _take(argv)
+        _take_event(argv)
     except _TooLateError:
         complain("the event did not arrive in time; it is not kept")
     except HomeError as error:
@@ -76,45 +76,32 @@ def complain(sentence: str) -> None:
         return
 
 
-def _take(argv: list[str]) -> None:
-    event = _parsed(argv)
+def _take_event(argv: list[str]) -> None:
+    event = _parse_arguments(argv)
     if event is None:
         complain(f"usage: {USAGE}")
         return
     on_signal(SIGALRM, _stop)
     setitimer(ITIMER_REAL, INPUT_SECONDS)
-    event.body = _read()
+    event.body = _read_input()
     setitimer(ITIMER_REAL, 0)  # from here on, every wait has its own timeout
     if enabled.switched_off_by():
         return
-    event.effect, event.takes_context, root = declared(event.client, event.name)
-    event.deadline = time.monotonic() + max(_seconds(), PATIENT_SECONDS if event.takes_context else 0)
+    table = HookTable(event.client)
+    event.effect, event.takes_context = table.event(event.name)
+    seconds = _seconds()
+    if event.takes_context:
+        seconds = max(seconds, PATIENT_SECONDS)
+    event.deadline = time.monotonic() + seconds
     if not _is_object(event.body):
         complain("standard input is not a JSON object; the event is not kept")
         return
-    event.body = _with_root(event.body, os.environ.get(root, ""))
+    event.body = _with_root(event.body, os.environ.get(table.value("root"), ""))
     if len(event.body) > MAX_BODY:
         from memoryhub.client.hook import payload
 
         event.body = payload.shortened(event.body, MAX_BODY)
     _hand_over(event)
-
-
-# The effect that the client's table declares for an event, "" if it is unknown; whether the client adds the answer to
-# its model's context; and the variable in which it names the root of its session, or "". Searches the text: importing
-# a TOML parser takes longer than the hook may take.
-def declared(client: str, event: str) -> tuple[str, bool, str]:
-    try:
-        with open(post.CLIENTS_FILE, "rb") as file:  # noqa: PTH123  (importing pathlib takes longer than this)
-            text = file.read().decode()
-    except OSError:
-        return "", False, ""
-    name = f'"{event}"' if "." in event else event
-    table = text.partition(f'[{client}.hooks.events.{name}]\neffect = "')[2].partition("\n[")[0]
-    effect = table.partition('"')[0]
-    hooks = text.partition(f"\n[{client}.hooks]\n")[2].partition("\n[")[0]
-    root = hooks.partition('\nroot = "')[2].partition('"')[0]
-    return effect, effect in ANSWERED and "\ntakes_context = false" not in table, root
 
 
 # Adds the root to the event, which is not parsed here. As text, because importing ``json`` takes too long.
@@ -143,7 +130,7 @@ def _stop(_number: int, _frame: object) -> None:
     raise _TooLateError
 
 
-def _parsed(argv: list[str]) -> ClientEvent | None:
+def _parse_arguments(argv: list[str]) -> ClientEvent | None:
     project = ""
     words = [word for word in argv if not word.startswith("--project=")]
     if len(words) < len(argv):
@@ -152,8 +139,7 @@ def _parsed(argv: list[str]) -> ClientEvent | None:
         at = words.index("--project")
         project = words[at + 1]
         del words[at : at + 2]
-    named = [word for word in (*words, *([project] if project else [])) if _is_name(word)]
-    if len(words) != 2 or len(named) != len(words) + bool(project):
+    if len(words) != 2 or not all(map(_is_name, words)) or (project and not _is_name(project)):
         return None
     return ClientEvent(words[0], words[1], project)
 
@@ -163,7 +149,7 @@ def _is_name(word: str) -> bool:
 
 
 # Input beyond MAX_INPUT is read and dropped, so that the client's write never fails.
-def _read() -> bytes:
+def _read_input() -> bytes:
     parts: list[bytes] = []
     size = 0
     while chunk := os.read(0, _CHUNK):
@@ -190,7 +176,7 @@ def _hand_over(event: ClientEvent) -> None:
         return
     # Tool events are frequent and the client ignores the answer: a child process waits for it. Others (a prompt, the
     # end of a turn or session) may follow each other at once and must stay in order.
-    if connection is None or (event.effect == "tool" and not os.environ.get(WAIT_VARIABLE)):
+    if connection is None or (event.effect.is_tool and not os.environ.get(WAIT_VARIABLE)):
         _leave_to_child(event, connection)
         return
     answer = post.receive(connection, event.deadline)
@@ -229,7 +215,7 @@ def _answer_alone(event: ClientEvent) -> None:
     try:
         without_hub.spool_event(event)
     except NotFound as error:
-        if event.effect == "start":  # one sentence for a session is enough
+        if event.effect.answer == PACK:  # one sentence for a session is enough
             complain(error.message)
         return
     setitimer(ITIMER_REAL, max(0.1, until - time.monotonic()))

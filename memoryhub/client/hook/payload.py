@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from memoryhub.config import enabled
+from memoryhub.config.hook_table import HookTable
 
 if TYPE_CHECKING:
     from memoryhub.client.hook.post import ClientEvent
@@ -21,9 +22,9 @@ def shortened(body: bytes, limit: int) -> bytes:
     value = read(body)
     longest = _LONGEST
     while longest >= _SHORTEST:
-        body_as_cut = json.dumps(cut(value, longest)).encode()
-        if len(body_as_cut) <= limit:
-            return body_as_cut
+        shorter = json.dumps(cut(value, longest)).encode()
+        if len(shorter) <= limit:
+            return shorter
         longest //= 4
     raise ValueError(f"the event cannot be cut to {limit} bytes; it is not kept")
 
@@ -70,7 +71,7 @@ def project_of(event: ClientEvent) -> str:
 
     folder, session = folder_of(event), session_of(event)
     if not folder:
-        path = path_of(event.client, "directory", "cwd")
+        path = HookTable(event.client).value("directory", "cwd")
         raise ValueError(f"the event names no folder ({path!r}), so its project is unknown; it is not kept")
     try:
         return place_session(event.client, session, folder).project
@@ -83,8 +84,9 @@ def is_switched_off(event: ClientEvent) -> bool:
     from memoryhub.core.session_places import find_place
 
     try:
-        place = find_place(event.client, session_of(event))
-        folders = {folder_of(event), working_directory_of(event), place.folder if place else ""}
+        folders = {folder_of(event), working_directory_of(event)}
+        if place := find_place(event.client, session_of(event)):
+            folders.add(place.folder)
     except ValueError:
         return False
     return any(enabled.switched_off_by(os.path.realpath(folder)) for folder in folders if folder.startswith("/"))
@@ -109,7 +111,7 @@ def working_directory_of(event: ClientEvent) -> str:
     """
     from memoryhub.config.hook_json import value_at
 
-    return _folder(value_at(read(event.body), path_of(event.client, "directory", "cwd")))
+    return _folder(value_at(read(event.body), HookTable(event.client).value("directory", "cwd")))
 
 
 def session_of(event: ClientEvent) -> str:
@@ -121,18 +123,10 @@ def session_of(event: ClientEvent) -> str:
     from memoryhub.config.hook_json import value_at
     from memoryhub.core.session_places import session_name
 
-    return session_name(value_at(read(event.body), path_of(event.client, "session", "session_id")))
+    return session_name(value_at(read(event.body), HookTable(event.client).value("session", "session_id")))
 
 
 def _folder(value: object) -> str:
-    return value if isinstance(value, str) and "\0" not in value else ""
-
-
-def path_of(client: str, name: str, usual: str) -> str:
-    """Return a path in a client's events by its name in the client's table. Parsing that as TOML takes long."""
-    from memoryhub.client.hook.post import CLIENTS_FILE
-
-    with open(CLIENTS_FILE, encoding="utf-8") as file:  # noqa: PTH123
-        text = file.read()
-    table = text.partition(f"\n[{client}.hooks]\n")[2].partition("\n[")[0]
-    return f"\n{table}".partition(f'\n{name} = "')[2].partition('"')[0] or usual
+    if not isinstance(value, str) or "\0" in value:
+        return ""
+    return value

@@ -11,14 +11,13 @@ from _socket import AF_INET, AF_INET6, SOCK_STREAM
 from _socket import socket as new_socket
 
 from memoryhub.config import enabled
+from memoryhub.config.hook_table import HookEffect
 from memoryhub.core import windows
 from memoryhub.core.file_locks import try_share_lock
 from memoryhub.core.secret_files import TOKEN, sound_secret
 from memoryhub.env import home_text
 
 MAX_ANSWER = 1 << 20
-# What each client's events mean.
-CLIENTS_FILE = __file__.rpartition("/client/")[0] + "/config/clients.toml"
 # The environment of this process decides that the hub is enabled, not the event's folder.
 _ENABLED = "Memory-Hub-Enabled: true\r\n"
 # Refusals that may succeed later, as all 5xx may.
@@ -34,8 +33,8 @@ class ClientEvent:
         self.project = project
         self.window = windows.window()
         self.body = b""
-        # As in the client's table; "" if it is unknown.
-        self.effect = ""
+        # As in the client's table; NOTHING also for an event that is unknown.
+        self.effect = HookEffect.NOTHING
         # Whether the client adds the answer to its model's context.
         self.takes_context = False
         # Monotonic clock.
@@ -66,14 +65,13 @@ class HubAnswer:
 
         try:
             problem = json.loads(self.body)
-            return f"{problem['detail']}{_choices(problem)}; the event is not kept"
+            sentence = problem["detail"]
+            choices = problem.get("choices")
         except (ValueError, KeyError, TypeError):
             return f"the hub answered {self.status}; the event is not kept"
-
-
-def _choices(problem: dict[str, object]) -> str:
-    choices = problem.get("choices")
-    return f" (one of: {', '.join(map(str, choices))})" if isinstance(choices, list) else ""
+        if isinstance(choices, list):
+            sentence = f"{sentence} (one of: {', '.join(map(str, choices))})"
+        return f"{sentence}; the event is not kept"
 
 
 def send(event: ClientEvent, *, connect_seconds: float) -> new_socket | None:
@@ -98,7 +96,7 @@ def send(event: ClientEvent, *, connect_seconds: float) -> new_socket | None:
 def receive(connection: new_socket, deadline: float) -> HubAnswer | None:
     """Return the hub's answer and close the connection; None if none arrives before the deadline."""
     try:
-        return _parsed(_received(connection, deadline))
+        return _parse_answer(_received(connection, deadline))
     except (OSError, ValueError, IndexError):
         return None
     finally:
@@ -116,7 +114,9 @@ def _hub() -> tuple[str, str] | None:
                 return None
             state = os.pread(descriptor, 4096, 0).decode()
             token = sound_secret(TOKEN)
-            return (state.partition('"http://')[2].partition('"')[0], token) if token else None
+            if not token:
+                return None
+            return state.partition('"http://')[2].partition('"')[0], token
         finally:
             os.close(descriptor)
     except (OSError, ValueError):
@@ -156,7 +156,7 @@ def _received(connection: new_socket, deadline: float) -> bytes:
     raise ValueError("the answer is too long")
 
 
-def _parsed(raw: bytes) -> HubAnswer:
+def _parse_answer(raw: bytes) -> HubAnswer:
     head, _, body = raw.partition(b"\r\n\r\n")
     status = int(head.split(b" ", 2)[1])
     declared = head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]

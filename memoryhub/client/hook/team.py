@@ -12,7 +12,8 @@ from _signal import ITIMER_REAL, SIG_DFL, SIGALRM, setitimer  # type: ignore[imp
 from _signal import signal as on_signal
 
 from memoryhub.client.hook import payload
-from memoryhub.client.hook.post import CLIENTS_FILE, MAX_ANSWER
+from memoryhub.client.hook.post import MAX_ANSWER
+from memoryhub.config.hook_table import PACK, RECALL, HookTable
 from memoryhub.config.identity import begin_session
 from memoryhub.core import autostart
 from memoryhub.core.file_locks import share_lock, try_lock, unlock
@@ -68,9 +69,12 @@ def hand_over(event: ClientEvent, connection: TeamConnection) -> str:
     if not event.takes_context:
         return ""
     context = _read_until(reading, _deadline(event, connection))
-    refusal = "" if context else _refusal(connection)
-    if not context and event.effect == "start":
-        context = f"No context from the team's hub: {refusal}." if refusal else _kept_pack(event, connection)
+    if context:
+        os.write(1, _shaped(event, context))
+        return ""
+    refusal = _refusal(connection)
+    if event.effect.answer == PACK:
+        context = f"No context from the team's hub: {refusal}." if refusal else _cached_pack(event, connection)
     if context:
         os.write(1, _shaped(event, context))
     return refusal
@@ -81,7 +85,9 @@ def _refusal(connection: TeamConnection) -> str:
     from memoryhub.teams import sending
 
     problem = sending.read_problem(connection)
-    return f"{problem.sentence}; events wait, see `memory-hub status`" if problem and problem.token else ""
+    if problem is None or not problem.token:
+        return ""
+    return f"{problem.sentence}; events wait, see `memory-hub status`"
 
 
 # What sends waits for the processes that hold this lock, shared, so that it sends in order.
@@ -167,7 +173,9 @@ def _deadline(event: ClientEvent, connection: TeamConnection) -> float:
         failed = abs(time.time() - os.stat(f"{connection.place}/problem.json").st_mtime)  # noqa: PTH116
     except OSError:
         return event.deadline
-    return time.monotonic() if event.effect == "prompt" and failed < _PATIENCE_SECONDS else event.deadline
+    if event.effect.answer == RECALL and failed < _PATIENCE_SECONDS:
+        return time.monotonic()
+    return event.deadline
 
 
 # "" unless all of it comes in time.
@@ -181,14 +189,16 @@ def _read_until(reading: int, deadline: float) -> str:
     return ""
 
 
-def _kept_pack(event: ClientEvent, connection: TeamConnection) -> str:
+def _cached_pack(event: ClientEvent, connection: TeamConnection) -> str:
     from datetime import UTC, datetime
 
     from memoryhub.teams import sending
 
     pack = sending.read_pack(connection)
-    if pack is None or pack.event == event.key:
-        return pack.text if pack else ""
+    if pack is None:
+        return ""
+    if pack.event == event.key:
+        return pack.text
     at = datetime.fromtimestamp(pack.at / 1000, UTC)
     age = _age(abs(time.time() - pack.at / 1000))
     return (
@@ -207,10 +217,8 @@ def _age(seconds: float) -> str:
 
 def _shaped(event: ClientEvent, context: str) -> bytes:
     import json
-    import tomllib
 
     from memoryhub.config.hook_json import hook_answer
 
-    with open(CLIENTS_FILE, "rb") as file:  # noqa: PTH123
-        table = tomllib.load(file)[event.client]["hooks"]
-    return json.dumps(hook_answer(table.get("answer", ""), event.name, context), ensure_ascii=False).encode()
+    answer = hook_answer(HookTable(event.client).value("answer"), event.name, context)
+    return json.dumps(answer, ensure_ascii=False).encode()

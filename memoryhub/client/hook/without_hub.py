@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memoryhub.client.hook import payload
-from memoryhub.client.hook.post import CLIENTS_FILE, ClientEvent
+from memoryhub.client.hook.post import ClientEvent
 from memoryhub.config.hook_json import with_last_message
+from memoryhub.config.hook_table import CLIENTS_FILE
 from memoryhub.config.identity import place_session
 from memoryhub.core import spool
 from memoryhub.core.errors import Invalid
@@ -42,7 +43,7 @@ def spool_event(event: ClientEvent, connection: TeamConnection | None = None) ->
         return
     if not connection:
         _place_event(event)
-    if event.effect == "stop":
+    if event.effect.reads_transcript:
         # Read it now: the transcript will have changed when the hub drains the spool.
         with open(CLIENTS_FILE, "rb") as file:  # noqa: PTH123
             hook = tomllib.load(file)[event.client]["hooks"]["events"][event.name]
@@ -58,7 +59,7 @@ def spool_event(event: ClientEvent, connection: TeamConnection | None = None) ->
             project=event.project,
             payload=clean,
             window=event.window,
-            commits=_commits(event, content, connection) if connection else [],
+            commits=_commits_of_event(event, content, connection) if connection else [],
         ),
         at=place,
     )
@@ -76,8 +77,8 @@ def _place_event(event: ClientEvent) -> None:
 
 
 # The hub of another machine cannot ask git here. Importing Django for it takes longer than all else in the hook.
-def _commits(event: ClientEvent, content: dict[str, Any], connection: TeamConnection) -> list[dict[str, Any]]:
-    if event.effect != "tool" or b"commit" not in event.body:
+def _commits_of_event(event: ClientEvent, content: dict[str, Any], connection: TeamConnection) -> list[dict[str, Any]]:
+    if not event.effect.is_tool or b"commit" not in event.body:
         return []
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings_store")
     import django
@@ -131,4 +132,6 @@ def answer_event(event: ClientEvent) -> bytes:
     folder, problem = folder_settings_of(project, parsed)
     with use_store(project_store(project)), use_folder(folder), use_origin(source="hook", actor=event.client):
         text = f"{hint}{answer_to(event=parsed, project=project, problem=problem)}".rstrip()
-    return json.dumps(answer_for_client(event.client, event.name, text), ensure_ascii=False).encode() if text else b""
+    if not text:
+        return b""
+    return json.dumps(answer_for_client(event.client, event.name, text), ensure_ascii=False).encode()

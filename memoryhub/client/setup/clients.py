@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from memoryhub.config.clients import Client
+from memoryhub.config.clients import Agent, Client, Hooks
 from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core.errors import Invalid
 
@@ -70,8 +70,9 @@ def in_folder(client: Client, folder: str) -> Client:
 
 def project_folder(directory: Path) -> Path:
     """Return the main folder of the folder's repository, which linked worktrees share, else the folder itself."""
-    repository = find_repository(resolved(directory))
-    return repository.folder if repository else resolved(directory)
+    folder = resolved(directory)
+    repository = find_repository(folder)
+    return repository.folder if repository else folder
 
 
 def is_installed(client: Client) -> bool:
@@ -89,19 +90,19 @@ def config_file(client: Client, repository: Path | None) -> Path:
 
 
 def hooks_file(client: Client, repository: Path | None) -> Path | None:
-    if client.hooks is None:
-        return None
-    if repository is None:
-        return _place(client.hooks.user)
-    return _inside(repository, repository / client.hooks.repository)
+    return _file_of(client.hooks, repository)
 
 
 def agent_file(client: Client, repository: Path | None) -> Path | None:
-    if client.agent is None:
+    return _file_of(client.agent, repository)
+
+
+def _file_of(declared: Hooks | Agent | None, repository: Path | None) -> Path | None:
+    if declared is None:
         return None
     if repository is None:
-        return _place(client.agent.user)
-    return _inside(repository, repository / client.agent.repository)
+        return _place(declared.user)
+    return _inside(repository, repository / declared.repository)
 
 
 # Files are changed through links, which a repository may lead to the user's own files
@@ -136,8 +137,11 @@ def _place(templates: tuple[str, ...]) -> Path:
 
 # "" if a variable of the template is not set.
 def _filled(template: str) -> str:
-    values = _folders() | {name: os.environ.get(name, "") for name in _NAME.findall(template) if name.isupper()}
-    return _NAME.sub(lambda name: values[name[1]], template) if all(map(values.get, _NAME.findall(template))) else ""
+    names = _NAME.findall(template)
+    values = _folders() | {name: os.environ.get(name, "") for name in names if name.isupper()}
+    if not all(map(values.get, names)):
+        return ""
+    return template.format_map(values)
 
 
 def _folders() -> dict[str, str]:

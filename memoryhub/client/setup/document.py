@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from memoryhub.client.setup import json_text
-from memoryhub.client.setup import json_text as toml_text
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Conflict, Invalid, Unavailable
 from memoryhub.core.foreign_files import check_toml, read_foreign
@@ -46,12 +45,12 @@ class ConfigDocument:
         value: Any = self.data
         for depth, name in enumerate(place):
             if isinstance(name, str) != isinstance(value, dict):
-                raise Invalid(f"{self.path}: {_named(place[:depth])} has the wrong type; fix it first")
+                raise Invalid(f"{self.path}: {_place_name(place[:depth])} has the wrong type; fix it first")
             if isinstance(name, str) and name not in value:
                 return default
             value = value[name]
         if not isinstance(value, type(default)):
-            raise Invalid(f"{self.path}: {_named(place)} must be {_kind(default)}; fix it first")
+            raise Invalid(f"{self.path}: {_place_name(place)} must be {_kind(default)}; fix it first")
         return value
 
     def put(self, place: Place, value: Any) -> ConfigDocument:
@@ -63,12 +62,15 @@ class ConfigDocument:
         data: Any = copy.deepcopy(self.data)
         parent = data
         for name, following in pairwise(place):
-            parent = _child(parent, name, [] if isinstance(following, int) else {})
+            empty: list[Any] | dict[str, Any] = [] if isinstance(following, int) else {}
+            parent = _child(parent, name, empty)
         _child(parent, place[-1], value)
         parent[place[-1]] = value
         if self.is_toml:
             return self._checked(_put_toml(self.text, place, value), place, data)
-        text = self.text if json_text.plain(self.text).strip() else f"{self.text}{{}}"
+        text = self.text
+        if not json_text.plain(text).strip():
+            text += "{}"
         return self._checked(json_text.put(text, place, value), place, data)
 
     def take(self, place: Place, *, stay: int = 0) -> ConfigDocument:
@@ -85,13 +87,18 @@ class ConfigDocument:
             parent = parent[name]
         del parent[place[-1]]
         names = tuple(map(str, place))
-        text = toml_text.take_table(self.text, names) if self.is_toml else json_text.take(self.text, place, stay=stay)
+        if self.is_toml:
+            text = json_text.take_table(self.text, names)
+        else:
+            text = json_text.take(self.text, place, stay=stay)
         return self._checked(text, place, data)
 
     def _checked(self, text: str, place: Place, expected: dict[str, Any]) -> ConfigDocument:
         changed = _parse(self.path, text)
         if _pruned(changed, place) != _pruned(expected, place):
-            raise Invalid(f"{self.path} cannot be changed at {_named(place)} without side effects; change it by hand")
+            raise Invalid(
+                f"{self.path} cannot be changed at {_place_name(place)} without side effects; change it by hand"
+            )
         if not self.text.strip() and not text.endswith("\n"):
             text += "\n"
         return replace(self, text=text, data=changed, is_there=True)
@@ -99,12 +106,12 @@ class ConfigDocument:
 
 def read_document(path: Path) -> ConfigDocument:
     """Read a file; one that does not exist is empty."""
-    return _read(path, path) or ConfigDocument(path, "", is_there=False, data={})
+    return _read_config(path, path) or ConfigDocument(path, "", is_there=False, data={})
 
 
 def read_backup(path: Path) -> ConfigDocument | None:
     """Return the file as it was before it was set up, or None if there is no backup."""
-    return _read(path, backup_of(path))
+    return _read_config(path, backup_of(path))
 
 
 def backup_of(path: Path) -> Path:
@@ -120,7 +127,8 @@ def write_document(before: ConfigDocument, after: ConfigDocument) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if after.is_there or before.path.is_symlink():
-            replace_file(path, after.mark + after.text, path.stat().st_mode & 0o777 if before.is_there else 0o600)
+            mode = path.stat().st_mode & 0o777 if before.is_there else 0o600
+            replace_file(path, after.mark + after.text, mode)
         else:
             path.unlink()
     except OSError as error:
@@ -137,9 +145,10 @@ def write_backup(document: ConfigDocument) -> Path:
     return backup
 
 
-def _read(path: Path, source: Path) -> ConfigDocument | None:
+def _read_config(path: Path, source: Path) -> ConfigDocument | None:
+    limit = _MAX_TOML if path.suffix == ".toml" else _MAX_BYTES
     try:
-        content = read_foreign(source, limit=_MAX_TOML if path.suffix == ".toml" else _MAX_BYTES).decode()
+        content = read_foreign(source, limit=limit).decode()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -162,8 +171,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
             return tomllib.loads(text)
         if path.suffix in (".js", ".md"):
             return {"code": text} if text else {}
-        scan = json_text.plain(text)
-        data = json.loads(scan) if scan.strip() else {}
+        data = json.loads(json_text.plain(text).strip() or "{}")
     except ValueError as error:  # also for a number of thousands of digits
         if path.suffix == ".toml":
             raise Invalid(f"{path} is not valid TOML: {error}; fix it first") from error
@@ -177,7 +185,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 
 
 def _put_toml(text: str, place: Place, value: Mapping[str, Any]) -> str:
-    return toml_text.put_table(text, tuple(map(str, place)), value)
+    return json_text.put_table(text, tuple(map(str, place)), value)
 
 
 def _child(parent: Any, name: str | int, empty: Any) -> Any:
@@ -190,8 +198,11 @@ def _child(parent: Any, name: str | int, empty: Any) -> Any:
 
 # A copy without containers on the way to the place that are empty.
 def _pruned(data: Any, place: Place) -> Any:
-    name: Any = place[0] if place else None
-    if name is None or not (name in data if isinstance(data, dict) else name in range(len(data))):
+    if not place:
+        return data
+    name: Any = place[0]
+    names = data if isinstance(data, dict) else range(len(data))
+    if name not in names:
         return data
     copied = copy.copy(data)
     copied[name] = _pruned(data[name], place[1:])
@@ -201,8 +212,12 @@ def _pruned(data: Any, place: Place) -> Any:
 
 
 def _kind(value: object) -> str:
-    return "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a text"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    return "a text"
 
 
-def _named(place: Place) -> str:
+def _place_name(place: Place) -> str:
     return ".".join(map(str, place)) or "the file"

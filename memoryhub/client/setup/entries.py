@@ -13,7 +13,7 @@ from typing import Any
 
 from memoryhub import env
 from memoryhub.client.setup.document import ConfigDocument, Place
-from memoryhub.config.clients import SERVER, Client, HookEffect, Hooks
+from memoryhub.config.clients import SERVER, Client, Hooks
 from memoryhub.core.errors import Conflict, Invalid
 from memoryhub.mcp.options import PROFILES
 from memoryhub.teams.connections import VARIABLE
@@ -26,12 +26,16 @@ def command_words() -> list[str]:
     """Return the command of this installation: its ``memory-hub``, else its interpreter and ``manage.py``."""
     interpreter = Path(sys.executable)  # not resolved: a virtual environment is identified by its symbolic link
     program = interpreter.with_name(_PROGRAM)
-    return [str(program)] if program.is_file() else [str(interpreter), str(_CHECKOUT / _SCRIPT)]
+    if program.is_file():
+        return [str(program)]
+    return [str(interpreter), str(_CHECKOUT / _SCRIPT)]
 
 
 def variables() -> dict[str, str]:
     """Return the environment that the client must set, since it does not inherit this shell's."""
-    return {"MEMORY_HUB_HOME": env.home_text()} if os.environ.get("MEMORY_HUB_HOME") else {}
+    if os.environ.get("MEMORY_HUB_HOME"):
+        return {"MEMORY_HUB_HOME": env.home_text()}
+    return {}
 
 
 def shell_command(words: Sequence[str]) -> str:
@@ -56,8 +60,9 @@ def find_server(client: Client, document: ConfigDocument) -> dict[str, Any] | No
     Raises:
         Conflict: another server has its name.
     """
-    is_its_file = _names(document, (*client.user, *client.repository))
-    entry = document.at(server_place(client, document), {}) if is_its_file else {}
+    if not _is_file_of(document, (*client.user, *client.repository)):
+        return None
+    entry = document.at(server_place(client, document), {})
     if not entry:
         return None
     if not verb_index(entry_words(entry), "mcp") and not server_url(client, entry):
@@ -66,16 +71,22 @@ def find_server(client: Client, document: ConfigDocument) -> dict[str, Any] | No
 
 
 def server_place(client: Client, document: ConfigDocument) -> Place:
-    nested = document.at(client.servers, {}).get(client.nested) if client.nested else None
+    place = (*client.servers, SERVER)
+    if not client.nested:
+        return place
+    nested = document.at(client.servers, {}).get(client.nested)
     # A server may have that name.
-    is_nested = isinstance(nested, dict) and "command" not in nested and "url" not in nested
-    return (*client.servers, *([client.nested] if is_nested else []), SERVER)
+    if isinstance(nested, dict) and "command" not in nested and "url" not in nested:
+        return (*client.servers, client.nested, SERVER)
+    return place
 
 
 def server_url(client: Client, entry: Mapping[str, Any]) -> str:
     """Return the URL of an entry for a hub over HTTP, "" for another entry."""
     url = entry.get(client.http.url) if client.http else None
-    return url if isinstance(url, str) and url.rstrip("/").endswith("/mcp") else ""
+    if not isinstance(url, str) or not url.rstrip("/").endswith("/mcp"):
+        return ""
+    return url
 
 
 def put_server(
@@ -90,9 +101,12 @@ def put_server(
     """Return the document with the hub's entry; the user's additions to it are kept."""
     present = find_server(client, document)
     entry = present or {}
-    changed_entry = http_entry(client, entry, url, variable) if url else stdio_entry(client, entry, project, profile)
-    changed = document if changed_entry == present else document.put(server_place(client, document), changed_entry)
-    return put_input(client, changed) if url else _take_input(client, changed, None)
+    changed = http_entry(client, entry, url, variable) if url else stdio_entry(client, entry, project, profile)
+    if changed != present:
+        document = document.put(server_place(client, document), changed)
+    if url:
+        return put_input(client, document)
+    return _take_input(client, document, None)
 
 
 def http_entry(client: Client, present: Mapping[str, Any], url: str, variable: str) -> dict[str, Any]:
@@ -116,12 +130,15 @@ def put_input(client: Client, document: ConfigDocument) -> ConfigDocument:
 
 
 def _take_input(client: Client, document: ConfigDocument, original: ConfigDocument | None) -> ConfigDocument:
-    name = client.http.input if client.http else ""
-    inputs = document.at(("inputs",), []) if name else []
-    at = _input_at(inputs, name)
+    if not client.http or not client.http.input:
+        return document
+    inputs = document.at(("inputs",), [])
+    at = _input_at(inputs, client.http.input)
     if at is None:
         return document
-    return _take(document, ("inputs", at) if len(inputs) > 1 else ("inputs",), original)
+    if len(inputs) > 1:
+        return _remove_value(document, ("inputs", at), original)
+    return _remove_value(document, ("inputs",), original)
 
 
 def _input_at(inputs: Sequence[Any], name: str) -> int | None:
@@ -134,8 +151,9 @@ def _stdio_keys(client: Client) -> set[str]:
 
 
 def _http_keys(client: Client) -> set[str]:
-    http = client.http
-    return {http.url, http.headers, http.variable, *http.entry} if http else set()
+    if client.http is None:
+        return set()
+    return {client.http.url, client.http.headers, client.http.variable, *client.http.entry}
 
 
 def stdio_entry(client: Client, present: dict[str, Any], project: str | None, profile: str = "") -> dict[str, Any]:
@@ -143,17 +161,20 @@ def stdio_entry(client: Client, present: dict[str, Any], project: str | None, pr
     if server_url(client, present):
         present = {name: value for name, value in present.items() if name not in _http_keys(client)}
     words = entry_words(present)
-    added = words[verb_index(words, "mcp") + 1 :] if present else []
+    added = words[verb_index(words, "mcp") + 1 :]
     arguments = _arguments(client, added, project, profile)
     if client.names_no_folder and "--project" not in arguments:
         raise Invalid(f"{client.name} does not start servers in a project's folder; name the project with --project ID")
     command = [*command_words(), "mcp", *arguments]
-    command_fields: dict[str, Any] = (
-        {"command": command} if client.command_is_list else {"command": command[0], "args": command[1:]}
-    )
+    entry = {**client.entry, **present, "command": command}
+    if not client.command_is_list:
+        entry |= {"command": command[0], "args": command[1:]}
     environment = present.get(client.environment)
-    settings = (environment if isinstance(environment, dict) else {}) | variables()
-    return {**client.entry, **present, **command_fields, **({client.environment: settings} if settings else {})}
+    if not isinstance(environment, dict):
+        environment = {}
+    if settings := environment | variables():
+        entry[client.environment] = settings
+    return entry
 
 
 def _arguments(client: Client, added: list[str], project: str | None, profile: str) -> list[str]:
@@ -162,7 +183,9 @@ def _arguments(client: Client, added: list[str], project: str | None, profile: s
     if project:
         options = ["--project", project]
     chosen = profile or current_profile
-    return [*options, *(["--profile", chosen] if chosen and profile != PROFILES[0] else [])]
+    if chosen and profile != PROFILES[0]:
+        options += ["--profile", chosen]
+    return options
 
 
 def _without_profile(arguments: list[str]) -> tuple[list[str], str]:
@@ -180,15 +203,16 @@ def _without_profile(arguments: list[str]) -> tuple[list[str], str]:
 
 def entry_words(entry: dict[str, Any]) -> list[str]:
     command = entry.get("command") or []
-    words = command if isinstance(command, list) else [command, *(entry.get("args") or [])]
-    return [str(word) for word in words]
+    if not isinstance(command, list):
+        command = [command, *(entry.get("args") or [])]
+    return [str(word) for word in command]
 
 
 def take_server(client: Client, document: ConfigDocument, original: ConfigDocument | None) -> ConfigDocument:
     """Return the document without the hub's entry; parents that are in the original stay."""
     if not find_server(client, document):
         return document
-    return _take_input(client, _take(document, server_place(client, document), original), original)
+    return _take_input(client, _remove_value(document, server_place(client, document), original), original)
 
 
 def hook_groups(client: Client, hooks: Hooks) -> dict[str, Any]:
@@ -198,13 +222,14 @@ def hook_groups(client: Client, hooks: Hooks) -> dict[str, Any]:
 
 def present_hooks(client: Client, document: ConfigDocument) -> dict[str, Any]:
     """Return the hub's item in the list of each event that has one."""
-    is_its_file = client.hooks and _names(document, (*client.hooks.user, client.hooks.repository))
-    events = client.hooks.set_up() if client.hooks and is_its_file and not client.hooks.plugin else {}
-    places = {event: _own_hooks(client, document, event) for event in events}
+    hooks = client.hooks
+    if not hooks or hooks.plugin or not _is_file_of(document, (*hooks.user, hooks.repository)):
+        return {}
+    places = {event: _own_hooks(client, document, event) for event in hooks.set_up()}
     return {event: document.at(own_places[0][:3], {}) for event, own_places in places.items() if own_places}
 
 
-def _names(document: ConfigDocument, paths: Sequence[str]) -> bool:
+def _is_file_of(document: ConfigDocument, paths: Sequence[str]) -> bool:
     return document.path.name in {Path(path).name for path in paths}
 
 
@@ -213,7 +238,7 @@ def put_hooks(client: Client, hooks: Hooks, document: ConfigDocument, groups: Ma
     if hooks.version and groups and "version" not in document.data:
         document = document.put(("version",), hooks.version)
     for event, group in groups.items():
-        command = _first(group)["command"]
+        command = group.get("hooks", [group])[0]["command"]
         places = _own_hooks(client, document, event)
         if not places:
             document = document.put(("hooks", event, len(document.at(("hooks", event), []))), group)
@@ -227,7 +252,9 @@ def take_hooks(client: Client, document: ConfigDocument, original: ConfigDocumen
     for event in present_hooks(client, document):
         for place in reversed(_own_hooks(client, document, event)):
             siblings = document.at(place[:-1], [])
-            document = _take(document, place if len(siblings) > 1 else place[:3], original)
+            if len(siblings) == 1:
+                place = place[:3]  # noqa: PLW2901  (its group goes with it)
+            document = _remove_value(document, place, original)
     if client.hooks and client.hooks.version and set(document.data) == {"version"} and not original:
         document = document.take(("version",))
     return document
@@ -268,12 +295,14 @@ def is_own_plugin(document: ConfigDocument) -> bool:
     return document.path.suffix == ".js" and "`memory-hub setup" in document.text.partition("\n")[0]
 
 
-def _take(document: ConfigDocument, place: Place, original: ConfigDocument | None) -> ConfigDocument:
+def _remove_value(document: ConfigDocument, place: Place, original: ConfigDocument | None) -> ConfigDocument:
     stay = 0
     data: Any = original.data if original else None
     for name in place[:-1]:
-        data = data.get(name) if isinstance(data, dict) else None
-        stay += data is not None
+        if not isinstance(data, dict) or data.get(name) is None:
+            break
+        data = data[name]
+        stay += 1
     return document.take(place, stay=stay)
 
 
@@ -282,13 +311,9 @@ def _group(client: Client, hooks: Hooks, event: str) -> dict[str, Any]:
     hook = {"type": "command", "command": command, "timeout": hooks.events[event].timeout or hooks.timeout}
     if hooks.flat:
         return hook
-    matcher = {"matcher": hooks.matcher} if hooks.events[event].effect is HookEffect.TOOL else {}
-    return {**matcher, "hooks": [hook]}
-
-
-def _first(group: dict[str, Any]) -> dict[str, Any]:
-    hook: dict[str, Any] = group["hooks"][0] if "hooks" in group else group
-    return hook
+    if hooks.events[event].effect.is_tool:
+        return {"matcher": hooks.matcher, "hooks": [hook]}
+    return {"hooks": [hook]}
 
 
 def _own_hooks(client: Client, document: ConfigDocument, event: str) -> list[Place]:
@@ -296,10 +321,11 @@ def _own_hooks(client: Client, document: ConfigDocument, event: str) -> list[Pla
     for at, item in enumerate(document.at(("hooks", event), [])):
         inside: Place = ("hooks", event, at)
         if client.hooks and client.hooks.flat:
-            places += [inside] if _is_own(client, item) else []
+            candidates = [(inside, item)]
         else:
-            hooks = enumerate(document.at((*inside, "hooks"), []))
-            places += [(*inside, "hooks", index) for index, hook in hooks if _is_own(client, hook)]
+            hooks = document.at((*inside, "hooks"), [])
+            candidates = [((*inside, "hooks", index), hook) for index, hook in enumerate(hooks)]
+        places += [place for place, hook in candidates if _is_own(client, hook)]
     return places
 
 

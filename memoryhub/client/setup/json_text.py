@@ -39,9 +39,13 @@ class _Item:
 
 def plain(text: str) -> str:
     """Return JSON with blanks in place of comments and trailing commas: every value keeps its position."""
-    return _STRING_COMMENT_OR_LAST_COMMA.sub(
-        lambda match: re.sub(r"[^\r\n]", " ", match[0]) if match["blank"] else match[0], text
-    )
+    return _STRING_COMMENT_OR_LAST_COMMA.sub(_blanked, text)
+
+
+def _blanked(match: re.Match[str]) -> str:
+    if match["blank"]:
+        return re.sub(r"[^\r\n]", " ", match[0])
+    return match[0]
 
 
 def put(text: str, path: Path, value: Any) -> str:
@@ -52,11 +56,11 @@ def put(text: str, path: Path, value: Any) -> str:
         items = _items(scan, start)
         item = next((item for item in reversed(items) if item.name == name), None)
         if item is None:
-            return _add(text, start, items, name, _nested(path[depth + 1 :], value))
+            return _add_item(text, start, items, name, _nested(path[depth + 1 :], value))
         if depth == len(path) - 1:
-            return text[: item.value] + _written(text, value, _indent(text, item.first)) + text[item.end :]
+            return text[: item.value] + _json_of(text, value, _indent(text, item.first)) + text[item.end :]
         start = item.value
-    return _written(text, value, "")
+    return _json_of(text, value, "")
 
 
 def take(text: str, path: Path, *, stay: int = 0) -> str:
@@ -89,14 +93,15 @@ def _items(scan: str, start: int) -> list[_Item]:
         _, end = _DECODER.raw_decode(scan, at)
         items.append(_Item(name, first, at, end))
         at = _skip(scan, end)
-        at = _skip(scan, at + 1) if scan[at] == "," else at
+        if scan[at] == ",":
+            at = _skip(scan, at + 1)
     return items
 
 
-def _add(text: str, start: int, items: list[_Item], name: str | int, value: Any) -> str:
+def _add_item(text: str, start: int, items: list[_Item], name: str | int, value: Any) -> str:
     indent = _indent(text, items[-1].first) if items else _indent(text, start) + (_unit(text) or "  ")
     key = f"{json.dumps(name, ensure_ascii=False)}: " if text[start] == "{" else ""
-    written = key + _written(text, value, indent)
+    written = key + _json_of(text, value, indent)
     if items:
         return _add_after(text, items, written)
     close = _skip(plain(text), start + 1)
@@ -148,25 +153,30 @@ def _parted(text: str) -> tuple[str, str]:
 
 def _nested(path: Path, value: Any) -> Any:
     for name in reversed(path):
-        value = {name: value} if isinstance(name, str) else [value]
+        if isinstance(name, str):
+            value = {name: value}
+        else:
+            value = [value]
     return value
 
 
 # A value as text that starts at that indent; short lists and flat objects stay on one line.
-def _written(text: str, value: Any, indent: str) -> str:
+def _json_of(text: str, value: Any, indent: str) -> str:
     line = json.dumps(value, ensure_ascii=False)
     unit = _unit(text)
-    parts = list(value.values() if isinstance(value, dict) else value) if isinstance(value, dict | list) else []
-    is_flat = isinstance(value, list) or "{" not in json.dumps(parts)
-    if not unit or not parts or (is_flat and len(indent + line) <= _LINE):
+    if not unit or not isinstance(value, dict | list) or not value:
+        return line
+    is_flat = isinstance(value, list) or "{" not in json.dumps(list(value.values()))
+    if is_flat and len(indent + line) <= _LINE:
         return line
     inner, newline = indent + unit, _newline(text)
-    keys = (
-        [f"{json.dumps(key, ensure_ascii=False)}: " for key in value] if isinstance(value, dict) else [""] * len(parts)
-    )
-    lines = [key + _written(text, part, inner) for key, part in zip(keys, parts, strict=True)]
-    opening, closing = "{}" if isinstance(value, dict) else "[]"
-    return f"{opening}{newline}{inner}{f',{newline}{inner}'.join(lines)}{newline}{indent}{closing}"
+    if isinstance(value, dict):
+        names = (f"{json.dumps(key, ensure_ascii=False)}: " for key in value)
+        lines = [name + _json_of(text, part, inner) for name, part in zip(names, value.values(), strict=True)]
+    else:
+        lines = [_json_of(text, part, inner) for part in value]
+    body = f"{newline}{inner}{f',{newline}{inner}'.join(lines)}{newline}{indent}"
+    return f"{line[0]}{body}{line[-1]}"
 
 
 # The indent of one level; "" for a file on one line.
@@ -191,14 +201,17 @@ _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
 
 def put_table(text: str, path: tuple[str, ...], value: Mapping[str, Any]) -> str:
-    newline = "\r\n" if "\r\n" in text else "\n"
+    newline = _newline(text)
     lines = [f"[{'.'.join(path)}]", *(f"{name} = {_toml_value(item)}" for name, item in value.items())]
     table = newline.join(lines) + newline
     span = _span(text, path)
     if span:
         return text[: span[0]] + table + text[span[1] :]
-    parted = text if not text or text.endswith("\n") else text + newline
-    return parted + (newline if parted.strip() else "") + table
+    if text and not text.endswith("\n"):
+        text += newline
+    if text.strip():
+        text += newline
+    return text + table
 
 
 def take_table(text: str, path: tuple[str, ...]) -> str:

@@ -7,9 +7,9 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from decisions.prompts import agent_file, instructions
@@ -104,31 +104,29 @@ def plan_setup(
         else:
             after = put_hooks(client, client.hooks, after, hook_groups(client, client.hooks))
         changed[target.hooks] = (before, after)
-    agent = read_agent(target.agent) if hooks else None
-    if agent and client.agent:
+    agent = read_agent(target.agent)
+    if hooks and agent and client.agent:
         changed[agent.path] = (agent, put_agent(client.agent, agent))
     documents = [(before, after) for before, after in changed.values() if before.text != after.text]
     return [
-        ConfigChange(
-            before,
-            after,
-            adds_backup=before.is_there and not _has_any(client, before),
-        )
+        ConfigChange(before, after, adds_backup=before.is_there and not _has_any(client, before))
         for before, after in documents
     ]
 
 
 def plan_removal(target: SetupTarget, *, hooks: bool = True) -> list[ConfigChange]:
     """Return the file changes that remove the hub from a client's configuration, with or without its hooks."""
-    paths = {target.config, (target.hooks if hooks else None) or target.config}
-    documents = [read_document(path) for path in sorted(paths)]
+    client, paths = target.client, {target.config}
+    if hooks and target.hooks:
+        paths.add(target.hooks)
+    documents = map(read_document, sorted(paths))
     changes = [
-        _removal(target.client, document, hooks=hooks)
-        for document in documents
-        if find_server(target.client, document) is not None or (hooks and has_hooks(target.client, document))
+        _removal(client, document, hooks=hooks) for document in documents if _has_ours(client, document, hooks=hooks)
     ]
-    agent = read_agent(target.agent) if hooks else None
-    return [*changes, *([ConfigChange(agent, _removed(agent))] if agent and agent.is_there else [])]
+    agent = read_agent(target.agent)
+    if hooks and agent and agent.is_there:
+        changes.append(ConfigChange(agent, _removed(agent)))
+    return changes
 
 
 def apply(changes: list[ConfigChange]) -> None:
@@ -162,8 +160,10 @@ def status_of(target: SetupTarget) -> str:
         url = server_url(client, entry)
         if not url and stdio_entry(client, entry, None) != entry:
             return "set up for another installation"
-        with_hooks = target.hooks is not None and has_hooks(client, read_document(target.hooks))
-        return f"set up{f' for {url}' if url else ''}{', with hooks' if with_hooks else ''}"
+        status = f"set up for {url}" if url else "set up"
+        if target.hooks is not None and has_hooks(client, read_document(target.hooks)):
+            status += ", with hooks"
+        return status
     except HubError as error:
         return error.message
 
@@ -176,8 +176,8 @@ def _removed(document: ConfigDocument) -> ConfigDocument:
     return replace(document, text="", data={}, is_there=False)
 
 
-def _has_ours(client: Client, document: ConfigDocument) -> bool:
-    return has_hooks(client, document) or find_server(client, document) is not None
+def _has_ours(client: Client, document: ConfigDocument, *, hooks: bool = True) -> bool:
+    return find_server(client, document) is not None or (hooks and has_hooks(client, document))
 
 
 # If nothing else has changed since the backup, every byte is restored.
@@ -195,7 +195,8 @@ def _removal(client: Client, document: ConfigDocument, *, hooks: bool) -> Config
     if is_own_plugin(document):
         return ConfigChange(document, _removed(document))
     after = take_server(client, document, original)
-    after = take_hooks(client, after, original) if hooks else after
+    if hooks:
+        after = take_hooks(client, after, original)
     is_original = original is not None and after.text == original.text
     has_content = after.text.split() not in ([], ["{}"], ["{", "}"])  # comments are content, too
     return ConfigChange(document, replace(after, is_there=has_content or bool(original)), removes_backup=is_original)
@@ -208,7 +209,9 @@ def _adds(client: Client, original: ConfigDocument, document: ConfigDocument) ->
     if is_own_plugin(document):
         return True
     entry = find_server(client, document)
-    added = original.put(server_place(client, original), entry) if entry else original
+    added = original
+    if entry:
+        added = added.put(server_place(client, original), entry)
     if entry and server_url(client, entry):
         added = put_input(client, added)
     if client.hooks:
@@ -219,22 +222,23 @@ def _adds(client: Client, original: ConfigDocument, document: ConfigDocument) ->
 def target_in_use(client: Client, directory: Path) -> SetupTarget:
     """Return the files whose server the client uses in a folder."""
     target = folder_target(client, directory)
-    return target if _has_server(target) else user_target(client)
+    if _has_server(target):
+        return target
+    return user_target(client)
 
 
 def has_entry(client: Client, document: ConfigDocument) -> bool:
     """Return whether a file has an entry of the hub, for every folder or for any one."""
     declared = find_client(client.id)
+    scopes = [declared]
     folders = document.data.get(declared.folder[0]) if declared.folder else None
-    names = folders if isinstance(folders, dict) else {}
-    return any(_is_in(scope, document) for scope in (declared, *(in_folder(declared, name) for name in names)))
-
-
-def _is_in(client: Client, document: ConfigDocument) -> bool:
-    try:
-        return find_server(client, document) is not None
-    except HubError:
-        return False  # what another folder has there is not the hub's
+    if isinstance(folders, dict):
+        scopes += [in_folder(declared, name) for name in folders]
+    for scope in scopes:
+        with suppress(HubError):  # what another folder has there is not the hub's
+            if find_server(scope, document) is not None:
+                return True
+    return False
 
 
 def require_one_transport(target: SetupTarget, url: str) -> None:
@@ -258,7 +262,9 @@ def named_variable(target: SetupTarget, url: str) -> str:
         entry = find_server(client, read_document(target.config)) or {}
     except HubError:
         return ""  # the change of the file says why
-    return client.http.variable_of(entry) if client.http and server_url(client, entry) == url else ""
+    if client.http and server_url(client, entry) == url:
+        return client.http.variable_of(entry)
+    return ""
 
 
 def warnings(target: SetupTarget) -> Iterator[str]:
@@ -315,35 +321,37 @@ def read_agent(path: Path | None) -> ConfigDocument | None:
         document = read_document(path)
     except HubError:
         return None  # a person's own, as it is not one that the hub writes
-    return document if not document.is_there or is_own_agent(document) else None
+    if document.is_there and not is_own_agent(document):
+        return None
+    return document
 
 
 def is_own_agent(document: ConfigDocument) -> bool:
     mark = _MARK.search(document.text[:200])
-    return mark is not None and mark[1] == _digest(_MARK.sub("", document.text, count=1))
+    return mark is not None and mark[1] == _agent_digest(_MARK.sub("", document.text, count=1))
 
 
 def put_agent(agent: Agent, document: ConfigDocument) -> ConfigDocument:
     """Return the librarian's file in the client's form."""
     front_matter = dict(line.split(": ", 1) for line in agent_file().split("\n---\n", 1)[0].splitlines()[1:])
     fields = {name: front_matter[name] for name in agent.fields} | agent.more
-    is_toml = document.is_toml
-    text = _toml(fields) if is_toml else _markdown(fields)
-    mark = f"# From `memory-hub setup`, {_digest(text)}\n"
-    marked = mark + text if is_toml else text.replace("---\n", f"---\n{mark}", 1)
-    return replace(document, text=marked, data={"code": marked}, is_there=True)
+    if document.is_toml:
+        # A text of JSON is one of TOML.
+        values = {**fields, "developer_instructions": instructions()}
+        text = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
+        text = _agent_mark(text) + text
+    else:
+        # A text is written as it is.
+        values = {name: json.dumps(value) for name, value in fields.items() if not isinstance(value, str)}
+        lines = [f"{name}: {value}" for name, value in (fields | values).items()]
+        text = "\n".join(["---", *lines, "---", instructions(), ""])
+        text = text.replace("---\n", f"---\n{_agent_mark(text)}", 1)
+    return replace(document, text=text, data={"code": text}, is_there=True)
 
 
-def _markdown(fields: dict[str, Any]) -> str:
-    lines = [f"{name}: {value if isinstance(value, str) else json.dumps(value)}" for name, value in fields.items()]
-    return "\n".join(["---", *lines, "---", instructions(), ""])
+def _agent_mark(text: str) -> str:
+    return f"# From `memory-hub setup`, {_agent_digest(text)}\n"
 
 
-def _toml(fields: dict[str, Any]) -> str:
-    # A text of JSON is one of TOML.
-    values = {**fields, "developer_instructions": instructions()}
-    return "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
-
-
-def _digest(text: str) -> str:
+def _agent_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]

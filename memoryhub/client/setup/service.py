@@ -41,7 +41,7 @@ class Service:
         return self.path.exists()
 
     def is_running(self) -> bool:
-        return _run(self.ask).returncode == 0
+        return _run_command(self.ask).returncode == 0
 
 
 def service(*, port: int | None = None) -> Service:
@@ -50,7 +50,9 @@ def service(*, port: int | None = None) -> Service:
     Raises:
         Unavailable: this system has neither systemd nor launchd.
     """
-    words = [*command_words(), "serve", "--service", *([] if port is None else ["--port", str(port)])]
+    words = [*command_words(), "serve", "--service"]
+    if port is not None:
+        words += ["--port", str(port)]
     if sys.platform == "darwin":
         return _launchd(words)
     if shutil.which("systemctl"):
@@ -101,7 +103,7 @@ def remove(service: Service) -> bool:
     _run_all(service.stop)
     service.path.unlink()
     if service.manager == "systemd":
-        _run(["systemctl", "--user", "daemon-reload"])
+        _run_command(["systemctl", "--user", "daemon-reload"])
     return True
 
 
@@ -164,14 +166,14 @@ def _launchd(words: list[str]) -> Service:
 def _run_all(commands: list[list[str]]) -> str:
     """Run commands until one fails; return what it printed, or nothing."""
     for command in commands:
-        process = _run(command)
+        process = _run_command(command)
         if process.returncode:
             printed = (process.stderr or process.stdout).strip().splitlines()
             return printed[0].rstrip(".") if printed else f"{' '.join(command)} exits with {process.returncode}"
     return ""
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+def _run_command(command: list[str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -51,8 +51,9 @@ def parse_address(url: str, project: str | None) -> Address:
     if named:
         return Address(named["base"], chosen, base)
     # A server of one project, `memory-hub mcp --http`, has no other path.
-    alone = base.removesuffix("/mcp")
-    return Address(alone, chosen, base if alone != base else f"{base}/p/{chosen}/mcp")
+    if base.endswith("/mcp"):
+        return Address(base.removesuffix("/mcp"), chosen, base)
+    return Address(base, chosen, f"{base}/p/{chosen}/mcp")
 
 
 def check_token(text: str) -> str:
@@ -84,10 +85,10 @@ def require_own_variable(variable: str, address: Address, token: str) -> None:
 
 def token_variable_of(address: Address) -> str:
     """Return the variable that clients' entries for a project name, "" if none was chosen yet."""
-    return _known(address, "token_variable")
+    return _field_of_address(address, "token_variable")
 
 
-def _known(address: Address, name: str) -> str:
+def _field_of_address(address: Address, name: str) -> str:
     connections = (
         connection
         for connection in all_connections()
@@ -126,7 +127,7 @@ def connect(
         folder=str(resolved(folder)),
         url=address.url,
         project=address.project,
-        ca_file=_authority(ca_file) or _known(address, "ca_file"),
+        ca_file=_authority(ca_file) or _field_of_address(address, "ca_file"),
         client="" if hooks else client,
         token_variable=variable or token_variable_of(address),
     )
@@ -138,7 +139,7 @@ def connect(
     (place / PROBLEM).unlink(missing_ok=True)  # it may be solved: what waits is tried at once
     before = all_connections()
     after = [*(other for other in before if not _concerns(other, folder, client, hooks=hooks)), connection]
-    _write(after)
+    _write_connections(after)
     _delete_unused(before, after)
     return connection
 
@@ -150,12 +151,14 @@ def disconnect(folder: Path, *, client: str = "", hooks: bool = True) -> str:
     if not mine:
         return f"{folder}: not connected with a team's hub"
     after = [connection for connection in before if connection not in mine]
-    _write(after)
+    _write_connections(after)
     _delete_unused(before, after)
     last = mine[-1]
     waiting = spool.count_waiting(at=last.spool)
-    stays = f"; {counted(waiting, 'hook event')} not sent, kept in {last.spool}" if waiting else ""
-    return f"{last.folder}: no longer connected with {last.url}{stays}"
+    outcome = f"{last.folder}: no longer connected with {last.url}"
+    if waiting:
+        outcome += f"; {counted(waiting, 'hook event')} not sent, kept in {last.spool}"
+    return outcome
 
 
 def _concerns(connection: TeamConnection, folder: Path, client: str, *, hooks: bool) -> bool:
@@ -171,12 +174,14 @@ def _delete_unused(before: Sequence[TeamConnection], after: Sequence[TeamConnect
 
 
 def _authority(ca_file: str) -> str:
-    if ca_file and not Path(ca_file).is_file():
+    if not ca_file:
+        return ""
+    if not Path(ca_file).is_file():
         raise Invalid(f"--ca-file {ca_file} is not a file")
-    return str(resolved(Path(ca_file))) if ca_file else ""
+    return str(resolved(Path(ca_file)))
 
 
-def _write(connections: Sequence[TeamConnection]) -> None:
+def _write_connections(connections: Sequence[TeamConnection]) -> None:
     path = env.home() / FILE
     tables = [
         "\n[[connection]]\n"

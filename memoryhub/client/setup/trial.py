@@ -134,15 +134,17 @@ def try_url(url: str, *, variable: str = "", ca_file: str = "") -> TrialResult:
         Unavailable: the hub cannot be reached, its certificate is not trusted, or it is no MCP server.
     """
     connection = next((candidate for candidate in all_connections() if candidate.serves(url)), None)
-    variable = variable or (connection.token_variable if connection else "") or VARIABLE
+    if connection:
+        variable = variable or connection.token_variable
+        ca_file = ca_file or connection.ca_file
+    variable = variable or VARIABLE
     token = os.environ.get(variable, "")
     _refuse_token_of_another_hub(token, variable, url)
-    token = token or (connection.token() if connection else "")
+    if connection:
+        token = token or connection.token()
     if not token:
         raise Unauthorized(f"no token: set {variable}, or run `memory-hub setup --url {url} --token-file -`")
-    hub = HubConnection(
-        url, token=token, ca_file=ca_file or (connection.ca_file if connection else ""), seconds=_HTTP_SECONDS
-    )
+    hub = HubConnection(url, token=token, ca_file=ca_file, seconds=_HTTP_SECONDS)
     with closing(hub):
         headers = {"Accept": "application/json, text/event-stream"}
         hello, answer = _ask_over_http(hub, 1, "initialize", handshake(), headers)

@@ -190,7 +190,7 @@ class HubModelAdmin(_ModelAdmin):
         events = history(self.stream_of(item))
         return self.page(request, "admin/object_history.html", item, subtitle="History", events=events)
 
-    def page(self, request: HttpRequest, template: str, item: Any, **context: Any) -> TemplateResponse:
+    def page(self, request: HttpRequest, template: str, item: Any, /, **context: Any) -> TemplateResponse:
         common = {"opts": self.opts, "original": item, "title": str(item), "subtitle": None}
         if self.quarantine_field and item is not None:
             thing = getattr(item, self.quarantine_field)

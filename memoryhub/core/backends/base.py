@@ -1,4 +1,4 @@
-"""What a storage backend offers: one protocol a group, which a module of the backend implements (decision 75).
+"""What a storage backend offers: one protocol a group, which modules of the backend implement (decision 75).
 
 Functions without a ``store`` work on the current one. What runs for every statement is part of Django's connection.
 """
@@ -152,11 +152,7 @@ class Anchors(Protocol):
         """
 
     def replace(self, store: StoreId, anchor: Anchor) -> None:
-        """Set the anchor to an event before or after the present one, durably.
-
-        Raises:
-            Locked: another process held the anchor for a second.
-        """
+        """Set the anchor to an event before or after the present one, durably; Locked if others hold it."""
 
     def remove(self, store: StoreId) -> None: ...
 
@@ -169,11 +165,7 @@ class Lease(Protocol):
         """What the holder before had written, if it ended without giving the lease back; "" otherwise."""
 
     def write(self, text: str) -> None:
-        """Show a text to those who look.
-
-        Raises:
-            Locked: the lease was lost, because this process could not renew it in time.
-        """
+        """Show a text to those who look; Locked if the lease was lost, because it was not renewed in time."""
 
 
 class Machines(Protocol):
@@ -186,17 +178,10 @@ class Machines(Protocol):
         """Return the name of this one, for people; "" if it is the only one."""
 
     def agreed_secret(self, name: str, proposal: str) -> str:
-        """Return the secret that all machines use; ``own`` if there is none yet.
-
-        Raises:
-            Unavailable: it can't be read.
-        """
+        """Return the secret that all machines use, or ``proposal`` if there is none yet; Unavailable if unreadable."""
 
     def holding(self, name: str) -> AbstractContextManager[Lease | None]:
-        """Hold a lease inside the block; None if another process holds it.
-
-        It ends with its process. It may outlive it, by some seconds.
-        """
+        """Hold a lease inside the block; None if another process holds it. It may outlive its process by seconds."""
 
     def inspect(self, name: str) -> AbstractContextManager[tuple[str, str]]:
         """Yield the texts of a lease's holder and of one that died, whose text is then cleared; at least one is ""."""
@@ -451,7 +436,10 @@ class Repair(Protocol):
 
 
 class Integrity(Protocol):
-    """Whether a store is what this version made."""
+    """What every store must have, and whether a store is what this version made."""
+
+    def require_structure(self) -> None:
+        """Register the SQL of the log's triggers and of the table of marks; called once, for this process's backend."""
 
     def damage(self) -> str:
         """Check pages, tables and indexes of the store; return the findings as a sentence, "" if there are none.

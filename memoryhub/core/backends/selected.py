@@ -26,3 +26,5 @@ scratch: base.Scratch = _module("copies")
 stores: base.Stores = _module("stores")
 views: base.Views = _module("copies")
 wiping: base.Wiping = _module("wiping")
+
+integrity.require_structure()

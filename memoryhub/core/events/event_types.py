@@ -72,7 +72,7 @@ class EventType(Generic[P]):
     # Whether it changes the memory or decision of its stream, and so protects it from the roll-back of earlier
     # events.
     changes_stream: bool
-    # Of the schema.
+    # The version of the schema.
     version: int = 1
     # Whether a single event can be erased; captured ones always can.
     alone: bool = False

@@ -33,9 +33,9 @@ class Rollback:
     treatment: Treatment
     # Name of the group in previews; clients read it, so it never changes.
     group: str = ""
-    # Of the group on pages.
+    # The heading of the group on pages.
     title: str = ""
-    # Of the group in previews, ascending.
+    # The place of the group in previews, ascending.
     order: int = 0
     # The effect that undo uses; empty if undo quarantines too.
     by: str = ""

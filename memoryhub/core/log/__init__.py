@@ -28,7 +28,17 @@ from memoryhub.core.log.erase import (
     redact_payloads,
     stands_alone,
 )
-from memoryhub.core.log.read import EventQuerySet, StoredEvent, digest_at, event_column, event_of, events, head, replay
+from memoryhub.core.log.read import (
+    EventQuerySet,
+    StoredEvent,
+    digest_at,
+    event_column,
+    event_of,
+    events,
+    head,
+    iterate_columns,
+    replay,
+)
 from memoryhub.core.log.rebuilding import (
     Comparison,
     RebuildReport,
@@ -71,6 +81,7 @@ __all__ = [
     "forget_views",
     "guard",
     "head",
+    "iterate_columns",
     "on_append",
     "open_head",
     "prepare",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from django.db import transaction
 
@@ -33,7 +33,7 @@ from memoryhub.core.log.read import EventColumns, event_of, head, last_erasure
 from memoryhub.core.log.views import forget_views, forget_views_early
 from memoryhub.core.origin import Origin
 from memoryhub.core.schemas import Payload
-from memoryhub.core.secrets.remembered import store_pending
+from memoryhub.core.secrets.context import store_pending
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store
@@ -69,7 +69,12 @@ def append_as_is(event: EventColumns, *, void: Container[int] = ()) -> None:
 
 
 def _insert(event: EventColumns) -> None:
-    rows.put("raw_events", INSERT_EVENT, [getattr(event, name) for name in COLUMNS])
+    insert_columns([getattr(event, name) for name in COLUMNS])
+
+
+def insert_columns(values: Sequence[Any]) -> None:
+    """Insert an event as it is, without its projectors, given the values of ``COLUMNS``."""
+    rows.put("raw_events", INSERT_EVENT, values)
 
 
 def forward(events: Iterable[EventColumns], *, fork: tuple[int, str], progress: Callable[[int], None]) -> None:
@@ -175,8 +180,9 @@ def append_copy(
 
 
 def _free_key(key: str | None, head: Head) -> str | None:
-    is_taken = bool(key and head.start and rows.fetch(KEY_TAKEN, [key]))
-    return checked_name("idempotency_key", key, allowed="") if key and not is_taken else None
+    if not key or (head.start and rows.fetch(KEY_TAKEN, [key])):
+        return None
+    return checked_name("idempotency_key", key, allowed="")
 
 
 def _copied(draft: Draft[P] | EventType[P], header: CopiedHeader, position: int) -> Event[P]:

@@ -25,7 +25,7 @@ from memoryhub.core.origin import Origin, current_origin
 from memoryhub.core.permissions import demand
 from memoryhub.core.schemas import Payload
 from memoryhub.core.secrets.cleaning import RULE as REPEATED
-from memoryhub.core.secrets.remembered import store_pending
+from memoryhub.core.secrets.context import store_pending
 from memoryhub.core.secrets.sanitize import Shape, payload_shape, sanitize
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import STORE_PREFIX, require_current_alias

@@ -87,7 +87,7 @@ def verify(
         heads = _trusted_heads(checkpoint, of or current_store(), anchored=anchored)
         for row in _all_rows(database):
             walked.step(row)
-            _compare(walked, heads)
+            _compare_heads(walked, heads)
         _check_tail(walked.count, heads)
         _check_erasures(walked.erased, database)
     except _Broken as broken:
@@ -163,7 +163,7 @@ def _trusted_heads(checkpoint: Checkpoint | None, store: StoreId, *, anchored: b
     return heads
 
 
-def _compare(walked: _ChainWalk, heads: list[_TrustedHead]) -> None:
+def _compare_heads(walked: _ChainWalk, heads: list[_TrustedHead]) -> None:
     for trusted in heads:
         if trusted.position == walked.count and trusted.digest != walked.digest:
             raise _Broken(walked.count, f"its digest differs from the one {trusted.where}")
@@ -271,7 +271,7 @@ def accept_loss(*, store: StoreId, reason: str = "") -> Event[LossAccepted]:
         if not verification.ok:
             raise Damaged(f"{verification.describe()}; this loss cannot be accepted, restore a backup")
         with transaction(anchored=False):
-            event = append(prepare(LOSS_ACCEPTED, _payload(problem, reason)), stream="log")
+            event = append(prepare(LOSS_ACCEPTED, _loss_payload(problem, reason)), stream="log")
         # After a crash before this line, writes are still refused, and the loss can be accepted again.
         replace_anchor(store, *head())
     return event
@@ -283,7 +283,7 @@ def _missing_anchor() -> str:
     return ""
 
 
-def _payload(problem: str, reason: str) -> LossAccepted:
+def _loss_payload(problem: str, reason: str) -> LossAccepted:
     try:
         anchor = read_anchor(current_store())
     except ValueError:

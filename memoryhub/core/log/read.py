@@ -34,7 +34,7 @@ StoredEvent = RawEvent
 class EventQuerySet(QuerySet[StoredEvent, StoredEvent]):
     def at(self, positions: Iterable[int]) -> Self:
         """Events at any number of positions."""
-        return self.filter(position__in=_one_parameter(IDS, positions))
+        return self.filter(position__in=as_parameter(IDS, positions))
 
     def of_stream(self, *streams: str) -> Self:
         """Events of any of the streams, such as ``memory:412``."""
@@ -78,8 +78,8 @@ class EventQuerySet(QuerySet[StoredEvent, StoredEvent]):
 
     def payloads(self) -> dict[int, dict[str, Any]]:
         """Return the payloads that were not erased, as JSON data by position."""
-        texts = self.readable().values_list("position", "payload_json")
-        return {position: json.loads(text or "{}") for position, text in texts}
+        texts = self.values_list("position", "payload_json")
+        return {position: json.loads(text) for position, text in texts if text is not None}
 
     def count_by_type(self) -> dict[str, int]:
         """Return the number of events of each type, in the order of their names."""
@@ -93,17 +93,22 @@ class EventQuerySet(QuerySet[StoredEvent, StoredEvent]):
         listed = list(values)
         if len(listed) == 1:
             return self.filter(**{column: listed[0]})
-        return self.filter(**{f"{column}__in": _one_parameter(TEXTS, listed)})
+        return self.filter(**{f"{column}__in": as_parameter(TEXTS, listed)})
 
 
-def _one_parameter(form: str, values: Iterable[int | str]) -> RawSQL:
-    # A database limits the number of parameters
+def as_parameter(form: str, values: Iterable[int | str]) -> RawSQL:
+    """Return values for a lookup ``__in`` as one parameter, as ``IDS`` or ``TEXTS``: databases limit their number."""
     return RawSQL(rows.rendered(form)[1:-1], [json_list(values)])  # noqa: S611 - a constant
 
 
 def events() -> EventQuerySet:
     """Return all events of the current store, in the order of the log."""
     return EventQuerySet(RawEvent, using=require_current_alias()).order_by("position")
+
+
+def iterate_columns(*columns: str) -> Iterator[tuple[Any, ...]]:
+    """Yield columns of all events, of one state of the store, of which only some are in memory at a time."""
+    return rows.iterate(f"SELECT {', '.join(columns)} FROM raw_events ORDER BY position")
 
 
 def event_column(column: str, *, at: str = "id") -> Subquery:

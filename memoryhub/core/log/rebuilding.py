@@ -21,6 +21,7 @@ from memoryhub.core.log.chain import Verification, check_links, verify
 from memoryhub.core.log.copy import ErasedMeanwhile, Replacing, apply_events, follow, is_of_one_log, take_events
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.read import erased_after, head, last_erasure
+from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows, schema
 from memoryhub.core.stores.dialect import IDS, columns_of, json_list
 from memoryhub.core.stores.routing import require_current_alias
@@ -110,8 +111,12 @@ def _reported(model: type[models.Model], differs: bool, replaced: bool) -> Table
     return TableReport(model._meta.db_table, count, before, after, replaced)
 
 
-def table_digests() -> dict[str, tuple[int, str]]:
-    return {model._meta.db_table: differences.table_digest(model, HERE) for model in read_models()}
+def table_digests(*, with_log: bool = False) -> dict[str, tuple[int, str]]:
+    """Return the number of rows and the digest of each read model, by table, and those of the log itself."""
+    tables: list[type[models.Model]] = [*read_models()]
+    if with_log:
+        tables.insert(0, RawEvent)
+    return {model._meta.db_table: differences.table_digest(model, HERE) for model in tables}
 
 
 # A log of up to this many events is compared completely in a few seconds.

@@ -7,13 +7,10 @@ import hmac
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
-from memoryhub import env
-from memoryhub.core.secret_files import REDACTION_KEY, read_or_create_secret
 from memoryhub.core.secrets.catalogue import PERSONAL_PREFIX, CustomRules, detector
 from memoryhub.core.secrets.rule import SecretFinding, SecretHit, apart
 from memoryhub.core.secrets.values import (
@@ -27,7 +24,6 @@ from memoryhub.core.secrets.values import (
     matches,
     reads_as_words,
 )
-from memoryhub.core.stores.routing import current_alias
 
 _NAME = "private"
 
@@ -315,7 +311,7 @@ _SHORTEST = 7  # a password in a URL: ://:p@h
 class Context(NamedTuple):
     key: bytes
     custom: CustomRules
-    known: Known = NOTHING_KNOWN
+    seen: Known = NOTHING_KNOWN
 
 
 class _Secret(NamedTuple):
@@ -357,10 +353,10 @@ def _with_repeats(text: str, secrets: list[_Secret], context: Context, values: d
     for kind, rule, start, end in secrets:
         if is_repeatable(text[start:end]) and not rule.startswith(PERSONAL_PREFIX):
             values[text[start:end]] = kind
-    if not values and context.known is NOTHING_KNOWN:
+    if not values and context.seen is NOTHING_KNOWN:
         return secrets
     masked = [*tag_spans(text), *((secret.start, secret.end) for secret in secrets)]
-    repeated = sorted(repeats(text, context.known, values), key=lambda place: (place[0], -place[1]))
+    repeated = sorted(repeats(text, context.seen, values), key=lambda place: (place[0], -place[1]))
     return sorted([*secrets, *_free(text, repeated, sorted(masked), context.custom)], key=attrgetter("start"))
 
 
@@ -425,28 +421,6 @@ def _in_characters(hits: list[SecretHit], data: bytes, size: int) -> Iterator[tu
         characters += len(data[start:end].decode())
         last = end
         yield hit, first, characters
-
-
-_masters: dict[str, str] = {}
-
-
-def current_tag_key() -> bytes:
-    """Return the key; empty without a store."""
-    alias = current_alias.get()
-    if alias is None:
-        return b""
-    return _derived(_master(env.home_text()), alias)
-
-
-@lru_cache(maxsize=256)
-def _derived(master: str, alias: str) -> bytes:
-    return hmac.new(master.encode(), alias.encode(), hashlib.sha256).digest()
-
-
-def _master(home: str) -> str:
-    if home not in _masters:
-        _masters[home] = read_or_create_secret(REDACTION_KEY)
-    return _masters[home]
 
 
 _START = "[REDACTED:"

@@ -65,20 +65,17 @@ _LONGEST_ESCAPE = 4
 class Detector:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
-        self._keywords = KeywordIndex(self.rules)
+        self.keywords = KeywordIndex(self.rules)
         self._without_keyword = [rule for rule in self.rules if rule.form is RuleForm.ALL]
 
     def find(self, data: bytes) -> list[SecretHit]:
-        places = self.places(data)
+        places = self.keywords.of(data)
         # First the rules that recognise a secret alone, then, between their hits, values judged by their names.
         recognised = list(_recognised(data, places))
         for rule in self._without_keyword:
             recognised = sorted([*recognised, *apart(list(_everywhere(rule, data)), recognised)], key=_start)
         hits = sorted([*recognised, *_named_values(data, places, recognised)], key=_start)
         return sorted([*hits, *apart(list(_cells(data, places)), hits)], key=_start)
-
-    def places(self, data: bytes) -> list[Place]:
-        return list(self._keywords.of(data))
 
 
 _start = attrgetter("start")
@@ -323,7 +320,7 @@ _SNOWFLAKE = rb"[MNO][\w-]{22,28}"
 _DIGEST_BEFORE = rb"(?i)(?:sha\d{0,3}|md5|hash|digest|checksum|integrity)[\"' ]{0,2}[-=:]?[\"' ]{0,2}$"
 
 
-def whole_block(match: SecretMatch) -> Span | None:
+def key_block(match: SecretMatch) -> Span | None:
     """Return the block up to its END line; of a truncated one, as far as it reads as a key."""
     data = match.data
     limit = min(match.limit, match.end + _MAX_KEY)
@@ -378,7 +375,6 @@ def unfilled(match: SecretMatch) -> bool:
 
 
 def random(match: SecretMatch) -> bool:
-    """Require letters, digits and entropy, and no placeholder."""
     return looks_random(match.secret) and not is_placeholder(match.secret)
 
 
@@ -430,12 +426,10 @@ def no_uuid(match: SecretMatch) -> bool:
 
 
 def no_digest(match: SecretMatch) -> bool:
-    """Reject values after the name of a hash, such as ``sha256=…``."""
     return not matches(_DIGEST_BEFORE, match.before.decode(errors="replace"))
 
 
 def strong(match: SecretMatch) -> bool:
-    """Require mixed case, digits and high entropy, and no words."""
     if match.secret.startswith(_PUBLISHED):
         return False
     secret = match.secret.rsplit("_", 1)[-1]
@@ -459,7 +453,6 @@ def aws_secret(match: SecretMatch) -> bool:
 
 
 def basic_credentials(match: SecretMatch) -> bool:
-    """Accept base64 that decodes to ``user:password``."""
     secret = match.secret
     try:
         decoded = base64.b64decode(secret + "=" * (-len(secret) % 4), validate=True)
@@ -496,29 +489,12 @@ def after_snowflake(match: SecretMatch) -> Span | None:
     return None
 
 
-CHECKS: dict[str, Check] = {
-    "unmasked": unmasked,
-    "mixed": mixed,
-    "whole": whole,
-    "unlike-words": unlike_words,
-    "unfilled": unfilled,
-    "random": random,
-    "given": no_template,
-    "strong": strong,
-    "no-sample": no_sample,
-    "chosen": chosen,
-    "login": login,
-    "spoken": spoken,
-    "no-variable": no_variable,
-    "typed": typed,
-    "no-word": no_word,
-    "no-digest": no_digest,
-    "no-uuid": no_uuid,
-    "aws-secret": aws_secret,
-    "basic-credentials": basic_credentials,
-    "long-enough": long_enough,
-    "hex-before": hex_before,
-    "after-bot-id": after_bot_id,
-    "after-snowflake": after_snowflake,
-    "key-block": whole_block,
-}
+# fmt: off
+_CHECKS: tuple[Check, ...] = (
+    unmasked, mixed, whole, unlike_words, unfilled, random, no_template, strong, no_sample, chosen, login, spoken,
+    no_variable, typed, no_word, no_digest, no_uuid, aws_secret, basic_credentials, long_enough, hex_before,
+    after_bot_id, after_snowflake, key_block,
+)
+# fmt: on
+# By the names that rules use
+CHECKS = {check.__name__.replace("_", "-"): check for check in _CHECKS}

@@ -276,10 +276,10 @@ class KeywordIndex:
         rules_of = lru_cache(maxsize=_SEEN)(partial(_rules, table))
         return compiled(pattern, memory=_KEYWORDS_MEMORY, longest=True), rules_of
 
-    def of(self, data: bytes) -> Iterator[Place]:
-        """Yield each position where a keyword starts, with the rules of all keywords that start there."""
+    def of(self, data: bytes) -> list[Place]:
+        """Return each position where a keyword starts, with the rules of all keywords that start there."""
         exact, any_case = self._scanners
-        return _merge_places(_scan(data, *exact), _scan(data.lower(), *any_case))
+        return list(_merge_places(_scan(data, *exact), _scan(data.lower(), *any_case)))
 
 
 def _scan(data: bytes, pattern: Pattern, rules_of: Callable[[bytes], tuple[Candidate, ...]]) -> Iterator[Place]:

@@ -7,9 +7,7 @@ come from a function registered below; without it only the rule pack applies. Wi
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from enum import Enum
@@ -21,8 +19,7 @@ from memoryhub.core.secrets.rule import SecretFinding
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from memoryhub.core.secrets.catalogue import CustomRules
-    from memoryhub.core.secrets.cleaning import Context, Known
+    from memoryhub.core.secrets.cleaning import Context
 
 
 # The sanitiser and redaction read free text only: masking a digest that the hub computed would break what it proves.
@@ -54,13 +51,13 @@ class Leaf(Enum):
 @dataclass(frozen=True, slots=True)
 class Shape:
     leaf: Leaf = Leaf.TEXT
-    # Of an object with declared fields.
+    # The fields of an object that declares them.
     fields: Mapping[str, Shape] | None = None
-    # Of an object with arbitrary keys: the kind of these.
+    # The kind of the keys of an object with arbitrary ones.
     keys: Leaf = Leaf.TEXT
-    # Of a list whose places are declared one by one.
+    # The shapes of a list whose places are declared one by one.
     items: tuple[Shape, ...] = ()
-    # Of any other list and of an object with arbitrary keys: the shape of every value.
+    # The shape of every value of any other list, and of an object with arbitrary keys.
     values: Shape | None = None
 
     @property
@@ -106,7 +103,9 @@ def _shape(annotation: Any, metadata: Sequence[Any] = ()) -> Shape:
         return _shape(arguments[0], arguments[1:])
     if origin in (Union, types.UnionType):
         return _union(arguments)
-    return _collection(origin, arguments) if origin in _COLLECTIONS else _plain(annotation, origin)
+    if origin in _COLLECTIONS:
+        return _collection(origin, arguments)
+    return FIXED if origin is Literal else _class_shape(annotation)
 
 
 def _collection(origin: Any, arguments: tuple[Any, ...]) -> Shape:
@@ -125,11 +124,9 @@ def _union(arguments: tuple[Any, ...]) -> Shape:
     return GENERATED if all(shape in (FIXED, GENERATED) for shape in shapes) else TEXT
 
 
-def _plain(annotation: Any, origin: Any) -> Shape:
+def _class_shape(annotation: Any) -> Shape:
     from pydantic import BaseModel
 
-    if origin is Literal:
-        return FIXED
     if not isinstance(annotation, type):
         return TEXT
     if issubclass(annotation, BaseModel):
@@ -137,43 +134,18 @@ def _plain(annotation: Any, origin: Any) -> Shape:
     return FIXED if issubclass(annotation, Enum | int | float | date | types.NoneType) else TEXT
 
 
-__all__ = ["custom_rules_from", "known_from", "sanitize", "sanitize_text", "use_rules"]
-
 # Results for texts up to this length (keys, tags, ids, kinds) are cached, because they repeat.
 _CACHED_LENGTH = 64
 _REPLACEMENT = "\ufffd"
 # Fields of an event that name its session and turn. They stay as they are where its texts give one as a token.
 _NAMES = "session_id", "turn_id", "conversation_id"
 
-_rule_sources: list[Callable[[], CustomRules]] = []
-_known_sources: list[tuple[Callable[[], Known], Callable[[Mapping[str, str]], None]]] = []
-_chosen: ContextVar[CustomRules | None] = ContextVar("chosen_secret_rules", default=None)
-
-
-def custom_rules_from(source: Callable[[], CustomRules]) -> Callable[[], CustomRules]:
-    """Register the function that returns the current store's custom rules; it is called for every value."""
-    _rule_sources[:] = [source]
-    return source
-
-
-def known_from(source: Callable[[], Known], remember: Callable[[Mapping[str, str]], None]) -> None:
-    """Register the function that returns the secrets that the current store has seen, and the one that adds some."""
-    _known_sources[:] = [(source, remember)]
-
-
-@contextmanager
-def use_rules(rules: CustomRules) -> Iterator[None]:
-    """Sanitise with other rules than the current store's, to try them or before they are saved."""
-    token = _chosen.set(rules)
-    try:
-        yield
-    finally:
-        _chosen.reset(token)
-
 
 def sanitize_text(text: str) -> tuple[str, list[SecretFinding]]:
-    clean, findings = _cleaned(text, _context())
-    _remember(_values(text, findings))
+    from memoryhub.core.secrets.context import current_context, remember
+
+    clean, findings = _cleaned(text, current_context())
+    remember(_repeatable_values(text, findings))
     return clean, findings
 
 
@@ -183,66 +155,39 @@ def sanitize(value: Any, shape: Shape = TEXT, *, by_pack_only: bool = False) -> 
     A secret found in one string is masked in all of them. ``by_pack_only``: without the custom rules and the secrets
     that the store has seen, but with its allowlist.
     """
-    context, names = _context(), _names(value)
-    context = _by_pack_only(context) if by_pack_only else context
+    from memoryhub.core.secrets.cleaning import NOTHING_KNOWN, Known
+    from memoryhub.core.secrets.context import current_context, remember
+
+    context = current_context()
+    if by_pack_only:
+        context = context._replace(custom=replace(context.custom, rules=(), personal=None), seen=NOTHING_KNOWN)
+    names = frozenset[str]()
+    if isinstance(value, dict):
+        names = frozenset(name for name in map(value.get, _NAMES) if isinstance(name, str))
     walk = _PayloadWalk(context, names)
     clean = walk.of(value, "", shape)
-    values = {value_text: kind for value_text, kind in walk.values.items() if value_text not in names}
+    values = {text: kind for text, kind in walk.values.items() if text not in names}
     if values:
-        _remember(values)
-        walk = _PayloadWalk(_knowing(context, values), names)
+        remember(values)
+        secrets = Known(values, context.seen.digests, context.seen.key)
+        walk = _PayloadWalk(context._replace(seen=secrets), names)
         clean = walk.of(value, "", shape)
     return clean, walk.findings
 
 
-def _names(value: Any) -> frozenset[str]:
-    names = [value.get(name) for name in _NAMES] if isinstance(value, dict) else []
-    return frozenset(name for name in names if isinstance(name, str))
-
-
-def _context() -> Context:
-    from memoryhub.core.secrets.catalogue import NO_RULES
-    from memoryhub.core.secrets.cleaning import NOTHING_KNOWN, Context, current_tag_key
-
-    rules = _chosen.get()
-    if rules is None:
-        rules = _rule_sources[0]() if _rule_sources else NO_RULES
-    secrets = _known_sources[0][0]() if _known_sources else NOTHING_KNOWN
-    return Context(current_tag_key(), rules, secrets)
-
-
-def _by_pack_only(context: Context) -> Context:
-    from memoryhub.core.secrets.cleaning import NOTHING_KNOWN
-
-    return context._replace(custom=replace(context.custom, rules=(), personal=None), known=NOTHING_KNOWN)
-
-
-def _knowing(context: Context, values: dict[str, str]) -> Context:
-    from memoryhub.core.secrets.cleaning import Known
-
-    secrets = context.known
-    return context._replace(known=Known(values, secrets.digests, secrets.key))
-
-
-def _values(text: str, findings: list[SecretFinding]) -> dict[str, str]:
+def _repeatable_values(text: str, findings: list[SecretFinding]) -> dict[str, str]:
     if not findings:
         return {}
     from memoryhub.core.secrets.catalogue import PERSONAL_PREFIX
     from memoryhub.core.secrets.cleaning import is_repeatable
 
     text = _storable(text)
-    kinds = {
-        text[finding.start : finding.end]: finding.type
-        for finding in findings
-        if not finding.rule.startswith(PERSONAL_PREFIX)
-    }
-    return {value: kind for value, kind in kinds.items() if is_repeatable(value)}
-
-
-def _remember(values: dict[str, str]) -> None:
-    # Trying rules out writes nothing.
-    if values and _known_sources and _chosen.get() is None:
-        _known_sources[0][1](values)
+    kinds: dict[str, str] = {}
+    for finding in findings:
+        value = text[finding.start : finding.end]
+        if not finding.rule.startswith(PERSONAL_PREFIX) and is_repeatable(value):
+            kinds[value] = finding.type
+    return kinds
 
 
 def _cleaned(text: str, context: Context) -> tuple[str, list[SecretFinding]]:
@@ -291,18 +236,18 @@ class _PayloadWalk:
         return value
 
     def _string(self, text: str, name: str) -> str:
-        # A string under a key such as ``password`` is also judged by the key.
-        clean, found = _cleaned(text, self._without_known() if text in self._names else self._context)
-        self.findings += found
-        self.values |= _values(text, found)
-        return self._named(clean, len(text), name) if name else clean
-
-    def _without_known(self) -> Context:
         from memoryhub.core.secrets.cleaning import NOTHING_KNOWN
 
-        return self._context._replace(known=NOTHING_KNOWN)
+        context = self._context
+        if text in self._names:
+            context = context._replace(seen=NOTHING_KNOWN)
+        clean, findings = _cleaned(text, context)
+        self.findings += findings
+        self.values |= _repeatable_values(text, findings)
+        return self._judged_by_name(clean, len(text), name) if name else clean
 
-    def _named(self, clean: str, size: int, name: str) -> str:
+    # A string under a key such as ``password`` is also judged by the key.
+    def _judged_by_name(self, clean: str, size: int, name: str) -> str:
         from memoryhub.core.secrets.cleaning import tag
         from memoryhub.core.secrets.values import is_secret_name, is_secret_value
 
@@ -310,7 +255,7 @@ class _PayloadWalk:
             return clean
         finding = SecretFinding("secret", "named-secret", 0, size)
         self.findings.append(finding)
-        self.values |= _values(clean, [finding])
+        self.values |= _repeatable_values(clean, [finding])
         return tag("secret", clean, self._context.key)
 
     def _object(self, value: dict[Any, Any], shape: Shape) -> dict[Any, Any]:
@@ -326,7 +271,9 @@ class _PayloadWalk:
 
 def _unused(key: Any, keys: dict[Any, Any]) -> Any:
     # Two different keys can become equal; number them so that no value is lost.
-    number, unique = 2, key
+    number = 1
+    unique = key
     while unique in keys:
-        unique, number = f"{key} {number}", number + 1
+        number += 1
+        unique = f"{key} {number}"
     return unique

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from django.db import models
+
+from memoryhub import env
+
+T = TypeVar("T")
 
 # Labels of the apps whose tables are in every store.
 STORE_APPS = ("core", "sessions_app", "memories", "decisions", "governance")
@@ -15,28 +21,79 @@ STORE_APPS = ("core", "sessions_app", "memories", "decisions", "governance")
 JOB_APPS = ("django_q",)
 STORE_PREFIX = "store:"
 
-current_alias: ContextVar[str | None] = ContextVar("current_store_alias", default=None)
+# How long a process believes what it has read of a store
+_CACHE_SECONDS = 1.0
+_MAX_CACHED = 256
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRequest:
+    """What all calls inside one ``use_store`` share: the store's database alias, and the home folder."""
+
+    alias: str
+    home: str
+
+
+# Of the thread or task: threads serve different stores at the same time
+_current: ContextVar[StoreRequest | None] = ContextVar("current_store_request", default=None)
 
 
 class NoCurrentStore(RuntimeError):
     """A store's model was used outside ``use_store``: a programming error."""
 
 
-def require_current_alias() -> str:
-    alias = current_alias.get()
-    if alias is None:
+def current_request() -> StoreRequest | None:
+    return _current.get()
+
+
+def require_request() -> StoreRequest:
+    request = _current.get()
+    if request is None:
         raise NoCurrentStore("no store is current here; wrap the call in use_store()")
-    return alias
+    return request
+
+
+def current_alias() -> str | None:
+    request = _current.get()
+    return request.alias if request else None
+
+
+def require_current_alias() -> str:
+    return require_request().alias
 
 
 @contextmanager
 def use_alias(alias: str) -> Iterator[None]:
     """Make the database alias of an open store the current one inside the block."""
-    token = current_alias.set(alias)
+    token = _current.set(StoreRequest(alias, env.home_text()))
     try:
         yield
     finally:
-        current_alias.reset(token)
+        _current.reset(token)
+
+
+class StoreCache(Generic[T]):
+    """A value of each store, read again after a second, because other processes may change it.
+
+    ``read`` gets the value before, if there is one. A change by this process calls ``forget``.
+    """
+
+    def __init__(self, read: Callable[[T | None], T]) -> None:
+        self._read = read
+        self._values: dict[StoreRequest, tuple[float, T]] = {}
+
+    def get(self, request: StoreRequest) -> T:
+        """Return the value of the request's store, which must be the current one."""
+        read_at, value = self._values.get(request, (0.0, None))
+        if value is None or time.monotonic() - read_at > _CACHE_SECONDS:
+            value = self._read(value)
+            if len(self._values) >= _MAX_CACHED:
+                self._values.clear()
+            self._values[request] = time.monotonic(), value
+        return value
+
+    def forget(self) -> None:
+        self._values.clear()
 
 
 class StoreRouter:
@@ -55,8 +112,8 @@ class StoreRouter:
 
     def db_for_write(self, model: type[models.Model], **hints: Any) -> str:
         alias = self._alias_for(model, hints)
-        if alias.startswith(STORE_PREFIX) and alias != current_alias.get():
-            raise NoCurrentStore(f"this row belongs to {alias}, but the current store is {current_alias.get()}")
+        if alias.startswith(STORE_PREFIX) and alias != current_alias():
+            raise NoCurrentStore(f"this row belongs to {alias}, but the current store is {current_alias()}")
         return alias
 
     def allow_relation(self, first: models.Model, second: models.Model, **hints: Any) -> bool:

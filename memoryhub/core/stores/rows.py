@@ -85,6 +85,11 @@ def fetch(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[tuple[
     return rows
 
 
+def column(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[Any]:
+    """Return the values of a query with one column."""
+    return [value for (value,) in fetch(sql, parameters)]
+
+
 def rendered(sql: str) -> str:
     return render(sql, connections[require_current_alias()].vendor)
 
@@ -138,12 +143,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
 
 
 def _json_value(value: Any) -> str | None:
-    if value is None:
-        return None
-    return _encode(value) if value or not isinstance(value, list | dict) else _EMPTY[type(value)]
-
-
-_EMPTY: Mapping[type, str] = {list: "[]", dict: "{}"}
+    return None if value is None else _encode(value)
 
 
 def time_value(value: datetime | None) -> Any:

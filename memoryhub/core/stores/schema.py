@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub.core.errors import Unavailable
-from memoryhub.core.stores.routing import STORE_APPS, current_alias
+from memoryhub.core.stores.routing import STORE_APPS, use_alias
 
 META_COLUMNS = ("key", "value")
 
@@ -50,7 +50,9 @@ def ensure(connection: BaseDatabaseWrapper) -> None:
         for statements in [*_required.values(), *possible]:
             for statement in statements:
                 cursor.execute(statement)
-        _run_steps(connection.alias)
+        with use_alias(connection.alias):
+            for step in _steps:
+                step()
         cursor.execute(_PUT_FINGERPRINT, [fingerprint()])
 
 
@@ -58,15 +60,6 @@ _PUT_FINGERPRINT = (
     "INSERT INTO store_meta (key, value) VALUES ('fingerprint', %s) "
     "ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 )
-
-
-def _run_steps(alias: str) -> None:
-    token = current_alias.set(alias)
-    try:
-        for step in _steps:
-            step()
-    finally:
-        current_alias.reset(token)
 
 
 @cache

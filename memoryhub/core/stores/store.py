@@ -28,7 +28,7 @@ from memoryhub.core.permissions import reaches, sees
 from memoryhub.core.stores import connections as store_connections
 from memoryhub.core.stores import rows, schema
 from memoryhub.core.stores.connections import HeldConnection
-from memoryhub.core.stores.routing import current_alias
+from memoryhub.core.stores.routing import current_alias, use_alias
 from memoryhub.core.stores.store_id import (
     GLOBAL_STORE,
     SLUG,
@@ -102,12 +102,10 @@ def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
     """
     _require_reach(store)
     held = _open(store, create=create)
-    token = current_alias.set(store.alias)
     try:
-        with _translated(store):
+        with use_alias(store.alias), _translated(store):
             yield store
     finally:
-        current_alias.reset(token)
         store_connections.leave(store.alias, held)
 
 
@@ -191,7 +189,7 @@ def _open(store: StoreId, *, create: bool) -> HeldConnection:
         with _translated(store):
             identity = stores.identity(store) or _find_or_create(store, create=create)
             while (held := store_connections.hold(store.alias, identity)) is None:
-                _add(store, identity)
+                _connect(store, identity)
             return held
     except OSError as error:
         _failed.add(store.alias)
@@ -264,7 +262,7 @@ def unknown_store(store: StoreId) -> NotFound:
     return NotFound(f"there is no {store.scope} {store.name!r} in this hub; known: {', '.join(names) or 'none'}")
 
 
-def _add(store: StoreId, identity: Hashable) -> None:
+def _connect(store: StoreId, identity: Hashable) -> None:
     alias = store.alias
     with _opening:
         if store_connections.identity_of(alias) == identity:
@@ -282,7 +280,7 @@ def _add(store: StoreId, identity: Hashable) -> None:
             raise
         finally:
             store_connections.leave(alias, held)
-        _drop_oldest(keep={alias, current_alias.get()})
+        _drop_oldest(keep={alias, current_alias()})
 
 
 # Migrating an empty store would make it look like one without events.

@@ -93,9 +93,9 @@ def key_of(store: StoreId) -> str:
 
 def folder_of(store: StoreId) -> Path:
     """Return the folder of a store's own files on this machine, such as vector indexes; it may not exist."""
-    return _folder(os.environ.get("MEMORY_HUB_HOME"), store.scope, store.name)
+    return _folder_in_home(os.environ.get("MEMORY_HUB_HOME"), store.scope, store.name)
 
 
 @lru_cache(maxsize=256)
-def _folder(_home: str | None, scope: Scope, name: str) -> Path:
+def _folder_in_home(_home: str | None, scope: Scope, name: str) -> Path:
     return env.home() / FOLDERS[scope] / name

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memories.bootstrap import Done, Outcome, load_guidelines, remove_guidelines
+from memories.bootstrap import GuidelineResult, GuidelineStatus, load_guidelines, remove_guidelines
 from memoryhub.core.origin import use_origin
 from memoryhub.core.text import flat
 from memoryhub.management.base import CommandGroup, HubCommand
@@ -26,14 +26,14 @@ class Command(HubCommand):
         with use_origin(source="cli"):
             outcomes = remove_guidelines() if options["remove"] else load_guidelines()
         for outcome in outcomes:
-            if outcome.done is not Done.UNCHANGED:
-                self.stdout.write(flat(f"global#{outcome.id} {outcome.name}: {outcome.done}"))
+            if outcome.status is not GuidelineStatus.UNCHANGED:
+                self.stdout.write(flat(f"global#{outcome.id} {outcome.name}: {outcome.status}"))
         self.stdout.write(_sum(outcomes))
 
 
-def _sum(outcomes: list[Outcome]) -> str:
+def _sum(outcomes: list[GuidelineResult]) -> str:
     if not outcomes:
         return "no bootstrap guidelines found"
-    counted = Counter(outcome.done for outcome in outcomes)
+    counted = Counter(outcome.status for outcome in outcomes)
     counts = "; ".join(f"{count} {what}" for what, count in counted.items())
     return f"guidelines in the global scope: {counts}"

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from governance.imports import find_batch, imported_memories
-from memories.memtest import FILE_NAME, Outcome, read_tests, run_tests, write_sample
+from memories.memtest import FILE_NAME, MemoryTestResult, read_tests, run_tests, write_sample
 from memories.models import Memory
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import counted, flat
@@ -50,7 +50,7 @@ class Command(ProjectCommand):
         self.answer(sample, lines)
 
 
-def _outcome_lines(outcomes: list[Outcome]) -> Iterator[str]:
+def _outcome_lines(outcomes: list[MemoryTestResult]) -> Iterator[str]:
     for outcome in outcomes:
         yield f"{'ok' if outcome.passed else 'FAILED'}  {flat(outcome.title)}"
         yield from (f"        {flat(fault)}" for fault in outcome.faults)

@@ -34,17 +34,17 @@ class Command(StoreCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         with self.store(options):
             audit = verify_log(checkpoint=options["checkpoint"], new_checkpoint=options["write_checkpoint"])
-        described = audit.found.describe()
-        data = {**asdict(audit.found), "finding": described}
+        described = audit.verification.describe()
+        data = {**asdict(audit.verification), "finding": described}
         self.answer(data, ["; ".join([described, *_checkpoint_notes(audit)])])
-        if not audit.found.ok:
+        if not audit.verification.ok:
             sys.exit(EXIT_BROKEN)
 
 
 def _checkpoint_notes(audit: Audit) -> list[str]:
     notes = []
     if audit.compared:
-        verb = "agrees with" if audit.found.ok else "was compared with"
+        verb = "agrees with" if audit.verification.ok else "was compared with"
         notes.append(f"{verb} the checkpoint at #{audit.compared.position} of {clock.minute(audit.compared.time)}")
     if audit.written:
         notes.append(f"checkpoint written at #{audit.written.position}")

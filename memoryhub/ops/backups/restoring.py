@@ -21,7 +21,7 @@ from memoryhub.core.errors import Conflict, Invalid, Locked, Unavailable
 from memoryhub.core.log.anchor import read_anchor, replace_anchor
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.views import forget_views
-from memoryhub.core.stores import rows, schema
+from memoryhub.core.stores import schema
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import StoreId, folder_of, forget, require_stayed, use_store
 from memoryhub.core.text import counted
@@ -115,10 +115,9 @@ def _require_store(draft: Path, source: Path) -> None:
 
 
 def _require_of(store: StoreId, source: Path) -> None:
-    names = [name for (name,) in rows.fetch("SELECT DISTINCT project_id FROM raw_events LIMIT 2")]
-    foreign = [name for name in names if name != store.name]
-    if foreign:
-        raise Invalid(f"{source} is a backup of {foreign[0]!r}, not of {store.name!r}; restore it there")
+    event = log.events().exclude(project_id=store.name).first()
+    if event:
+        raise Invalid(f"{source} is a backup of {event.project_id!r}, not of {store.name!r}; restore it there")
 
 
 def _put_back(store: StoreId, draft: Path, previous: Path, *, replace: bool) -> tuple[Path | None, int]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from django.db.models import Max
+
 from memoryhub import env
 from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import machines, stores
@@ -20,7 +22,6 @@ from memoryhub.core.jobs import Run
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.digests import payload_digest
 from memoryhub.core.log.erase import redacted_digests
-from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.text import counted
 from memoryhub.ops.backups.files import (
@@ -85,16 +86,17 @@ def require_restorable() -> None:
 
 
 # Erasures by people and clients. Retention runs as a job: what it deletes expires with the backups.
-_ERASED = (
-    "SELECT DISTINCT value FROM raw_events, json_each(raw_events.payload_json, '$.positions') "
-    "WHERE event_type = 'payload.erased' AND source <> 'job'"
-)
-_EVENTS = "SELECT position, event_id FROM raw_events WHERE position IN (SELECT value FROM json_each(%s))"
-# Time of the last redaction or erasure by a person or client
-LAST_REMOVAL = (
-    "SELECT max(occurred_at) FROM raw_events WHERE event_type = 'payload.redacted' "
-    "OR (event_type = 'payload.erased' AND source <> 'job')"
-)
+def _erasures() -> log.EventQuerySet:
+    return log.events().of_type(log.PAYLOAD_ERASED).exclude(source="job")
+
+
+def _last_removal() -> str:
+    """Return the time of the last redaction or erasure by a person or client, or ""."""
+    removals = log.events().of_type(log.PAYLOAD_ERASED, log.PAYLOAD_REDACTED)
+    removals = removals.exclude(event_type=log.PAYLOAD_ERASED.name, source="job")
+    return removals.aggregate(last=Max("occurred_at"))["last"] or ""
+
+
 _PAYLOADS = (
     "SELECT position, event_id, salt, payload_json FROM raw_events "
     "WHERE payload_json IS NOT NULL AND position IN (SELECT value FROM json_each(?))"
@@ -115,10 +117,10 @@ class TakenOut:
 
     @classmethod
     def of_current_store(cls) -> TakenOut:
-        erased = frozenset(position for (position,) in rows.fetch(_ERASED))
+        erased = frozenset().union(*(payload["positions"] for payload in _erasures().payloads().values()))
         redacted = {position: digest for position, digest in redacted_digests().items() if position not in erased}
-        events = dict(rows.fetch(_EVENTS, [json.dumps([*erased, *redacted])]))
-        return cls(erased, redacted, events, rows.fetch(LAST_REMOVAL)[0][0] or "")
+        events = dict(log.events().at([*erased, *redacted]).values_list("position", "event_id"))
+        return cls(erased, redacted, events, _last_removal())
 
     # ``unread`` is the answer for a file that can't be read
     def is_in(self, backup: Path, *, unread: bool = False) -> bool:
@@ -315,7 +317,7 @@ def _prune_bundles(target: Path, store: StoreId, retained: int) -> int:
     bundles = [path for path in bundles_of(store) if path != target]
     recent = bundles[max(0, len(bundles) - retained + 1) :]
     old = bundles[: len(bundles) - len(recent)]
-    removed_at = rows.fetch(LAST_REMOVAL)[0][0]
+    removed_at = _last_removal()
     if removed_at:
         old += [path for path in recent if _may_be_from_before(path, clock.from_text(removed_at))]
     for path in old:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from django.db import OperationalError
 
-from memoryhub.config.clients import HookEffect
 from memoryhub.core import log, spool
 from memoryhub.core.errors import HubError, Locked, NotFound, Unavailable
 from memoryhub.core.spool import Attempts, Broken, SpooledEvent
@@ -134,7 +133,7 @@ class _File:
         try:
             with self._attempts.handling(event):
                 hook_event = parse_hook(client=event.client, event=event.event, data=event.payload)
-                if hook_event.effect is not HookEffect.NOTHING:
+                if hook_event.effect.is_recorded:
                     return self._place_in_project(hook_event, event)
         except HubError as error:
             self._set_aside(event, error.message)

@@ -30,8 +30,6 @@ from memoryhub.core.log.erase import is_unwiped, redacted_digests, wipe_free_spa
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.schemas import LeftOut, Payload
 from memoryhub.core.secrets.sanitize import Shape
-from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import StoreId, require_stayed, use_store
 from memoryhub.registry.access_history import noting_moves
@@ -40,7 +38,6 @@ from memoryhub.transfer.jsonl import UNFIT, EventLine, refusal
 from memoryhub.transfer.replaying import LEFT_OUT, Replay, ReplayReport
 
 Progress = Callable[[int], None]
-_DIGESTS = "SELECT chain_digest FROM raw_events ORDER BY position"
 
 
 class BundleOutcome(StrEnum):
@@ -127,7 +124,7 @@ def _planned(bundle: Bundle, store: StoreId) -> Applied:
         plan = Applied(BundleOutcome.ADOPTED, store, check(bundle), (0, GENESIS))
     else:
         with use_store(store):
-            digests = (digest for (digest,) in rows.iterate(_DIGESTS))
+            digests = (digest for (digest,) in log.iterate_columns("chain_digest"))
             plan = Applied(BundleOutcome.ADOPTED, store, check(bundle, digests), log.head())
             plan.merged_before = find_merge(bundle.manifest.head)
     plan.outcome = _planned_outcome(bundle, plan)
@@ -210,9 +207,6 @@ def _without_erased(bundle: Bundle, contents: BundleContents) -> Iterator[Bundle
 
 _KEPT = "this store's version, kept when another log was merged"
 _ERASED_HERE = "their text was erased, or their import undone, in this store"
-# Streams whose first event has no effect any more
-_GONE = f"SELECT stream_id FROM raw_events WHERE stream_seq = 1 AND (payload_json IS NULL OR position IN {IDS})"
-_PAYLOAD = "SELECT payload_json FROM raw_events WHERE position = %s AND payload_json IS NOT NULL"
 
 
 @dataclass(slots=True)
@@ -278,8 +272,8 @@ def redactions_to_repeat(bundle: Bundle, contents: BundleContents) -> dict[int, 
         return payloads
     for event in bundle.events():
         if event.position in positions and event.payload_json is not None:
-            present = rows.fetch(_PAYLOAD, [event.position])
-            if present and present[0][0] != event.payload_json:
+            present = log.events().at([event.position]).readable().first()
+            if present and present.payload_json != event.payload_json:
                 payloads[event.position] = json.loads(event.payload_json)
     return payloads
 
@@ -291,8 +285,10 @@ class _Merge(Replay):
         super().__init__(contents.void)
         self.report = MergeReport()
         self._contents = contents
-        void = json.dumps(sorted(void_positions()))
-        self._gone = {stream for (stream,) in rows.fetch(_GONE, [void])}
+        # Streams whose first event has no effect any more
+        first = log.events().filter(stream_seq=1)
+        gone = first.filter(payload_json=None) | first.at(void_positions())
+        self._gone = set(gone.values_list("stream_id", flat=True))
         # Of memories that both have changed: this store's version, and the numbers here of the other's versions
         self._existing: dict[int, Existing] = {}
         self._versions: dict[int, dict[int, int]] = {}

@@ -13,21 +13,20 @@ from typing import Any
 from django.db import transaction
 
 from memoryhub.core import log
-from memoryhub.core.backends.base import HERE, Anchor, Departure
-from memoryhub.core.backends.selected import anchors, differences, machines, places, stores
+from memoryhub.core.backends.base import Anchor, Departure
+from memoryhub.core.backends.selected import anchors, machines, places, stores
 from memoryhub.core.errors import Locked, Unavailable
 from memoryhub.core.events.projection import finish_rebuild
-from memoryhub.core.log.append import COLUMNS, INSERT_EVENT
+from memoryhub.core.log.adopting import insert_columns
+from memoryhub.core.log.append import COLUMNS
 from memoryhub.core.log.copy import apply_events
 from memoryhub.core.log.read import last_erasure
-from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import upsert
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import ARRIVAL, GLOBAL_STORE, Scope, StoreId, arrival, current_store, use_store
 
 _PAGE = 5000
-_SELECT = f"SELECT {', '.join(COLUMNS)} FROM raw_events WHERE position > %s ORDER BY position LIMIT {_PAGE}"
 # Marks that are about a copy of a store, not about its content
 _OWN_MARKS = ("fingerprint", "search_form", "unwiped", "departure")
 _RETRY_SECONDS = 0.2
@@ -143,7 +142,7 @@ def digest_at(position: int) -> str | None:
 
 
 def events(after: int) -> Iterator[tuple[Any, ...]]:
-    while page := rows.fetch(_SELECT, [after]):
+    while page := list(log.events().window(after=after).values_list(*COLUMNS)[:_PAGE]):
         yield from page
         after = page[-1][0]
 
@@ -155,7 +154,7 @@ def take(lines: Iterable[list[Any]]) -> int:
     while page := list(islice(remaining, _PAGE)):
         with transaction.atomic(using=require_current_alias()), rows.gathering():
             for event in page:
-                rows.put("raw_events", INSERT_EVENT, event)
+                insert_columns(event)
         count += len(page)
     apply_events(last)
     return count
@@ -174,8 +173,8 @@ def complete() -> None:
 
 
 def digests() -> dict[str, tuple[int, str]]:
-    """Return rows and digests of the log, by ``raw_events``, and of all read models."""
-    return {RawEvent._meta.db_table: differences.table_digest(RawEvent, HERE), **log.table_digests()}
+    """Return rows and digests of the log and of all read models, by table."""
+    return log.table_digests(with_log=True)
 
 
 def marks() -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from memories.importing import MAX_HEADINGS
 from memories.importing.files import read_text, split_front_matter
-from memories.importing.sections import Document, parse_document, split_text
+from memories.importing.sections import TextDocument, parse_document, split_text
 from memories.kinds import BETWEEN_HEADINGS
 from memories.models import RelationType
 from memories.schemas import MAX_CONTENT
@@ -89,7 +89,7 @@ def part_records(file: TextFile, key: str, title: str, text: str, tags: Sequence
         )
 
 
-def parsed(text: str) -> Document:
+def parsed(text: str) -> TextDocument:
     return parse_document(text, ".md", max_headings=MAX_HEADINGS)
 
 

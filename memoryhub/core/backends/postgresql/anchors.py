@@ -62,11 +62,11 @@ _WIDTH = 160
 
 
 @dataclass(frozen=True, slots=True)
-class _Head:
+class _AnchoredHead:
     position: int
     digest: str
     generation: int
-    # Of the store's schema; 0 if there is none
+    # The store's schema; 0 if there is none
     oid: int
 
 
@@ -91,15 +91,15 @@ def acknowledged(store: StoreId) -> list[Anchor]:
     return [Anchor(head.position, head.digest) for head in heads if head.position]
 
 
-def _read_row(store: StoreId) -> _Head | None:
+def _read_row(store: StoreId) -> _AnchoredHead | None:
     parameters = [quote(schema_of(store)), label_of(store)]
-    if current_alias.get() == store.alias:
+    if current_alias() == store.alias:
         connection: Any = connections[store.alias]
         if connection.in_atomic_block:
             # Not over a second connection: of a small pool others may hold the rest, and wait for this transaction
-            return _Head(*connection.run_unrestricted(_ROW, parameters).fetchone())
+            return _AnchoredHead(*connection.run_unrestricted(_ROW, parameters).fetchone())
     try:
-        return _Head(*direct(store).rows(_ROW, parameters)[0])
+        return _AnchoredHead(*direct(store).rows(_ROW, parameters)[0])
     except ProgrammingError:  # no anchor was ever written
         return None
 
@@ -108,20 +108,20 @@ def advance(store: StoreId, anchor: Anchor, *, holds: Callable[[], bool]) -> Non
     row = _read_row(store)
     if row is None:
         create_table(url_of(store))
-        row = _Head(*direct(store).rows(_ROW, [quote(schema_of(store)), label_of(store)])[0])
+        row = _AnchoredHead(*direct(store).rows(_ROW, [quote(schema_of(store)), label_of(store)])[0])
     if row.position >= anchor.position or not holds():
         return
     # Does nothing if another process was faster, or has replaced the anchor since
     values = [label_of(store), anchor.position, anchor.digest, row.generation]
     if _put(store, _ADVANCE, values):
-        _write_file(store, _Head(anchor.position, anchor.digest, row.generation, row.oid))
+        _write_file(store, _AnchoredHead(anchor.position, anchor.digest, row.generation, row.oid))
 
 
 def replace(store: StoreId, anchor: Anchor) -> None:
     create_table(url_of(store))
     values = [label_of(store), anchor.position, anchor.digest, quote(schema_of(store))]
     ((generation, oid),) = _put(store, _REPLACE, values)
-    _write_file(store, _Head(anchor.position, anchor.digest, generation, oid))
+    _write_file(store, _AnchoredHead(anchor.position, anchor.digest, generation, oid))
 
 
 def _put(store: StoreId, sql: str, values: list[Any]) -> list[tuple[Any, ...]]:
@@ -155,7 +155,7 @@ def _anchor_file(store: StoreId) -> Path:
 
 
 # Overwritten in place, and not locked: of several writers' positions any is one that was acknowledged
-def _write_file(store: StoreId, head: _Head) -> None:
+def _write_file(store: StoreId, head: _AnchoredHead) -> None:
     home_database.remember(env.database_url())
     line = f"{head.generation} {head.oid} {head.position} {head.digest}".ljust(_WIDTH - 1) + "\n"
     path = _anchor_file(store)
@@ -168,9 +168,9 @@ def _write_file(store: StoreId, head: _Head) -> None:
 
 
 # None if there is none, or a power cut has left part of one
-def _read_file(store: StoreId) -> _Head | None:
+def _read_file(store: StoreId) -> _AnchoredHead | None:
     try:
         generation, oid, position, digest = _anchor_file(store).read_text("ascii").split()
-        return _Head(int(position), digest, int(generation), int(oid))
+        return _AnchoredHead(int(position), digest, int(generation), int(oid))
     except (FileNotFoundError, ValueError):
         return None

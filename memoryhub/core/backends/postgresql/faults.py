@@ -11,43 +11,43 @@ _DAMAGED = {"XX001", "XX002", "42P01", "42703", "3F000", "42P07", "22021"}
 
 
 def is_locked(error: BaseException) -> bool:
-    return _state(error) in _LOCKED
+    return _sqlstate(error) in _LOCKED
 
 
 def is_interrupted(error: BaseException) -> bool:
-    return _state(error) == "57014"
+    return _sqlstate(error) == "57014"
 
 
-# Of a parameter, which psycopg refuses, or of JSON, which the server refuses
+# psycopg refuses it in a parameter, the server in JSON
 def has_nul(error: BaseException) -> bool:
-    return isinstance(error, psycopg.DataError) and (_state(error) == "22P05" or "(0x00)" in str(error))
+    return isinstance(error, psycopg.DataError) and (_sqlstate(error) == "22P05" or "(0x00)" in str(error))
 
 
 def is_refused(error: BaseException) -> bool:
-    return _state(error) == "42501"
+    return _sqlstate(error) == "42501"
 
 
 def is_full(error: BaseException) -> bool:
-    return _state(error) == "53100"
+    return _sqlstate(error) == "53100"
 
 
 def may_have_committed(error: BaseException) -> bool:
-    state = _state(error)
+    state = _sqlstate(error)
     # Without a state there was no answer at all
     return state is None or state.startswith(_UNDECIDED)
 
 
 # The schema of a store that has moved has another name
 def is_fenced(error: BaseException) -> bool:
-    return _state(error) in ("42P01", "3F000")
+    return _sqlstate(error) in ("42P01", "3F000")
 
 
 def is_missing_table(error: BaseException) -> bool:
-    return _state(error) in ("42P01", "3F000")
+    return _sqlstate(error) in ("42P01", "3F000")
 
 
 def is_damage(error: BaseException | None) -> bool:
-    return error is not None and _state(error) in _DAMAGED
+    return error is not None and _sqlstate(error) in _DAMAGED
 
 
 def shorten(error: psycopg.Error) -> None:
@@ -59,7 +59,7 @@ def shorten(error: psycopg.Error) -> None:
         error.args = (sentence,)
 
 
-def _state(error: BaseException) -> str | None:
+def _sqlstate(error: BaseException) -> str | None:
     # Django's errors have the driver's as their cause
     while True:
         state: str | None = getattr(error, "sqlstate", None)

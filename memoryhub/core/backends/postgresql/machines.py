@@ -284,7 +284,7 @@ def _keeper(_url: str, _process: int) -> _Keeper:
 
 
 _OLDEST = 15
-# Of the connections that the server allows
+# The part of the allowed connections from which on a problem is reported
 _MOST_USED = 0.8
 _WHERE = "the database"
 

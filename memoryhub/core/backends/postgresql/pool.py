@@ -210,7 +210,7 @@ def _adapters() -> AdaptersMap:
 
 
 _CANCEL_SECONDS = 5.0
-# Of cursors, which need a name in their transaction
+# Numbers for the names that cursors need in their transaction
 _numbers = count(1)
 
 
@@ -233,7 +233,7 @@ class PooledSession:
         self._cancelling = threading.Lock()
         self.closed = False
 
-    # Of this process: a fork has a pool of its own
+    # A fork has a pool of its own
     @property
     def _pool(self) -> Pool:
         return pool_of(self._url)

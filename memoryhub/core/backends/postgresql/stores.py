@@ -19,7 +19,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from memoryhub import env
 from memoryhub.core import clock, home_database
 from memoryhub.core.backends.base import Anchor, Departure
-from memoryhub.core.backends.postgresql import anchors, faults, locations, structure  # noqa: F401 - registers the log's triggers
+from memoryhub.core.backends.postgresql import anchors, faults, locations
 from memoryhub.core.backends.postgresql.locations import (
     HEADS,
     HUB,

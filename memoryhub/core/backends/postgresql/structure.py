@@ -49,13 +49,6 @@ LOG_TRIGGERS = {
     "raw_events_no_gap": "BEFORE INSERT ON raw_events FOR EACH ROW EXECUTE FUNCTION refuse_gap()",
 }
 
-require_sql(
-    "core",
-    META_TABLE,
-    _REFUSE,
-    _REFUSE_GAP,
-    *(f"CREATE OR REPLACE TRIGGER {name} {action}" for name, action in LOG_TRIGGERS.items()),
-)
 
 # Columns whose values are words of the hub or keys, by which the server plans its queries
 _PLANNED = (
@@ -79,10 +72,11 @@ $$
 """
 
 
-# Texts in statistics would outlive a redaction: dead rows of ``pg_statistic`` stay in the server's own table
-@after_ensuring
-def keep_texts_out_of_statistics() -> None:
-    rows.execute(_FORGET_TEXTS)
+def require_structure() -> None:
+    triggers = [f"CREATE OR REPLACE TRIGGER {name} {action}" for name, action in LOG_TRIGGERS.items()]
+    require_sql("core", META_TABLE, _REFUSE, _REFUSE_GAP, *triggers)
+    # Texts in statistics would outlive a redaction: dead rows of ``pg_statistic`` stay in the server's own table
+    after_ensuring(lambda: rows.execute(_FORGET_TEXTS))
 
 
 # The migrations run once, in a schema that is rolled back; a store is created by the resulting tables, not by their

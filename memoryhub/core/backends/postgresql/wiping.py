@@ -36,7 +36,7 @@ _CANCEL_WAITING = (
     "SELECT pg_cancel_backend(pid) FROM pg_stat_activity "
     "WHERE wait_event_type = 'Lock' AND pid <> pg_backend_pid() AND strpos(query, %s) > 0"
 )
-# Of the detail of ``"table": found … removable, … nonremovable row versions``, in whatever language
+# The numbers in the detail of ``"table": found … removable, … nonremovable row versions``, in whatever language
 _KEPT_ROWS = re.compile(r"\d+")
 _HOLDERS = """
 SELECT format('a transaction of %s in the database %s is open since %s', usename, datname, xact_start::timestamp(0))
@@ -85,7 +85,7 @@ def rewrite() -> bool:
     return not unwiped and not copies
 
 
-# Of all databases of the server: what VACUUM itself may see keeps the rows that they may see
+# Transactions of all databases of the server count: what VACUUM itself may see keeps the rows that they may see
 def _await_older(server: Direct) -> None:
     ((now,),) = server.rows("SELECT pg_snapshot_xmax(pg_current_snapshot())")
     deadline = time.monotonic() + _OLDER_SECONDS

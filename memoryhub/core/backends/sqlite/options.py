@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 BUSY_TIMEOUT_SECONDS = 5.0
 JOURNAL_SIZE_LIMIT = 64 * 1024 * 1024
-# Of all connections of a process together. The hub has one for each thread and store, and each may cache 4 MB.
+# The limit of all connections of a process together. The hub has one for each thread and store, with 4 MB of cache.
 _HEAP_LIMIT = 48 * 1024 * 1024
 
 # FULL, because NORMAL loses acknowledged writes in a power cut; recursive triggers, so that REPLACE fires ours.

@@ -37,15 +37,7 @@ LOG_TRIGGERS = {
     "(SELECT coalesce(max(position), 0) + 1 FROM raw_events)",
 }
 
-require_sql(
-    "core",
-    META_TABLE,
-    "DROP TRIGGER IF EXISTS raw_events_no_change",
-    *(
-        f"CREATE TRIGGER IF NOT EXISTS {name} {when} BEGIN SELECT RAISE(ABORT, 'the event log is append-only'); END"
-        for name, when in LOG_TRIGGERS.items()
-    ),
-)
+
 _OBJECTS = (
     "SELECT type, name, CASE type WHEN 'trigger' THEN sql END FROM sqlite_master WHERE substr(name, 1, 7) <> 'sqlite_'"
 )
@@ -56,6 +48,14 @@ _OPTIONAL = "search_fts"
 _WRITE_VERSION = 18
 # SQL by type and name
 Objects = dict[tuple[str, str], str | None]
+
+
+def require_structure() -> None:
+    triggers = [
+        f"CREATE TRIGGER IF NOT EXISTS {name} {when} BEGIN SELECT RAISE(ABORT, 'the event log is append-only'); END"
+        for name, when in LOG_TRIGGERS.items()
+    ]
+    require_sql("core", META_TABLE, "DROP TRIGGER IF EXISTS raw_events_no_change", *triggers)
 
 
 def copy_template(target: Path) -> None:
