@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -17,8 +17,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from memoryhub.core.jobs import Job
-from memoryhub.ops.jobs.running import JobTarget, Watch
+if TYPE_CHECKING:  # the jobs need the queue, which commands over stores do without
+    from memoryhub.core.jobs import Job
+    from memoryhub.ops.jobs.running import JobTarget, Watch
 
 _STEPS = 10
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from django.db.models import Count, Sum
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -14,13 +15,13 @@ from memoryhub.core import counters, log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import HubError
 from memoryhub.core.models import ProjectionOffset
-from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import STORE_PREFIX
 from memoryhub.core.stores.store import current_store, list_projects, project_store, use_store
 from memoryhub.models import JobResult
 from memoryhub.ops.jobs.running import last_runs
 from memoryhub.ops.jobs.schedules import next_runs
 from memoryhub.ops.jobs.status import projection_lag
+from sessions_app.models import Session, Turn
 from sessions_app.services.turns import REJECTIONS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -75,17 +76,15 @@ def _facts(project: str) -> Facts | None:
 
 
 def _turns() -> dict[str, int]:
-    return {"open": 0, "closed": 0, "incomplete": 0, **_counts("sessions_app_turn", "status")}
+    return {"open": 0, "closed": 0, "incomplete": 0, **_counts(Turn)}
 
 
-def _counts(table: str, column: str) -> dict[str, int]:
-    return dict(rows.fetch(f"SELECT {column}, count(*) FROM {table} GROUP BY {column} ORDER BY {column}"))
+def _counts(model: type[Session | Turn]) -> dict[str, int]:
+    return dict(model.objects.order_by("status").values_list("status").annotate(count=Count("pk")))
 
 
 def _turn_events() -> int:
-    sums = rows.fetch("SELECT coalesce(sum(event_count), 0) FROM sessions_app_turn")
-    count: int = sums[0][0]
-    return count
+    return Turn.objects.aggregate(events=Sum("event_count"))["events"] or 0
 
 
 def _lags() -> dict[str, int]:
@@ -97,7 +96,7 @@ def _lags() -> dict[str, int]:
 _QUERIES: dict[str, Callable[[], Any]] = {
     "events": lambda: log.head()[0],
     "memories": lambda: Memory.objects.live().count(),
-    "sessions": lambda: _counts("sessions_app_session", "status"),
+    "sessions": lambda: _counts(Session),
     "turns": _turns,
     "turn_events": _turn_events,
     "bytes": lambda: sum(stores.sizes(current_store()).values()),

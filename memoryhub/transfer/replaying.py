@@ -121,6 +121,7 @@ class Replay:
         self._count(reason)
 
     def _is_settled(self, event: EventLine) -> bool:
+        # Raw, since it is asked for each event of an import
         events = rows.fetch("SELECT position, stream_id FROM raw_events WHERE event_id = %s", [event.event_id])
         if events:
             self.report.known += 1
@@ -310,7 +311,7 @@ def undoing_here(undone: ImportUndone) -> ImportUndone:
 
 
 def _outside(positions: Sequence[int], streams: Collection[str]) -> list[int]:
-    events = rows.fetch(f"SELECT position, stream_id FROM raw_events WHERE position IN {IDS}", [json.dumps(positions)])
+    events = log.events().at(positions).values_list("position", "stream_id")
     outside = [position for position, stream in events if stream not in streams]
     if positions and not outside:
         raise LeftOut(positions[0])

@@ -99,13 +99,13 @@ class DamageTestCase(HubTestCase):
 # A rebuild that stops under the write lock, right before its commit, says so, and waits there to be killed.
 STOPPED = """
 import sys
-from memoryhub.core.backends.sqlite import copies
+from memoryhub.core.backends.sqlite import files
 from memoryhub.ops.backups.rebuilding import rebuild_store
 from memoryhub.core.stores.store import project_store
 def stop(*_):
     print("all is built", flush=True)
     sys.stdin.read()
-copies.keep_beside = stop
+files.keep_beside = stop
 rebuild_store(store=project_store("alpha"))
 """
 

@@ -149,9 +149,9 @@ class MovingTestCase(HubTestCase):
 
     def read(self, place: DatabasePlace) -> dict[str, Any]:
         """Return the digests of the log and of all read models, and the anchor."""
-        with Peer(place) as switching:
-            switching.call("read", store="project:alpha")
-            return {**switching.call("digests"), "anchor": switching.call("anchor", store="project:alpha")}
+        with Peer(place) as peer:
+            peer.call("read", store="project:alpha")
+            return {**peer.call("digests"), "anchor": peer.call("anchor", store="project:alpha")}
 
     def run_in(self, url: str, *arguments: str) -> Done:
         """Run a command with a value of the database's variable, which may be empty."""
@@ -395,13 +395,13 @@ class RacesTests(MovingTestCase):
 
     def test_a_move_cannot_arrive_once_its_undo_has_lifted_the_fence(self) -> None:
         self.interrupt(self.move, "arrive")
-        with Peer(FILES) as switching:
-            departure = switching.call("where", store="project:alpha")["departure"]
+        with Peer(FILES) as peer:
+            departure = peer.call("where", store="project:alpha")["departure"]
 
         def arrive() -> None:
             departed = {name: departure[name] for name in ("epoch", "position", "digest")}
-            with Peer(self.server) as switching, self.assertRaises(Conflict):
-                switching.call("arrive", store="project:alpha", **departed)
+            with Peer(self.server) as peer, self.assertRaises(Conflict):
+                peer.call("arrive", store="project:alpha", **departed)
 
         self.race(self.undo, "come_back", arrive, after=True)
         self.assert_only(FILES)
@@ -445,8 +445,8 @@ class RacesTests(MovingTestCase):
         self.move()
         self.interrupt(self.confirm, "settle")
         self.confirm()
-        with Peer(self.server) as switching:
-            self.assertIsNone(switching.call("where", store="project:alpha")["arrival"])
+        with Peer(self.server) as peer:
+            self.assertIsNone(peer.call("where", store="project:alpha")["arrival"])
         with self.assertRaisesRegex(NotFound, "is confirmed already"):
             self.confirm()
 

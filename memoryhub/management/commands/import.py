@@ -4,34 +4,24 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentTypeError
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
 
-from decisions.importing import AdrReport, import_adrs, record_names
-from decisions.importing.adrs import read_records
 from governance.imports import ImportRun, list_batches, preview_only, preview_undo, undo_import
-from memories.importing import MAX_HEADINGS, find_files, import_markdown, preview_new
+from memories.importing import MAX_HEADINGS
 from memoryhub.config.identity import bind_project, identify_project, renamed_hint
-from memoryhub.config.repository import find_repository, working_folder
+from memoryhub.config.repository import working_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.stores.store import list_projects
 from memoryhub.core.text import counted, flat
 from memoryhub.management.base import CommandGroup, ProjectCommand, use_cli_origin
 from memoryhub.management.progress import progress_bar
+from memoryhub.transfer.file_imports import FILE_IMPORTS, FileImport
 from memoryhub.transfer.importing import Importer
-from memoryhub.transfer.jsonl import ExportFile
 from memoryhub.transfer.records import ImportReport, ImportSource, batch_line, left_out_lines, report_line
-from memoryhub.transfer.replaying import replay_export
 from memoryhub.transfer.sources import SOURCES
-from sessions_app.git import count_commits, read_commits
-from sessions_app.services import record_commits
-
-_BATCH = 500
-# Skipped files of one reason that are listed by name
-_MOST_NAMED = 5
 
 
 class Command(ProjectCommand):
@@ -94,7 +84,10 @@ class Command(ProjectCommand):
         if options["kind"] in ("list", "undo"):
             self.creates_store = False
             with self.store(options):
-                self._list() if options["kind"] == "list" else self._undo(options["batch"], options["confirm"])
+                if options["kind"] == "list":
+                    self._list()
+                else:
+                    self._undo(options["batch"], options["confirm"])
         elif options["kind"] in SOURCES:
             self._tool(SOURCES[options["kind"]], options)
         else:
@@ -103,54 +96,54 @@ class Command(ProjectCommand):
     def _import(self, options: dict[str, Any]) -> None:
         path: Path = options["path"].expanduser().absolute()
         start = time.perf_counter()
-        total = self._count(path, options)  # unreadable input creates no store
-        importer = {"markdown": self._markdown, "adr": self._adr, "git": self._git, "jsonl": self._jsonl}[
-            options["kind"]
-        ]
-        project = identify_project(project=options["project"], directory=working_folder())
-        self._within = "" if options["project"] else _name_of_other(path, project)
+        importer = FILE_IMPORTS[options["kind"]](path, options)
+        total = importer.count()  # unreadable input creates no store
+        project = importer.project = identify_project(project=options["project"], directory=working_folder())
         is_preview = bool(options.get("preview"))
         self.stdout.write(f"{'preview of' if is_preview else 'importing'} {flat(str(path))} into {project}")
         if is_preview and project not in list_projects():
-            self.stdout.write(self._preview_new(path, project, total, options))
+            new = importer.describe_new(total)
+            self._print_notes(importer)
+            self.stdout.write(f"would import {new} into {project}, which does not exist yet")
             return
         self._hint(project, options)
         with self.store(options):
             if is_preview:
                 with preview_only():
-                    line, _ = importer(path, project, total, options)
+                    line, _ = self._run_import(importer, total)
                 self.stdout.write(line.replace("imported", "would import", 1))
                 return
             if options["project"] is None:
                 bind_project(project, working_folder())
+            run = ImportRun(options["kind"], str(path))
             if options["kind"] == "jsonl":  # with the batches of the store that was exported
-                line, batch = importer(path, project, total, options)[0], None
+                line, counts = self._run_import(importer, total)
             else:
-                run = ImportRun(options["kind"], str(path))
                 with run.recording():
-                    line, counts = importer(path, project, total, options)
-                batch = run.end(counts)
+                    line, counts = self._run_import(importer, total)
+            batch = run.end(counts)
         self.stdout.write(f"{line} in {time.perf_counter() - start:.1f} s")
         if batch is not None:
             self.stdout.write(f"to undo it: memory-hub import undo {batch} --project {project}")
 
-    # All of it is new
-    def _preview_new(self, path: Path, project: str, total: int, options: dict[str, Any]) -> str:
-        if options["kind"] == "git":
-            return f"would import {counted(total, 'commit')} into {project}, which does not exist yet"
-        if options["kind"] == "adr":
-            records = read_records(path, self._within)
-            self._name_skipped([*records.skipped, *records.problems])
-            return f"would import {counted(len(records.adrs), 'decision')} into {project}, which does not exist yet"
-        report = preview_new(directory=path, max_headings=options["max_headings"], exclude=options["exclude"])
-        self._name_skipped(report.skipped)
-        return (
-            f"would import {counted(report.sections, 'section')} of {counted(report.files, 'file')} into {project}, "
-            "which does not exist yet"
-        )
+    def _run_import(self, importer: FileImport, total: int) -> tuple[str, dict[str, int]]:
+        try:
+            with progress_bar(importer.unit, total) as advance:
+                return importer.run(advance)
+        finally:
+            self._print_notes(importer)
+
+    def _print_notes(self, importer: FileImport) -> None:
+        for warning in importer.warnings:
+            self.stderr.write(warning)
+        for line in importer.news:
+            self.stdout.write(line)
 
     def _tool(self, source: ImportSource, options: dict[str, Any]) -> None:
-        paths = [options["path"].expanduser().absolute()] if options["path"] else source.find()
+        if options["path"]:
+            paths = [options["path"].expanduser().absolute()]
+        else:
+            paths = source.find()
         if not paths:
             raise Invalid(f"no data of {source.name} was found in its usual places; name the file or folder")
         project = identify_project(project=options["project"], directory=working_folder())
@@ -182,7 +175,9 @@ class Command(ProjectCommand):
                 )
 
     def _hint(self, project: str, options: dict[str, Any]) -> None:
-        hint = "" if options["project"] else renamed_hint(working_folder(), project)
+        if options["project"]:
+            return
+        hint = renamed_hint(working_folder(), project)
         if hint:
             self.stderr.write(flat(f"note: {hint}"))
 
@@ -213,125 +208,9 @@ class Command(ProjectCommand):
         if not token:
             self.stdout.write(f"to undo it: memory-hub import undo {batch} --confirm {plan.token}")
 
-    def _count(self, path: Path, options: dict[str, Any]) -> int:
-        if options["kind"] == "markdown":
-            return len(find_files(path))
-        if options["kind"] == "adr":
-            return len(record_names(path))
-        if options["kind"] == "jsonl":
-            return ExportFile(path).check()
-        return count_commits(path, limit=options["limit"], since=options["since"])
-
-    def _markdown(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
-        with progress_bar("files", total) as advance:
-            report = import_markdown(
-                directory=path,
-                tags=options["tag"],
-                max_headings=options["max_headings"],
-                progress=advance,
-                within=self._within,
-                exclude=options["exclude"],
-            )
-        self._name_skipped(report.skipped)
-        return (
-            f"imported {counted(report.sections, 'section')} of {counted(report.files, 'file')} ({report.created} new, "
-            f"{report.updated} revised, {report.unchanged} unchanged, {report.deleted} removed"
-            f"{_left_deleted_text(report.left_deleted)}) into {project}"
-        ), {
-            "created": report.created,
-            "revised": report.updated,
-            "unchanged": report.unchanged,
-            "removed": report.deleted,
-            "left_out_count": len(report.skipped),
-        }
-
-    def _name_skipped(self, skipped: list[tuple[str, str]]) -> None:
-        names: dict[str, list[str]] = {}
-        for name, reason in skipped:
-            names.setdefault(reason, []).append(flat(name))
-        for reason, alike in names.items():
-            listed = alike if len(alike) <= _MOST_NAMED else [f"{alike[0]} and {counted(len(alike) - 1, 'other file')}"]
-            for name in listed:
-                self.stderr.write(f"skipped {name}: {reason}")
-
-    def _adr(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
-        with progress_bar("files", total) as advance:
-            report = import_adrs(directory=path, progress=advance, within=self._within)
-        self._name_skipped(report.skipped)
-        for name, reason in report.problems:
-            self.stderr.write(flat(f"{name}: {reason}"))
-        for name, now, before in report.superseding:
-            self.stdout.write(f"{name} has changed: #{now} supersedes #{before}")
-        counts = {
-            "created": report.created,
-            "revised": len(report.superseding) + report.marked,
-            "unchanged": report.unchanged,
-            "relations": report.edges,
-            "removed": report.sections_deleted,
-            "left_out_count": len(report.skipped) + len(report.problems),
-        }
-        return f"{_adrs(report)} into {project}", counts
-
-    def _git(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
-        recorded = repeated = 0
-        commits = read_commits(path, limit=options["limit"], since=options["since"], warn=self._say)
-        with progress_bar("commits", total) as advance:
-            while batch := list(islice(commits, _BATCH)):
-                recorded_now = record_commits(commits=batch)
-                recorded += recorded_now
-                repeated += len(batch) - recorded_now
-                advance(recorded + repeated)
-        line = f"imported {counted(recorded, 'commit')} ({repeated} already known) into {project}"
-        return line, {"created": recorded, "unchanged": repeated}
-
-    def _say(self, reason: str) -> None:
-        self.stderr.write(flat(reason))
-
-    def _jsonl(self, path: Path, project: str, total: int, options: dict[str, Any]) -> tuple[str, dict[str, int]]:
-        with progress_bar("events", total) as advance:
-            report = replay_export(ExportFile(path), advance)
-        for reason, events in report.left_out.items():
-            self.stderr.write(f"left out {counted(events, 'event')}: {reason}")
-        if report.unredacted:
-            listed = ", ".join(f"#{position}" for position in report.unredacted[:_MOST_NAMED])
-            self.stderr.write(
-                f"{counted(len(report.unredacted), 'event')} imported before still have text that was redacted since: "
-                f"{listed}; redact it here too"
-            )
-        for name, strings in sorted(report.redactions.items()):
-            self.stderr.write(f"masked {name} in {counted(strings, 'event')}")
-        return (
-            f"imported {counted(report.events, 'event')} ({report.added} new, {report.known} already known, "
-            f"{sum(report.left_out.values())} left out) into {project}"
-        ), {}
-
 
 def _batch_number(text: str) -> int:
     digits = text.removeprefix("#")
     if not digits.isdecimal() or len(digits) > 15:
         raise ArgumentTypeError(f"{text[:40]!r} is not the number of an import; write one such as 412")
     return int(digits)
-
-
-# Files of another project get its name before their paths: they would replace this project's files of the same path.
-def _name_of_other(path: Path, project: str) -> str:
-    try:
-        if identify_project(project=None, directory=path) == project:
-            return ""
-    except Invalid:
-        pass
-    repository = find_repository(path.resolve())
-    return flat(repository.folder_name if repository else path.resolve().name)
-
-
-def _adrs(report: AdrReport) -> str:
-    return (
-        f"imported {counted(report.decisions, 'decision')} ({report.created} new, "
-        f"{len(report.superseding)} superseding the file's earlier text, {report.marked} marked, "
-        f"{report.unchanged} unchanged) and {counted(report.edges, 'edge')}"
-        + (f", removed {counted(report.sections_deleted, 'section')} of their files" if report.sections_deleted else "")
-    )
-
-
-def _left_deleted_text(count: int) -> str:
-    return f", {count} left deleted" if count else ""

@@ -176,14 +176,11 @@ def compared_with_backup(store: StoreId) -> str:
     restored = [made_at(path) for path in kept_before_restores(store) if path.name.endswith(BEFORE_RESTORE)]
     if not backups or clock.is_misdated(made_at(backups[-1])):
         return ""  # the clock was ahead when it was made, so it may be from before a restore
-    if max([*restored, *_losses_accepted()], default=_NEVER) >= made_at(backups[-1]):
+    losses = log.events().of_type(log.LOSS_ACCEPTED).values_list("occurred_at", flat=True)
+    if max([*restored, *map(clock.from_text, losses)], default=_NEVER) >= made_at(backups[-1]):
         return ""
     newest = examine_backup(backups[-1], store)
     return "" if newest.problem else _difference(newest)
-
-
-def _losses_accepted() -> list[datetime]:
-    return [clock.from_text(event.occurred_at) for event in log.events().of_type(log.LOSS_ACCEPTED)]
 
 
 def _difference(backup: Examined) -> str:

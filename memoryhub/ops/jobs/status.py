@@ -61,10 +61,10 @@ def projection_lag() -> int:
 
 
 def _lag(model: type[models.Model]) -> int:
-    creating = log.events().of_type(*_MADE_FROM[model]).readable()
+    events = log.events().of_type(*_MADE_FROM[model]).readable()
     last = model._default_manager.aggregate(last=models.Max("pk"))["last"] or 0
-    lag = creating.window(after=last).count()
-    if last and not creating.at([last]).exists():
+    lag = events.window(after=last).count()
+    if last and not events.filter(position=last).exists():
         return max(lag, 1)
     return lag
 

@@ -61,7 +61,8 @@ def hub_state() -> HubState:
         try:
             with use_store(project_store(project)):
                 pending += events_to_embed()
-                for client, at in _last_captures():
+                hooks = log.events().filter(source="hook").exclude(trace_id=SAMPLE_TRACE).order_by()
+                for client, at in hooks.values_list("actor").annotate(at=Max("occurred_at")):
                     captures[client] = max(at, captures.get(client, ""))
         except HubError:
             continue
@@ -77,8 +78,3 @@ def hub_state() -> HubState:
         teams=team_states(),
         embeddings_pending=pending,
     )
-
-
-def _last_captures() -> list[tuple[str, str]]:
-    captured = log.events().filter(source="hook").exclude(trace_id=SAMPLE_TRACE)
-    return list(captured.order_by().values_list("actor").annotate(Max("occurred_at")))

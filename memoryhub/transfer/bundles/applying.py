@@ -221,10 +221,8 @@ class MergeReport(ReplayReport):
 
 def find_merge(head: str) -> int:
     """Return the event with which the log that ends in ``head`` was merged into the current store, or 0."""
-    for position, payload in log.events().of_type(LOG_MERGED).payloads().items():
-        if payload.get("head") == head:
-            return position
-    return 0
+    merges = log.events().of_type(LOG_MERGED).payloads()
+    return next((position for position, payload in merges.items() if payload.get("head") == head), 0)
 
 
 def merge(

@@ -113,18 +113,18 @@ def redacted_since(erasure: int) -> set[int]:
     """Return the ids of what had text redacted after an event of the log."""
     positions: set[int] = set()
     for payload in log.events().of_type(PAYLOAD_REDACTED).window(after=erasure).payloads().values():
-        positions.update(map(int, payload["digests"]))
-    streams = log.events().at(positions).values_list("stream_id", flat=True)
-    return set(log.events().of_stream(*streams).filter(stream_seq=1).positions())
+        positions |= set(map(int, payload["digests"]))
+    streams = log.events().at(positions).order_by().values("stream_id")
+    return set(log.events().filter(stream_seq=1, stream_id__in=streams).positions())
 
 
 # A memory that came from a file has the id of that file in its key; others have the id of their event
 def _entity_ids(event_type: EventType[Any]) -> dict[str, int]:
-    values = log.events().of_type(event_type).values_list("position", "event_id", "idempotency_key")
+    values = list(log.events().of_type(event_type).values_list("position", "event_id", "idempotency_key"))
     ids = {event_id: position for position, event_id, key in values if not (key or "").startswith(KEY)}
     for position, event_id, key in values:
-        if (key or "").startswith(KEY):
-            uid = str(key).removeprefix(KEY)
+        if key and key.startswith(KEY):
+            uid = key.removeprefix(KEY)
             ids[event_id if uid in ids else uid] = position
     return ids
 
@@ -230,12 +230,11 @@ def find_version(memory_id: int, revision_text: str) -> int | None:
         return None
     versions = MemoryVersion.objects.filter(memory_id=memory_id).order_by("-version")
     positions: dict[int, int] = dict(versions.values_list("id", "version"))
-    payloads = log.events().at(positions).reverse().payloads()
-    for position, payload in payloads.items():
-        if (
-            payload
-            and revision(MemoryState(**{name: payload[name] for name in _STATE if name in payload})) == revision_text
-        ):
+    payloads = log.events().at(positions).payloads()
+    for position in sorted(payloads, reverse=True):
+        payload = payloads[position]
+        state = MemoryState(**{name: payload[name] for name in _STATE if name in payload})
+        if revision(state) == revision_text:
             return positions[position]
     return None
 
