@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from django.db import transaction
 from django.db.models import F, QuerySet
+from memoryhub.core.stores.lookups import begins_with
 
 from memories.embeddings.engine import ModelId, Packed, StoreIndex
 from memories.models import EmbeddingModel, Vector
@@ -218,5 +219,5 @@ def _raise_revisions(models: QuerySet[EmbeddingModel]) -> None:
 @after_rebuild
 def go_over_again() -> None:
     # Reads the log again, as documents may have changed; unchanged texts are not embedded again
-    ProjectionOffset.objects.filter(projector__startswith="embeddings-").update(position=0)
+    ProjectionOffset.objects.filter(begins_with("projector", "embeddings-")).update(position=0)
     rows.execute(_FORGET_UNFOUND)
