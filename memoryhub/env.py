@@ -136,7 +136,9 @@ def _plain_url(text: str) -> str:
     name, _, value = lines[0].partition("=") if len(lines) == 1 else ("", "", "")
     url = value.strip()[1:-1]
     is_plain = value.strip() in (f'"{url}"', f"'{url}'") and not {*"\"'\\"}.intersection(url)
-    return url if is_plain and name.strip() == DATABASE_SETTING else ""
+    if is_plain and name.strip() == DATABASE_SETTING:
+        return url
+    return ""
 
 
 def check_home() -> None:

@@ -315,12 +315,18 @@ class BenchSide:
     tools: int = 0
     tools_tokens: int = 0
     # Searches for a memory's title whose answer had the title
-    found: int = 0
+    hits: int = 0
     peak_resident_bytes: int | None = None
 
     def as_data(self) -> dict[str, Any]:
-        names = ("server", "timings", "tools", "tools_tokens", "found", "peak_resident_bytes")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "server": self.server,
+            "timings": self.timings,
+            "tools": self.tools,
+            "tools_tokens": self.tools_tokens,
+            "found": self.hits,
+            "peak_resident_bytes": self.peak_resident_bytes,
+        }
 
 
 def compare(command: str, write: Template, search: Template, memories: int) -> list[BenchSide]:
@@ -400,7 +406,7 @@ def _write_call(client: BenchClient, side: BenchSide, memories: int, number: int
 def _search(client: BenchClient, side: BenchSide, memories: int, number: int) -> float:
     title = _strings_in(memories * number // (CALLS + 1))["title"]
     seconds, text = client.timed(side.search.tool, side.search.filled({"query": title}))
-    side.found += number > 0 and title in text
+    side.hits += number > 0 and title in text
     return seconds
 
 

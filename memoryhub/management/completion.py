@@ -40,7 +40,9 @@ def _completer(action: Action) -> Callable[..., Iterable[str]] | None:
     if values := getattr(action, "values", None):
         return lambda **_: [*_expanded(values)]
     named = str(action.metavar or action.dest).upper()
-    return DirectoriesCompleter() if named == "DIR" else FilesCompleter() if named in ("FILE", "PATH") else None
+    if named == "DIR":
+        return DirectoriesCompleter()
+    return FilesCompleter() if named in ("FILE", "PATH") else None
 
 
 def _actions(parser: ArgumentParser) -> Iterator[Action]:

@@ -89,12 +89,10 @@ def _flags(arguments: list[dict[str, Any]]) -> Iterator[str]:
 
 def describe(parser: ArgumentParser, values: dict[str, Iterable[str]]) -> dict[str, Any]:
     """Return a parser as data; ``values`` are the known values of arguments by name."""
-    described = [
-        _describe(parser, action, values)
-        for action in parser._actions
-        if not {"--help", *DJANGOS_OPTIONS} & {*action.option_strings}
-    ]
-    return {"description": parser.description, "arguments": described}
+    inherited = {"--help", *DJANGOS_OPTIONS}
+    actions = [action for action in parser._actions if inherited.isdisjoint(action.option_strings)]
+    arguments = [_describe(parser, action, values) for action in actions]
+    return {"description": parser.description, "arguments": arguments}
 
 
 def _describe(parser: ArgumentParser, action: Action, values: dict[str, Iterable[str]]) -> dict[str, Any]:

@@ -190,11 +190,10 @@ class ProjectImport:
             if not self.report.changes:
                 return
             self._run = self._run or ImportRun(self._tool, place)
-            session_of = {
-                topic_of(self._tool, record.key): self._session_name(record.session)
-                for record in records
-                if isinstance(record, MemoryRecord) and record.session
-            }
+            session_of = {}
+            for record in records:
+                if isinstance(record, MemoryRecord) and record.session:
+                    session_of[topic_of(self._tool, record.key)] = self._session_name(record.session)
             with self._recording(self._run):
                 for planned in sessions:
                     self._attempt(planned, lambda of: record_past_session(planned=of))

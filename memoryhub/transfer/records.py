@@ -171,7 +171,11 @@ def left_out_lines(report: ImportReport) -> Iterator[str]:
 
 
 def batch_line(batch: Batch) -> str:
-    state = "undone" if batch.is_undone else "interrupted" if batch.counts is None else ""
+    state = ""
+    if batch.is_undone:
+        state = "undone"
+    elif batch.counts is None:
+        state = "interrupted"
     facts = [f"#{batch.id} {batch.tool} {clock.minute(batch.began_at)}", batch.place]
     return flat("  ".join(filter(None, [*facts, counts_text(batch.counts), state])))
 

@@ -84,7 +84,7 @@ def _table_rows(sides: list[BenchSide]) -> Iterator[list[str]]:
     for timings in zip(*(side.timings for side in sides), strict=True):
         cells = [f"{timing.median:.1f} / {timing.p95:.1f}" for timing in timings]
         yield [f"{timings[0].operation}, median / 95th percentile, ms", *cells]
-    yield ["searches that found the memory", *(f"{side.found} of {side.timings[-1].samples}" for side in sides)]
+    yield ["searches that found the memory", *(f"{side.hits} of {side.timings[-1].samples}" for side in sides)]
     yield ["tools listed / their tokens", *(f"{side.tools} / {side.tools_tokens:,}" for side in sides)]
     peaks = [side.peak_resident_bytes for side in sides]
     yield ["peak resident memory, MB", *("unknown" if peak is None else f"{peak / 1e6:.0f}" for peak in peaks)]

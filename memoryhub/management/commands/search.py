@@ -31,5 +31,7 @@ class Command(ProjectCommand):
         command = command_from(MemorySearch, {**options, "query": " ".join(options["query"])})
         with self.store(options):
             listing = selectors.search(command=command)
-        note = [f"({listing.meta.note})"] if listing.meta.note and listing.results else []
-        self.answer(listing, [as_lines(listing, hit_line, none="nothing found; try fewer or other words"), *note])
+        lines = [as_lines(listing, hit_line, none="nothing found; try fewer or other words")]
+        if listing.meta.note and listing.results:
+            lines.append(f"({listing.meta.note})")
+        self.answer(listing, lines)

@@ -190,15 +190,11 @@ class Command(HubCommand):
     def _list(self, repository: Path | None, options: dict[str, Any]) -> None:
         if options["check"] or options["remove"] or options["yes"]:
             raise Invalid(f"give a client, one of: {', '.join(all_clients())}")
-        rows = [
-            {
-                "client": client.id,
-                "installed": is_installed(client),
-                "status": _status(client, repository),
-            }
-            for client in all_clients().values()
-            if client.repository or not repository
-        ]
+        rows = []
+        for client in all_clients().values():
+            if client.repository or not repository:
+                status = _status(client, repository)
+                rows.append({"client": client.id, "installed": is_installed(client), "status": status})
         row = "{client:<15} {place:<10} {status}"
         lines = [row.format(**facts, place="installed" if facts["installed"] else "not found") for facts in rows]
         self.answer({"results": rows}, lines)

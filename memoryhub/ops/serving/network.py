@@ -290,6 +290,8 @@ def _check_key(path: Path) -> None:
             pass
     except OSError as error:
         raise Invalid(f"the key {path} can't be read: {error.strerror}") from error
-    allowed = 0o640 if status.st_uid == 0 and os.geteuid() != 0 else 0o600
+    allowed = 0o600
+    if status.st_uid == 0 and os.geteuid() != 0:
+        allowed = 0o640
     if stat.S_IMODE(status.st_mode) & 0o777 & ~allowed & 0o077:
         raise Invalid(f"others may read the key {path}; run: chmod {allowed:o} {path}")

@@ -128,7 +128,7 @@ class _Site:
             await self.bridge(scope, receive, send)
 
 
-class _UvicornServer(uvicorn.Server):
+class _PublicServer(uvicorn.Server):
     def __init__(
         self, config: uvicorn.Config, site: _Site, public: socket.socket | None, network: Network, ending: Ending
     ) -> None:
@@ -196,7 +196,7 @@ def serve(
         on_request=on_request,
     )
     site = _Site(bridge, mount(bridge.streams, on_request) if mount else None)
-    server = _UvicornServer(_config(site, limits, network), site, public, network, ending)
+    server = _PublicServer(_config(site, limits, network), site, public, network, ending)
     stop = _start_keepers(idle)
     try:
         server.run(sockets=[listener])  # raises the signal again at its end, for ``ending``

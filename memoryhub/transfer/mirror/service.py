@@ -194,7 +194,9 @@ class MirrorPass:
             is_moved = file is not None and file.path != self.actions.paths.by_id[memory_id]
             is_changed = is_moved or entry is None or entry.stored != self.actions.digest(memory_id)
             if file and file.document:
-                did = Did.CONFLICT if entry and is_changed else Did.UPDATED
+                did = Did.UPDATED
+                if entry and is_changed:
+                    did = Did.CONFLICT
                 yield MirrorStep(did, file.path, partial(self.actions.edit, uid=uid, memory_id=memory_id, file=file))
             elif entry and file is None and self.listing.version(memory_id) == entry.version:
                 continue  # deleted in the folder

@@ -99,7 +99,9 @@ def last_way(store: StoreId, named: DatabasePlace | None) -> Way:
         named: the place that it was moved to, or the one that it came from.
     """
     here = own_place(store)
-    other = named if named and named.url != here.url else None
+    other = named
+    if named and named.url == here.url:
+        other = None
     if departure := places.departure(store):
         there = other or _of(departure)
         # An undo that was interrupted: the move was from there to here

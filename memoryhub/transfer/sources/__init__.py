@@ -11,18 +11,16 @@ from memoryhub.transfer.sources.obsidian import OBSIDIAN
 from memoryhub.transfer.sources.rules import AGENTS_MD, CURSOR_RULES
 from memoryhub.transfer.sources.server_memory import SERVER_MEMORY
 
-SOURCES: dict[str, ImportSource] = {
-    source.name: source
-    for source in (
-        SERVER_MEMORY,
-        CLAUDE_CODE,
-        AGENTS_MD,
-        CURSOR_RULES,
-        OBSIDIAN,
-        BASIC_MEMORY,
-        MEM0,
-        CLAUDE_MEM,
-        ENGRAM,
-        MCP_MEMORY_SERVICE,
-    )
-}
+_SOURCES = (
+    SERVER_MEMORY,
+    CLAUDE_CODE,
+    AGENTS_MD,
+    CURSOR_RULES,
+    OBSIDIAN,
+    BASIC_MEMORY,
+    MEM0,
+    CLAUDE_MEM,
+    ENGRAM,
+    MCP_MEMORY_SERVICE,
+)
+SOURCES: dict[str, ImportSource] = {source.name: source for source in _SOURCES}

@@ -219,12 +219,12 @@ def _title_of(path: Path, matter: dict[str, Any]) -> str:
 
 
 def _sections(note: _BasicMemoryNote, text: str) -> list[tuple[str, str, str]]:
-    sections = parsed(text).sections
-    return [
+    sections = []
+    for number, section in enumerate(parsed(text).sections):
         # The note's own key is the target of relations
-        (section.key if number else "", BETWEEN_HEADINGS.join((note.title, *section.headings)), section.text)
-        for number, section in enumerate(sections)
-    ]
+        key = section.key if number else ""
+        sections.append((key, BETWEEN_HEADINGS.join((note.title, *section.headings)), section.text))
+    return sections
 
 
 BASIC_MEMORY = ImportSource(

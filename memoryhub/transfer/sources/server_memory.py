@@ -126,8 +126,9 @@ def _read_graphs(path: Path) -> Iterator[Record]:
 
 # Older files, and those of other servers, do not say so
 def _is_entity(value: Mapping[str, Any]) -> bool:
-    kind = value.get("type", "entity" if "entityType" in value or "observations" in value else "")
-    return bool(kind == "entity")
+    if "type" in value:
+        return bool(value["type"] == "entity")
+    return "entityType" in value or "observations" in value
 
 
 def _parsed_moment(values: Mapping[str, Any], names: tuple[str, ...]) -> datetime | None:
