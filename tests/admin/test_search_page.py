@@ -6,8 +6,9 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
+from memories.admin.listing import marked_excerpt
 from memories.admin.pack_page import token_bar
-from memories.admin.search_page import marked_excerpt, reasons
+from memories.admin.search_page import reasons
 from memories.models import IGNORED_AFTER, MemoryUse
 from memories.pack import pack_context, preview_pack
 from memories.schemas import MemoryGet, MemorySearch, MemoryWrite
