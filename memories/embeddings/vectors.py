@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from django.db import transaction
 from django.db.models import F, QuerySet
-from memoryhub.core.stores.lookups import begins_with
 
 from memories.embeddings.engine import ModelId, Packed, StoreIndex
 from memories.models import EmbeddingModel, Vector
@@ -18,7 +17,7 @@ from memoryhub.core.events.projection import after_rebuild, define_text_cache
 from memoryhub.core.models import ProjectionOffset
 from memoryhub.core.search import text_queries
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, blob
+from memoryhub.core.stores.dialect import IDS, begins_with, blob
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store, folder_of
 
