@@ -38,7 +38,7 @@ from decisions.schemas import (
 from decisions.selectors import find_decision, find_decisions
 from memoryhub.config.current_settings import project_settings, settings_decided_by
 from memoryhub.core import clock, log
-from memoryhub.core.errors import Conflict, Forbidden, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Forbidden, Invalid, NotFound
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.rollback import Effect, Step, Values, define_effect
 from memoryhub.core.origin import AGENT_PREFIX, Origin, current_origin
@@ -117,7 +117,7 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
 
     Raises:
         NotFound: it names an unknown decision, or an unknown #id of a commit.
-        Conflict: it supersedes one that is already superseded, and ``branch`` is off; the data has the heads.
+        ConflictError: it supersedes one that is already superseded, and ``branch`` is off; the data has the heads.
         Invalid: the status is ``superseded``.
     """
     if command.status is DecisionStatus.SUPERSEDED:
@@ -156,7 +156,7 @@ def supersede_decision(*, command: DecisionSupersede) -> DecisionResult:
     """Record a replacement; title, context, impact, phase and topic default to the earlier decision's.
 
     Raises:
-        NotFound, Conflict, Invalid: as ``record_decision``.
+        NotFound, ConflictError, Invalid: as ``record_decision``.
     """
     with log.transaction():
         earlier = find_decision(command.id)
@@ -186,7 +186,7 @@ def refuse_superseded(edges: Sequence[Edge], *, branch: bool) -> None:
     """Raise if an edge supersedes a decision again, unless ``branch`` allows a second head.
 
     Raises:
-        Conflict: the target is already superseded; the data has the heads.
+        ConflictError: the target is already superseded; the data has the heads.
     """
     replaced = [edge.to for edge in edges if edge.relation is EdgeRelation.SUPERSEDES]
     superseded = superseded_among(replaced)
@@ -194,7 +194,7 @@ def refuse_superseded(edges: Sequence[Edge], *, branch: bool) -> None:
         return
     current = heads(superseded[:1]).get(superseded[0], [])
     listed = ", ".join(f"#{head}" for head in current)
-    raise Conflict(
+    raise ConflictError(
         f"#{superseded[0]} is already superseded and {listed} is in force; supersede that, or pass branch=true for "
         "a second head",
         id=superseded[0],
@@ -211,7 +211,7 @@ def link_decisions(*, command: DecisionLink) -> DecisionResult:
 
     Raises:
         NotFound: one of them does not exist.
-        Conflict: the edge would close a cycle of supersedes, refines and depends_on; or the target is already
+        ConflictError: the edge would close a cycle of supersedes, refines and depends_on; or the target is already
             superseded and ``branch`` is off.
         Invalid: both are the same.
     """
@@ -263,7 +263,7 @@ def mark_decision(*, command: DecisionMark) -> DecisionResult:
 
     Raises:
         NotFound: there is no such decision.
-        Conflict: it is superseded, or is to be accepted without a choice.
+        ConflictError: it is superseded, or is to be accepted without a choice.
         Invalid: the status is ``superseded``, or nothing is to change.
     """
     if command.status is DecisionStatus.SUPERSEDED:
@@ -275,9 +275,11 @@ def mark_decision(*, command: DecisionMark) -> DecisionResult:
         if log.find_by_key(command.idempotency_key, DECISION_MARKED):
             return _answer(decision, is_new=False)
         if command.status is not None and superseded_among([decision.id]):
-            raise Conflict(f"#{decision.id} is superseded; mark the decision that replaces it", id=decision.id)
+            raise ConflictError(f"#{decision.id} is superseded; mark the decision that replaces it", id=decision.id)
         if command.status is DecisionStatus.ACCEPTED and not decision.chosen:
-            raise Conflict(f"#{decision.id} names no choice; supersede it with the decision that does", id=decision.id)
+            raise ConflictError(
+                f"#{decision.id} names no choice; supersede it with the decision that does", id=decision.id
+            )
         named = list(visible_edges().filter(from_id=decision.id, relation="supersedes").values_list("to_id", flat=True))
         before = replaced_by(decision.id, named)
         payload = DecisionMarked(
@@ -309,7 +311,7 @@ def _refuse_cycle(command: DecisionLink) -> None:
         if hidden > 0:
             parts[_ENDS:-_ENDS] = [f"({hidden} more)"]
         chain = " → ".join(parts)
-        raise Conflict(
+        raise ConflictError(
             f"#{command.id} {command.relation} #{command.to} would close a cycle: {chain} → #{command.to}", path=path
         )
 

@@ -24,7 +24,7 @@ from memories.events import MEMORY_WRITTEN
 from memories.models import Memory, MemoryQuerySet, MemoryTag, Relation
 from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
-from memoryhub.core.errors import Conflict, NotFound, PreconditionFailed
+from memoryhub.core.errors import ConflictError, NotFound, PreconditionFailed
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.projection import void_sql
 from memoryhub.core.models import RawEvent
@@ -308,11 +308,11 @@ def preview_undo(batch_id: int) -> ImportUndo:
 
     Raises:
         NotFound: there is no such import.
-        Conflict: it was undone already.
+        ConflictError: it was undone already.
     """
     batch = find_batch(batch_id)
     if batch.is_undone:
-        raise Conflict(
+        raise ConflictError(
             f"import #{batch.id} was undone already; if that was interrupted, `memory-hub rebuild` completes it",
             id=batch.id,
         )
@@ -335,7 +335,7 @@ def undo_import(*, batch_id: int, token: str, progress: Callable[[int], None] = 
     """Make an import undone, as it was previewed.
 
     Raises:
-        NotFound, Conflict: as ``preview_undo``.
+        NotFound, ConflictError: as ``preview_undo``.
         PreconditionFailed: the store has changed since the preview; the data has the new ``token``.
     """
     demand(Act.GOVERN)

@@ -16,7 +16,7 @@ from memories.schemas import IfExists, MemoryRestore, MemoryTouch, MemoryUpdate,
 from memories.services import delete_memory, restore_memory, update_memory, write_memories
 from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
-from memoryhub.core.errors import Conflict
+from memoryhub.core.errors import ConflictError
 from memoryhub.core.kinds import GUIDELINE
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, use_store
@@ -83,11 +83,11 @@ def remove_guidelines() -> list[GuidelineResult]:
     if not stores.exists(GLOBAL_STORE):
         return []
     with use_store(GLOBAL_STORE), use_origin(actor=ACTOR), log.transaction():
-        return [
-            GuidelineResult(guideline.memory.title, _remove(guideline), guideline.id)
-            for guideline in _written(list(guidelines())).values()
-            if guideline.memory and not guideline.memory.deleted_at
-        ]
+        removed = []
+        for guideline in _written(list(guidelines())).values():
+            if guideline.memory and not guideline.memory.deleted_at:
+                removed.append(GuidelineResult(guideline.memory.title, _remove(guideline), guideline.id))
+        return removed
 
 
 def _command(entry: Mapping[str, Any]) -> MemoryWrite:
@@ -146,7 +146,7 @@ def _update(guideline: _Guideline, command: MemoryWrite) -> GuidelineStatus:
 def _restore(memory: Memory, command: MemoryWrite) -> GuidelineStatus:
     try:
         restore_memory(command=MemoryRestore(id=memory.id, scope=MemoryScope.GLOBAL))
-    except Conflict:
+    except ConflictError:
         return GuidelineStatus.TAKEN
     _renew(memory, command)
     return GuidelineStatus.RESTORED

@@ -331,7 +331,7 @@ def add_entry(*, command: MemoryWrite, scope_id: str = "") -> WriteResult:
     """Add a registry entry.
 
     Raises:
-        Conflict: the name is taken in that scope; the data has the id.
+        ConflictError: the name is taken in that scope; the data has the id.
         Invalid: as ``write_memory``, or ``scope_id`` is not bound here.
     """
     check_scope_id(command.scope, scope_id)
@@ -350,7 +350,7 @@ def update_entry(*, kind: MemoryKind, entry: NamedMemory, changes: Mapping[str, 
 
     Raises:
         NotFound, Gone, Invalid: as ``find_entry``.
-        PreconditionFailed, Conflict: as ``update_memory``.
+        PreconditionFailed, ConflictError: as ``update_memory``.
     """
     memory = find_entry(kind=kind, entry=entry)
     fields = {name: value for name, value in changes.items() if name != "author"}

@@ -18,7 +18,7 @@ from memories.schemas import MemorySearch
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest
 from memories.search.engine import texts_of
 from memories.selectors import search
-from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Invalid, NotFound
 from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.schemas import Command
@@ -108,11 +108,11 @@ def write_sample(path: Path, memories: MemoryQuerySet, *, most: int = 20) -> Wri
     """Write tests that find a sample of memories by words of their text; only those that pass now are kept.
 
     Raises:
-        Conflict: the file exists.
+        ConflictError: the file exists.
         Invalid: there is nothing to test, or the file cannot be written.
     """
     if path.exists() or path.is_symlink():
-        raise Conflict(f"{path} exists; name another file, or move it away")
+        raise ConflictError(f"{path} exists; name another file, or move it away")
     passing: list[MemoryTest] = []
     not_found: list[str] = []
     for memory in _spread(memories, most):

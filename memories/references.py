@@ -102,5 +102,7 @@ def _checked(field: str, entity_id: int, claimed: EntryType | None, entity: Enti
 
 
 def view_end(entity: Entity) -> EndView:
-    title = viewed_store().name if entity.id == PROJECT and not entity.title else entity.title
+    title = entity.title
+    if entity.id == PROJECT and not title:
+        title = viewed_store().name
     return EndView(type=EndType(entity.type), kind=entity.kind, id=entity.id, title=title, deleted=entity.deleted)

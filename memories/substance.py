@@ -56,7 +56,9 @@ def split_joined(text: str) -> tuple[str, str]:
 
 def _slug_of_label(line: str) -> str:
     slug = heading_slug(line) if line.endswith(":") else ""
-    return slug if slug in _LINK_LISTS or slug in _VALUES or slug.startswith(_RELATED) else ""
+    if slug in _LINK_LISTS or slug in _VALUES or slug.startswith(_RELATED):
+        return slug
+    return ""
 
 
 # Below the heading or label of that slug

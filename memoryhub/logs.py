@@ -10,7 +10,7 @@ from memoryhub.core.text import flat, printable
 
 _FOREIGN_HOST = "refused a request for the host %r: this hub answers only at its own address"
 _SHOWN_OF_HOST = 100
-# Of a path and of other values that a request brings
+# How much of a path, or another value of a request, is logged
 _SHOWN_OF_VALUE = 200
 # A reader of the log must not be able to sign in.
 _LINK = re.compile(r"(/signin/)[^\s?#'\"]+")

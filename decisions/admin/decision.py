@@ -41,14 +41,14 @@ from memoryhub.core import log
 from memoryhub.core.admin import needs
 from memoryhub.core.admin.cells import counted
 from memoryhub.core.admin.svg import Edge
-from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Gone, HubError, Invalid, NotFound
 from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.permissions import Act, require
 from memoryhub.core.validation import explain
 from sessions_app.models import Iteration, Turn
 
 FORM = "admin/decisions/form.html"
-_REFUSALS = (Conflict, Invalid, NotFound)
+_REFUSALS = (ConflictError, Invalid, NotFound)
 
 Change = Callable[[], DecisionResult]
 Record = Callable[..., DecisionResult]

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from decisions.models import Decision, DecisionStatus, Impact
 from decisions.schemas import DecisionRecord, DecisionSupersede
 from memoryhub.core.admin.schema_form import SchemaForm
-from memoryhub.core.errors import Conflict, HubError, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, HubError, Invalid, NotFound
 
 MORE = "more_rows"  # the button that adds rows of alternatives without JavaScript
 _SPARE = 2
@@ -137,7 +137,7 @@ class DecisionForm(SchemaForm[Any]):
 
     def refuse(self, error: HubError) -> None:
         """Add an error of a service to the form; raise it if it is not about the input."""
-        if not isinstance(error, Conflict | Invalid | NotFound):
+        if not isinstance(error, ConflictError | Invalid | NotFound):
             raise error
         self.add_error(None, error_text(error))
 

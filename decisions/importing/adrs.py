@@ -25,7 +25,7 @@ from decisions.services import link_decisions, mark_decision, record_decision
 from memories.importing import define_known_files, delete_sections, find_files
 from memories.importing.files import MARKDOWN, left_out, modified_at, path_of_folder, read_text
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Gone, HubError
+from memoryhub.core.errors import ConflictError, Gone, HubError
 from memoryhub.core.schemas import MAX_AUTHOR
 from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
 from memoryhub.core.stores.dialect import begins_with
@@ -234,7 +234,7 @@ class _Import:
         imported = set(chain.from_iterable(self.imported.versions.values()))
         replacements = [head for head in heads([earlier]).get(earlier, []) if head not in imported]
         if replacements:
-            raise Conflict(
+            raise ConflictError(
                 f"its text has changed, but #{replacements[0]} supersedes its decision #{earlier}; supersede that by "
                 "hand"
             )

@@ -117,6 +117,6 @@ class RedactionDone(BaseModel):
     )
 
 
-def shown(model: BaseModel) -> dict[str, Any]:
+def as_data(model: BaseModel) -> dict[str, Any]:
     """Return the model as JSON data."""
     return model.model_dump(mode="json")

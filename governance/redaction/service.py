@@ -41,7 +41,7 @@ from memories.duplicates import remember_topics
 from memories.services.deletion import Traces, wipe_traces
 from memoryhub import env
 from memoryhub.core import log
-from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked, NotFound
+from memoryhub.core.errors import ConfirmationRequired, ConflictError, Invalid, Locked, NotFound
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.slugs import NO_NAMES, DerivedNames
 from memoryhub.core.text import counted
@@ -158,7 +158,7 @@ def _remove(command: RedactionRun, findings: Findings, removed: RemovedText, pro
         event = log.redact_payloads(
             payloads, what=what, reason=command.reason, seen=findings.erasure, progress=progress
         )
-    except Conflict:  # others erased or redacted since the search; the next round searches again
+    except ConflictError:  # others erased or redacted since the search; the next round searches again
         return
     removed.event_id = event.position
     removed.finds += findings.count

@@ -43,7 +43,7 @@ from memories.embeddings.vectors import forget_files
 from memories.search.index import forget_removed
 from memoryhub.config.retention_rules import What, pack_types
 from memoryhub.core import clock, log
-from memoryhub.core.errors import Conflict, NotFound, PreconditionFailed
+from memoryhub.core.errors import ConflictError, NotFound, PreconditionFailed
 from memoryhub.core.log.erase import wipe_free_space
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores import rows
@@ -256,13 +256,13 @@ def lift_hold(*, command: HoldLift) -> HoldView:
 
     Raises:
         NotFound: no hold has this id.
-        Conflict: it is already lifted.
+        ConflictError: it is already lifted.
         Forbidden: the caller may not govern.
     """
     with log.transaction():
         hold = find_hold(command.id)
         if hold.lifted_at is not None:
-            raise Conflict(f"hold #{hold.id} was already lifted by {hold.lifted_by}", id=hold.id)
+            raise ConflictError(f"hold #{hold.id} was already lifted by {hold.lifted_by}", id=hold.id)
         draft = log.prepare(HOLD_LIFTED, HoldLifted(hold_id=hold.id, reason=command.reason))
         log.append(draft, stream=f"hold:{hold.id}")
         return view_hold(find_hold(hold.id))

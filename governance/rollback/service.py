@@ -29,7 +29,7 @@ from governance.rollback.state import changed_since, promoted_by, void_positions
 from governance.rollback.tracing import Traced, groups, touched_things, trace, view_trace
 from memories.models import Conflict as VersionConflict
 from memoryhub.core import log
-from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid
+from memoryhub.core.errors import ConfirmationRequired, ConflictError, Invalid
 from memoryhub.core.events.event_types import event_type, types_that_change_streams
 from memoryhub.core.events.rollback import Left, Own, Reach, Step, Treatment, Undo, count_events, effects
 from memoryhub.core.log.quarantine import quarantined_among
@@ -108,13 +108,13 @@ def undo_rollback(*, command: RollbackUndo) -> RollbackView:
     Raises:
         Forbidden: the caller may not govern.
         NotFound: there is no such roll-back.
-        Conflict: it is already undone.
+        ConflictError: it is already undone.
     """
     demand(Act.GOVERN)
     with log.transaction():
         rollback = find_rollback(command.id)
         if rollback.undone_at:
-            raise Conflict(f"roll-back #{rollback.id} was already undone by {rollback.undone_by}", id=rollback.id)
+            raise ConflictError(f"roll-back #{rollback.id} was already undone by {rollback.undone_by}", id=rollback.id)
         plan = _plan_undo(rollback)
         payload = RollbackUndone(rollback_id=rollback.id, reason=command.reason, **plan.as_data())
         log.append(log.prepare(ROLLBACK_UNDONE, payload), stream=f"rollback:{rollback.id}")

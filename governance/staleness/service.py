@@ -15,7 +15,7 @@ from memories.services import delete_memory, update_memory
 from memories.services.revise import live_memory
 from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
-from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Invalid, NotFound
 from memoryhub.core.log.quarantine import quarantined_among
 
 
@@ -28,7 +28,7 @@ def affirm(*, command: Affirm) -> AffirmResult:
     Raises:
         NotFound: no memory or decision has this id.
         Gone: the memory is deleted.
-        Conflict: it is superseded, not accepted, or quarantined.
+        ConflictError: it is superseded, not accepted, or quarantined.
         Invalid: ``valid_until`` is in the past, or the item has no such field.
     """
     with log.transaction():
@@ -47,7 +47,7 @@ def retire(*, command: Retire) -> RetireResult:
     """Retire what is no longer valid: soft-delete a memory, mark a decision as deprecated.
 
     Raises:
-        NotFound, Gone, Conflict: as ``affirm``.
+        NotFound, Gone, ConflictError: as ``affirm``.
     """
     with log.transaction():
         thing = _live_entry(command.id)
@@ -65,14 +65,14 @@ def _live_entry(entity_id: int) -> Memory | Decision:
         problem = f"#{entity_id} is a {entity.type}" if entity else f"there is no #{entity_id} in this store"
         raise NotFound(f"{problem}; give the id of a memory or decision", id=entity_id)
     if quarantined_among([entity_id]):
-        raise Conflict(f"#{entity_id} is in quarantine; release it before you affirm it", id=entity_id)
+        raise ConflictError(f"#{entity_id} is in quarantine; release it before you affirm it", id=entity_id)
     return _accepted_memory(entity_id) if entity.type == "memory" else _accepted_decision(entity_id)
 
 
 def _accepted_memory(entity_id: int) -> Memory:
     memory = live_memory(entity_id)
     if memory.review != ReviewState.ACCEPTED:
-        raise Conflict(f"#{entity_id} is {memory.review}; accept it in the review queue instead", id=entity_id)
+        raise ConflictError(f"#{entity_id} is {memory.review}; accept it in the review queue instead", id=entity_id)
     return memory
 
 
@@ -80,9 +80,9 @@ def _accepted_decision(entity_id: int) -> Decision:
     decision: Decision = Decision.objects.get(id=entity_id)
     if decision.status == DecisionStatus.SUPERSEDED:
         current = ", ".join(f"#{head}" for head in heads([entity_id]).get(entity_id, []))
-        raise Conflict(f"#{entity_id} is superseded; affirm its replacement: {current}", id=entity_id)
+        raise ConflictError(f"#{entity_id} is superseded; affirm its replacement: {current}", id=entity_id)
     if decision.status != DecisionStatus.ACCEPTED:
-        raise Conflict(f"#{entity_id} is {decision.status}; accept it before you affirm it", id=entity_id)
+        raise ConflictError(f"#{entity_id} is {decision.status}; accept it before you affirm it", id=entity_id)
     return decision
 
 

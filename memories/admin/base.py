@@ -11,7 +11,7 @@ from django.template.response import TemplateResponse
 
 from memories.schemas import WriteResult
 from memoryhub.core.admin import HubModelAdmin
-from memoryhub.core.errors import Conflict, Gone, HubError, Invalid
+from memoryhub.core.errors import ConflictError, Gone, HubError, Invalid
 
 
 class SectionAdmin(HubModelAdmin):
@@ -58,6 +58,6 @@ def sentence(error: HubError) -> str:
 
 def show_error(form: Any, error: HubError) -> None:
     """Add an error of a service to a form; raise it if it is not about the input."""
-    if not isinstance(error, Conflict | Gone | Invalid):
+    if not isinstance(error, ConflictError | Gone | Invalid):
         raise error
-    form.add_error("title" if isinstance(error, Conflict) else None, sentence(error))
+    form.add_error("title" if isinstance(error, ConflictError) else None, sentence(error))

@@ -22,7 +22,7 @@ from memories.diff import merge_texts
 from memories.models import Conflict, Resolution
 from memories.schemas import ConflictResolve
 from memoryhub.core.admin import DefaultFilter, cells, needs, next_page
-from memoryhub.core.errors import Conflict as Refused
+from memoryhub.core.errors import ConflictError as Refused
 from memoryhub.core.errors import Gone, Invalid
 from memoryhub.core.permissions import Act
 from memoryhub.core.validation import explain
@@ -53,12 +53,16 @@ class ResolveForm(forms.Form):
         self.is_valid()
         typed = self.cleaned_data
         chosen = typed.get("resolution", "")
-        merges, splits = chosen == Resolution.MERGE, chosen == Resolution.BOTH
+        content, title = None, ""
+        if chosen == Resolution.MERGE:
+            content, title = typed["content"].replace("\r\n", "\n"), typed["title"]
+        elif chosen == Resolution.BOTH:
+            title = typed["split_title"]
         return ConflictResolve(
             id=conflict_id,
             resolution=chosen,
-            content=typed["content"].replace("\r\n", "\n") if merges else None,
-            title=(typed["title"] if merges else typed["split_title"] if splits else "") or None,
+            content=content,
+            title=title or None,
             reason=typed["reason"],
         )
 
@@ -95,8 +99,9 @@ class ConflictAdmin(SectionAdmin):
         return super().get_queryset(request).defer("memory__content", "memory__resource_links")
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        conflict_id = int(object_id) if object_id.isdecimal() and len(object_id) <= 16 else 0
-        return Conflict.objects.select_related("memory").filter(id=conflict_id).first()
+        if not object_id.isdecimal() or len(object_id) > 16:
+            return None
+        return Conflict.objects.select_related("memory").filter(id=int(object_id)).first()
 
     def detail(self, request: HttpRequest, conflict: Conflict) -> dict[str, Any]:
         request.inbox_key = f"conflict-{conflict.pk}"  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ from memories.references import end_id
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewVerdict
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memoryhub.core.admin.schema_form import SchemaForm
-from memoryhub.core.errors import Conflict, HubError, Invalid, PreconditionFailed
+from memoryhub.core.errors import ConflictError, HubError, Invalid, PreconditionFailed
 from memoryhub.core.kinds import KINDS, Kind
 from memoryhub.core.validation import command_from
 
@@ -205,4 +205,4 @@ class EditForm(ChangedMemoryForm):
         """Add an error to the form. After a conflict, the next submission replaces the version shown."""
         if isinstance(error, PreconditionFailed):
             self.rebase(self.memory.version)
-        self.add_error("title" if isinstance(error, Conflict) else None, sentence(error))
+        self.add_error("title" if isinstance(error, ConflictError) else None, sentence(error))

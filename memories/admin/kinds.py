@@ -109,17 +109,19 @@ def _indented(value: Any) -> str:
 
 def _arguments(schema: dict[str, Any]) -> list[dict[str, Any]]:
     required = schema.get("required", [])
-    return [
-        {
-            "name": name,
-            "type": about.get("type", ""),
-            "required": name in required,
-            "about": about.get("description", ""),
-            "choices": about.get("enum", []),
-        }
-        for name, about in schema.get("properties", {}).items()
-        if isinstance(about, dict)
-    ]
+    arguments = []
+    for name, about in schema.get("properties", {}).items():
+        if isinstance(about, dict):
+            arguments.append(
+                {
+                    "name": name,
+                    "type": about.get("type", ""),
+                    "required": name in required,
+                    "about": about.get("description", ""),
+                    "choices": about.get("enum", []),
+                }
+            )
+    return arguments
 
 
 _COMMON = (

@@ -88,11 +88,15 @@ class RankedChangeList(HubChangeList):
     @property
     def counted(self) -> str:
         text = super().counted
-        return f"The best {text}" if self.query and self.result_count == BEST else text
+        if self.query and self.result_count == BEST:
+            return f"The best {text}"
+        return text
 
     def get_ordering_field_columns(self) -> dict[int, Any]:
-        columns = super().get_ordering_field_columns()
-        return columns if ORDER_VAR in self.params or not self.query else {}
+        if self.query and ORDER_VAR not in self.params:
+            return {}
+        columns: dict[int, Any] = super().get_ordering_field_columns()
+        return columns
 
 
 class MemoryChangeList(RankedChangeList):

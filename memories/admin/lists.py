@@ -25,7 +25,7 @@ from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_many
 from memories.schemas import MemoryTouch
 from memoryhub.core.admin import HubChangeList, cells
-from memoryhub.core.errors import Conflict, Gone, HubError
+from memoryhub.core.errors import ConflictError, Gone, HubError
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.permissions import Act, may, require
 from memoryhub.core.text import one_line
@@ -34,7 +34,7 @@ FORM = "admin/memories/memory/form.html"
 AT_ONCE = 200
 CAN_UNDO = "verdicts_to_undo"
 _TAGS_OFFERED = 200
-# Of a text in a list
+# Characters of a text in a list
 _SHOWN_CHARS = 200
 
 
@@ -144,7 +144,7 @@ class MemoryListAdmin(SectionAdmin):
             try:
                 service(command=MemoryTouch(id=memory_id))
                 count += 1
-            except (Conflict, Gone) as error:
+            except (ConflictError, Gone) as error:
                 messages.warning(request, sentence(error))
         if count:
             messages.success(request, f"{cells.counted(count, 'memory', 'memories')} {outcome}.")

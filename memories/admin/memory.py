@@ -47,7 +47,7 @@ from memoryhub.core import log
 from memoryhub.core.admin import cells, needs
 from memoryhub.core.errors import (
     ConfirmationRequired,
-    Conflict,
+    ConflictError,
     Gone,
     HubError,
     Invalid,
@@ -75,7 +75,7 @@ _PAGES = {
     "session": "sessions_app_session",
     "commit": "sessions_app_commit",
 }
-_REFUSALS = (Conflict, Gone, Invalid, NotFound)
+_REFUSALS = (ConflictError, Gone, Invalid, NotFound)
 # On one page
 _DIFFS = 10
 _VERSIONS = 6
@@ -222,7 +222,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
     ) -> HttpResponse:
         try:
             result = change()
-        except (Conflict, Gone, Invalid, NotFound) as error:
+        except (ConflictError, Gone, Invalid, NotFound) as error:
             return refused(request, error, memory.id)
         if result.version == memory.version:
             message = ""

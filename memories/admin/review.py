@@ -257,16 +257,18 @@ def _similar(memory: Memory) -> list[dict[str, Any]]:
     shares = {near.id: near.alike for near in near_memories(memory.id, Existing.of(memory).state)}
     memories = Memory.objects.in_bulk(list(shares))
     effort = Effort()
-    return [
-        {
-            "memory": memories[near_id],
-            "percent": round(share * 100),
-            "sides": side_by_side(memories[near_id].content, memory.content, effort),
-            "warnings": listing.warnings(memories[near_id]),
-        }
-        for near_id, share in shares.items()
-        if near_id in memories
-    ]
+    similar = []
+    for near_id, share in shares.items():
+        if near_id in memories:
+            similar.append(
+                {
+                    "memory": memories[near_id],
+                    "percent": round(share * 100),
+                    "sides": side_by_side(memories[near_id].content, memory.content, effort),
+                    "warnings": listing.warnings(memories[near_id]),
+                }
+            )
+    return similar
 
 
 def _attribute_lines(memory: Memory) -> list[tuple[str, str, bool]]:

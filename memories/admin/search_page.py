@@ -129,18 +129,20 @@ def _models(documents: int) -> list[dict[str, Any]]:
     cursors = ProjectionOffset.objects.filter(begins_with("projector", _CURSOR))
     followed = dict(cursors.values_list("projector", "position"))
     head = log.head()[0]
-    return [
-        {
-            "name": model.name,
-            "version": model.version,
-            "dimensions": model.dimensions,
-            "complete": model.complete,
-            "embedded": vectors.get(model.pk, 0),
-            "documents": documents,
-            "behind": max(0, head - followed.get(f"{_CURSOR}{model.pk}", 0)),
-        }
-        for model in models
-    ]
+    rows = []
+    for model in models:
+        rows.append(
+            {
+                "name": model.name,
+                "version": model.version,
+                "dimensions": model.dimensions,
+                "complete": model.complete,
+                "embedded": vectors.get(model.pk, 0),
+                "documents": documents,
+                "behind": max(0, head - followed.get(f"{_CURSOR}{model.pk}", 0)),
+            }
+        )
+    return rows
 
 
 def _jobs() -> list[dict[str, Any]]:
@@ -207,18 +209,20 @@ def shown_hits(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     best = max((hit["score"] for hit in results), default=0.0) or 1.0
     # Results of wider scopes have no pages here
     scopes = (MemoryScope.PROJECT, MemoryScope.SESSION, own_scope())
-    return [
-        {
-            **hit,
-            "reference": reference(hit),
-            "url": address_of(hit["source"], hit["id"]) if hit["scope"] in scopes else "",
-            "width": round(max(hit["score"], 0) / best * _BAR, 1),
-            "reasons": reasons(hit.get("why", "")),
-            "warnings": warnings(hit).strip(" ()"),
-            "excerpt": marked_excerpt(hit["snippet"], hit.get("matches", [])),
-        }
-        for hit in results
-    ]
+    rows = []
+    for hit in results:
+        rows.append(
+            {
+                **hit,
+                "reference": reference(hit),
+                "url": address_of(hit["source"], hit["id"]) if hit["scope"] in scopes else "",
+                "width": round(max(hit["score"], 0) / best * _BAR, 1),
+                "reasons": reasons(hit.get("why", "")),
+                "warnings": warnings(hit).strip(" ()"),
+                "excerpt": marked_excerpt(hit["snippet"], hit.get("matches", [])),
+            }
+        )
+    return rows
 
 
 def address_of(source: str, document_id: int) -> str:

@@ -18,7 +18,7 @@ from memories.schemas.links import CATEGORIES, FREE, TagCreate, TagView
 from memories.selectors.memories import TagUse, tags_in_use, view_tags
 from memories.services.links import create_tag
 from memoryhub.core.admin.schema_form import SchemaForm
-from memoryhub.core.errors import Conflict
+from memoryhub.core.errors import ConflictError
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act, may, require
 
@@ -95,7 +95,7 @@ class TagAdmin(SectionAdmin):
                 result = create_tag(command=command)
                 messages.success(request, f"Described the tag “{result.name}” in the category {result.category}.")
                 return redirect(self.url("changelist"))
-            except Conflict as error:
+            except ConflictError as error:
                 form.add_error("name", sentence(error))
         categories = sorted({*CATEGORIES, FREE, *Tag.objects.values_list("category", flat=True)})
         context = {"title": "Describe a tag", "form": form, "categories": categories}

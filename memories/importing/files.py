@@ -127,7 +127,9 @@ def times_of(matter: Mapping[str, Any], changed: datetime | None) -> tuple[datet
     """Return when a text was written and last changed, by its front matter, or ``changed`` if that has no time."""
     written = _first_moment(matter, _WRITTEN)
     revised = _first_moment(matter, _CHANGED)
-    return written, (revised if written or revised else changed)
+    if written or revised:
+        return written, revised
+    return None, changed
 
 
 def _first_moment(matter: Mapping[str, Any], keys: Sequence[str]) -> datetime | None:
@@ -374,15 +376,13 @@ _JAPANESE = ("cp932", "euc_jp")
 _IDEOGRAPHIC = (*_JAPANESE, "gb18030", "big5", "cp949")
 _ENCODINGS = ["cp1252", "cp1250", *_CYRILLIC, "cp1253", "cp1254", "cp1255", *_IDEOGRAPHIC]
 # Letters beside a to z that the texts of one language have
-_ALPHABETS = [
-    frozenset(letters)
-    for letters in (
-        *("àâæçéèêëîïôœùûüÿ", "äöüßé", "áéíñóúü", "ãáàâçéêíõóôú", "àèéìíòóù", "åäöé", "æøåéü", "éëèïöü", "áéíóúýþæðö"),
-        *("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíľňóôšťúýž", "áéíóöőúüű", "ăâîşţ", "čćđšž", "çğıöşüâîû"),
-        *("абвгдежзийклмнопрстуфхцчшщъыьэюяё", "абвгґдеєжзиіїйклмнопрстуфхцчшщьюя", "абвгдђежзијклљмнњопрстћуфхцчџш"),
-        *("абвгдеёжзійклмнопрстуўфхцчшыьэюя", "αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώ", "אבגדהוזחטיכךלמםנןסעפףצץקרשת"),
-    )
-]
+_LETTERS = (
+    *("àâæçéèêëîïôœùûüÿ", "äöüßé", "áéíñóúü", "ãáàâçéêíõóôú", "àèéìíòóù", "åäöé", "æøåéü", "éëèïöü", "áéíóúýþæðö"),
+    *("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíľňóôšťúýž", "áéíóöőúüű", "ăâîşţ", "čćđšž", "çğıöşüâîû"),
+    *("абвгдежзийклмнопрстуфхцчшщъыьэюяё", "абвгґдеєжзиіїйклмнопрстуфхцчшщьюя", "абвгдђежзијклљмнњопрстћуфхцчџш"),
+    *("абвгдеёжзійклмнопрстуўфхцчшыьэюя", "αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώ", "אבגדהוזחטיכךלמםנןסעפףצץקרשת"),
+)
+_ALPHABETS = [frozenset(letters) for letters in _LETTERS]
 # Bytes of another encoding: control codes, accents alone, signs and other scripts within a word of a to z
 _ODD = re.compile(
     r"[\0-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff¨¯´¸ˇ˘˙˛˝]|[^\W\d_][¡-©«-³µ-·»-¿×÷][^\W\d_]"

@@ -15,7 +15,7 @@ from memories.selectors.memories import find_memory
 from memories.selectors.versions import state_at
 from memories.services.revise import append_version, live_memory, refuse_taken_title, update_memory
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Forbidden, HubError, Invalid, PreconditionFailed
+from memoryhub.core.errors import ConflictError, Forbidden, HubError, Invalid, PreconditionFailed
 from memoryhub.core.origin import current_origin
 from memoryhub.core.text import flat
 
@@ -50,7 +50,7 @@ def review_memory(*, command: ReviewVerdict) -> ReviewResult:
     Raises:
         NotFound: there is no such memory.
         Gone: it is deleted.
-        Conflict: it has that state already, or the title of the version to restore is taken.
+        ConflictError: it has that state already, or the title of the version to restore is taken.
         PreconditionFailed: it has changed since ``base_version``; the data has the current version.
         Forbidden: the caller wrote this version, and does not use the admin.
     """
@@ -82,7 +82,7 @@ def accept_edited(*, command: ReviewEdit) -> ReviewResult:
     """Edit a memory and accept it, in one transaction.
 
     Raises:
-        NotFound, Gone, Conflict, Invalid: as ``update_memory``.
+        NotFound, Gone, ConflictError, Invalid: as ``update_memory``.
         PreconditionFailed: it has changed since ``base_version``.
     """
     with scopes.writing(command.scope), log.transaction():
@@ -103,7 +103,7 @@ def merge_into(*, command: ReviewMerge) -> ReviewResult:
 
     Raises:
         NotFound, Gone: as ``review_memory``, for either memory.
-        Conflict: either memory is rejected.
+        ConflictError: either memory is rejected.
         PreconditionFailed: either memory has changed since the version that was reviewed.
         Invalid: both are the same memory.
     """
@@ -133,7 +133,7 @@ def _merge_target(command: ReviewMerge) -> Memory:
         raise Invalid(f"#{command.id} cannot be merged into itself; name another memory, or accept it")
     target = _reviewed(command.into, command.into_version)
     if target.review == ReviewState.REJECTED:
-        raise Conflict(f"#{target.id} is rejected; name another memory, or accept it first", id=target.id)
+        raise ConflictError(f"#{target.id} is rejected; name another memory, or accept it first", id=target.id)
     return target
 
 
@@ -147,16 +147,18 @@ def withdraw_verdict(*, command: ReviewTouch, by: str = "") -> ReviewResult:
     Raises:
         NotFound: there is no such memory.
         Gone: it is deleted.
-        Conflict: there is no verdict, it is undone already, or someone else gave it.
+        ConflictError: there is no verdict, it is undone already, or someone else gave it.
         PreconditionFailed: the memory, or the one it was merged into, has changed since.
     """
     with scopes.writing(command.scope), log.transaction():
         memory = live_memory(command.id)
         last = last_verdict(memory.id)
         if last is None or last.payload.verdict is Verdict.WITHDRAWN:
-            raise Conflict(f"there is no verdict on #{memory.id} to undo", id=memory.id)
+            raise ConflictError(f"there is no verdict on #{memory.id} to undo", id=memory.id)
         if by and last.actor != by:
-            raise Conflict(f"the last verdict on #{memory.id} is of {last.actor}, so it was not undone", id=memory.id)
+            raise ConflictError(
+                f"the last verdict on #{memory.id} is of {last.actor}, so it was not undone", id=memory.id
+            )
         verdict = last.payload
         _refuse_changed(memory, verdict.stands)
         if verdict.merged and verdict.merged.version != verdict.merged.before_version:
@@ -180,7 +182,7 @@ def _restore(memory: Memory, version: int, status: ReviewStatus) -> int:
 def _reject(memory: Memory, command: ReviewTouch, merged: Merged | None = None) -> ReviewResult:
     before = review_status_of(memory)
     if before.state is ReviewState.REJECTED:
-        raise Conflict(f"memory #{memory.id} is rejected already", id=memory.id, version=memory.version)
+        raise ConflictError(f"memory #{memory.id} is rejected already", id=memory.id, version=memory.version)
     if before.accepted_version is None:
         after = ReviewStatus(state=ReviewState.REJECTED, reason=command.reason)
         return _record_verdict(memory, Verdict.REJECTED, command, after, merged=merged)
@@ -207,7 +209,7 @@ def _reviewed(memory_id: int, base_version: int | None) -> Memory:
 
 def _refuse_accepted(memory: Memory) -> None:
     if memory.review == ReviewState.ACCEPTED:
-        raise Conflict(f"memory #{memory.id} is accepted already", id=memory.id, version=memory.version)
+        raise ConflictError(f"memory #{memory.id} is accepted already", id=memory.id, version=memory.version)
 
 
 # An agent that may write must not be able to accept its own writes

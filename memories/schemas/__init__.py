@@ -289,11 +289,11 @@ class WriteResult(BaseModel):
     tags: list[str] | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
-    # Of a deletion.
+    # Set by a deletion.
     deleted_at: datetime | None = None
-    # Of a deletion: whether the text is erased.
+    # Set by a deletion: whether the text is erased.
     permanent: bool | None = None
-    # Of a deletion: False once the text is erased.
+    # Set by a deletion: False once the text is erased.
     can_restore: bool | None = None
 
     @computed_field  # type: ignore[prop-decorator]

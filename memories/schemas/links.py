@@ -58,7 +58,9 @@ class EntryType(StrEnum):
 
 def as_text(value: object) -> object:
     """Return a whole number as text, and anything else as it is."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(value, bool) or not isinstance(value, int):
+        return value
+    return str(value)
 
 
 def _as_list(value: object) -> object:

@@ -70,19 +70,21 @@ def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
     successors = superseded_by(ids)
     aside = quarantine_marks(ids)
     now = clock.now()
-    return [
-        MemoryView(
-            **{name: getattr(memory, name) for name in _STORED},
-            memory_type=memory.type,
-            attributes={**number_defaults(memory.kind), **memory.attributes},
-            related_chunks=memory.attributes.get("related_chunks", []),
-            expired=memory.valid_until is not None and memory.valid_until <= now,
-            conflicts=conflicts.get(memory.id, []),
-            superseded_by=successors.get(memory.id, []),
-            quarantine=aside.get(memory.id, ""),
-        ).model_dump(mode="json")
-        for memory in memories
-    ]
+    viewed = []
+    for memory in memories:
+        viewed.append(
+            MemoryView(
+                **{name: getattr(memory, name) for name in _STORED},
+                memory_type=memory.type,
+                attributes={**number_defaults(memory.kind), **memory.attributes},
+                related_chunks=memory.attributes.get("related_chunks", []),
+                expired=memory.valid_until is not None and memory.valid_until <= now,
+                conflicts=conflicts.get(memory.id, []),
+                superseded_by=successors.get(memory.id, []),
+                quarantine=aside.get(memory.id, ""),
+            ).model_dump(mode="json")
+        )
+    return viewed
 
 
 def get_memories(*, command: MemoryGet) -> list[dict[str, Any]]:

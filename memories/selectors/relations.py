@@ -148,19 +148,21 @@ def view_relations(relations: Sequence[Relation]) -> list[dict[str, Any]]:
     """Return relations as JSON data; all ends are looked up with one statement."""
     ends = find_entities(end for relation in relations for end in (relation.source_id, relation.target_id))
     scope = scopes.own_scope()
-    return [
-        RelationView(
-            id=relation.id,
-            relation=RelationType(relation.relation),
-            source=view_end(ends.get(relation.source_id) or _missing(relation.source_type, relation.source_id)),
-            target=view_end(ends.get(relation.target_id) or _missing(relation.target_type, relation.target_id)),
-            scope=scope,
-            actor=relation.actor,
-            session_id=relation.session_id,
-            created_at=relation.created_at,
-        ).model_dump(mode="json")
-        for relation in relations
-    ]
+    viewed = []
+    for relation in relations:
+        viewed.append(
+            RelationView(
+                id=relation.id,
+                relation=RelationType(relation.relation),
+                source=view_end(ends.get(relation.source_id) or _missing(relation.source_type, relation.source_id)),
+                target=view_end(ends.get(relation.target_id) or _missing(relation.target_type, relation.target_id)),
+                scope=scope,
+                actor=relation.actor,
+                session_id=relation.session_id,
+                created_at=relation.created_at,
+            ).model_dump(mode="json")
+        )
+    return viewed
 
 
 def _missing(end_type: str, end: int) -> Entity:

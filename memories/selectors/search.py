@@ -200,20 +200,21 @@ def hits(
     successors = superseded_by(ids)
     hit_scopes = _scopes_by_id(ids, scope)
     similarities = ranked.similarities()
-    items = [
-        {
-            **documents[document_id],
-            "scope": hit_scopes[document_id],
-            "snippet": excerpts[document_id].text,
-            "score": round(score, 6),
-            "similarity_score": similarities.get(document_id, 0.0),
-            "event": document_id,
-            "conflicts": conflicts.get(document_id, []),
-            "superseded_by": successors.get(document_id, []),
-            "note": notes.get(document_id, ""),
-        }
-        for document_id, score in ranked_hits
-    ]
+    items = []
+    for document_id, score in ranked_hits:
+        items.append(
+            {
+                **documents[document_id],
+                "scope": hit_scopes[document_id],
+                "snippet": excerpts[document_id].text,
+                "score": round(score, 6),
+                "similarity_score": similarities.get(document_id, 0.0),
+                "event": document_id,
+                "conflicts": conflicts.get(document_id, []),
+                "superseded_by": successors.get(document_id, []),
+                "note": notes.get(document_id, ""),
+            }
+        )
     if explained:
         for item in items:
             by_words = why(item["title"], texts.get(item["id"], ""), ranked.terms, ranked.factors.get(item["id"], {}))

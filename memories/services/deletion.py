@@ -22,7 +22,7 @@ from memories.search.index import forget_removed
 from memories.selectors.memories import find_memory
 from memories.services.revise import live_memory, restore_version, result_of, with_deletion, with_memory, write_result
 from memoryhub.core import log
-from memoryhub.core.errors import ConfirmationRequired, Conflict, PreconditionFailed
+from memoryhub.core.errors import ConfirmationRequired, ConflictError, PreconditionFailed
 from memoryhub.core.events.event_types import EventType, event_type
 from memoryhub.core.log.erase import wipe_free_space
 from memoryhub.core.permissions import Act, demand
@@ -55,7 +55,7 @@ def restore_memory(*, command: MemoryTouch) -> WriteResult:
 
     Raises:
         NotFound: there is no such memory or version.
-        Conflict: it is not deleted, or another memory has its topic or title.
+        ConflictError: it is not deleted, or another memory has its topic or title.
     """
     if isinstance(command, MemoryRestore) and command.version:
         return restore_version(command=command)
@@ -80,11 +80,11 @@ def _touch(
 def _restorable(memory_id: int) -> Memory:
     memory = find_memory(memory_id)
     if memory.deleted_at is None:
-        raise Conflict(f"memory #{memory_id} is not deleted", id=memory_id)
+        raise ConflictError(f"memory #{memory_id} is not deleted", id=memory_id)
     state = Existing.of(memory).state
     rival = ExistingMemories([state], memory.session_id).named_like(state)
     if rival:
-        raise Conflict(
+        raise ConflictError(
             f"#{rival.id} has taken the topic or title of #{memory_id}; change or delete it first", id=rival.id
         )
     return memory

@@ -35,7 +35,7 @@ from memories.selectors.relations import find_relation, path_between, same_relat
 from memories.services.revise import live_memory, update_memory
 from memoryhub.core import clock, log
 from memoryhub.core.entities import Entity
-from memoryhub.core.errors import Conflict, Gone, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Gone, Invalid, NotFound
 from memoryhub.core.text import flat
 from sessions_app.events.sessions import PROJECT_DESCRIBED
 from sessions_app.schemas import OrgDescribe
@@ -50,7 +50,7 @@ def create_tag(*, command: TagCreate) -> TagResult:
     """Describe a new tag; a tag that is only used so far can be described.
 
     Raises:
-        Conflict: it is predefined or described already.
+        ConflictError: it is predefined or described already.
     """
     payload = TagCreated(name=command.name, category=command.category, description=command.description)
     draft = log.prepare(TAG_CREATED, payload)
@@ -65,12 +65,12 @@ def create_tag(*, command: TagCreate) -> TagResult:
 
 def _refuse_known(name: str) -> None:
     if name in PREDEFINED:
-        raise Conflict(
+        raise ConflictError(
             f"tag {name!r} is predefined in category {PREDEFINED[name]}; use it as it is, or describe another name"
         )
     described = Tag.objects.filter(name=name).first()
     if described:
-        raise Conflict(
+        raise ConflictError(
             f"tag {name!r} is described already in category {described.category}; use it as it is, or describe another "
             "name",
             id=described.id,
@@ -179,7 +179,7 @@ def create_relation(*, command: RelationCreate) -> RelationResult:
         NotFound: one of the entities does not exist.
         Gone: one of them is deleted.
         Invalid: both are the same, one is of another store, or has another type than claimed.
-        Conflict: it would create a cycle of depends_on, supersedes or derived_from; the data has the path.
+        ConflictError: it would create a cycle of depends_on, supersedes or derived_from; the data has the path.
     """
     with scopes.writing(command.scope), log.transaction():
         first = log.find_by_key(command.idempotency_key, RELATION_CREATED)
@@ -218,7 +218,7 @@ def _refuse_cycle(relation: RelationType, source: int, target: int) -> None:
     path = path_between(relation, target, source) if relation in ACYCLIC else []
     if path:
         way = f" {relation} ".join(f"#{entity}" for entity in path)
-        raise Conflict(
+        raise ConflictError(
             f"#{source} {relation} #{target} would create a cycle, since {way}; delete one of those relations "
             "first, or use related_to",
             path=path,

@@ -43,7 +43,7 @@ from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import define_scratch
-from memoryhub.core.errors import Conflict, Gone, Invalid, PreconditionFailed
+from memoryhub.core.errors import ConflictError, Gone, Invalid, PreconditionFailed
 from memoryhub.core.log.quarantine import quarantine_marks
 
 _CHANGEABLE = {"title", "content", "type", "tags", "author", "source", "resource_links"}
@@ -61,7 +61,7 @@ def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> 
         NotFound: there is no such memory.
         Gone: it is deleted.
         PreconditionFailed: ``base_version`` is not current, and the window has passed; the data has the current one.
-        Conflict: another memory has the new title.
+        ConflictError: another memory has the new title.
         Invalid: the kind has no such type or attribute, or there is nothing to promote.
     """
     if window is None:
@@ -93,7 +93,7 @@ def restore_version(*, command: MemoryRestore) -> WriteResult:
     Raises:
         NotFound: there is no such memory or version.
         Gone: the memory is deleted.
-        Conflict: another memory has the title of that version.
+        ConflictError: another memory has the title of that version.
     """
     with scopes.writing(command.scope), log.transaction():
         first = log.find_by_key(command.idempotency_key, MEMORY_REVISED)
@@ -244,17 +244,17 @@ def refuse_taken_title(existing: Existing, state: MemoryState) -> None:
     """Refuse a topic that another memory of the scope has; without a topic, the title of one of the same kind.
 
     Raises:
-        Conflict: it is taken; the data has the id.
+        ConflictError: it is taken; the data has the id.
     """
     rival = ExistingMemories([state], existing.session_id).named_like(state)
     if rival is None or rival.id == existing.id:
         return
     if state.topic_key:
-        raise Conflict(
+        raise ConflictError(
             f"#{rival.id} has topic {state.topic_key!r} in scope {state.scope}; update that one, or delete it first",
             id=rival.id,
         )
-    raise Conflict(
+    raise ConflictError(
         f"{state.kind} {state.title!r} of scope {state.scope} exists as #{rival.id}; choose another title, or update "
         "that one",
         id=rival.id,
@@ -337,7 +337,7 @@ def resolve_conflict(*, command: ConflictResolve) -> ConflictResult:
 
     Raises:
         NotFound: there is no such conflict.
-        Conflict: it is resolved already, or a title is taken.
+        ConflictError: it is resolved already, or a title is taken.
         Gone: the memory is deleted.
         Invalid: ``merge`` without the merged text, or a text without ``merge``.
     """
@@ -375,7 +375,7 @@ def _check_resolution(command: ConflictResolve) -> None:
 def _open_conflict(conflict_id: int) -> VersionConflict:
     conflict = find_conflict(conflict_id)
     if conflict.resolved_at:
-        raise Conflict(
+        raise ConflictError(
             f"conflict #{conflict_id} was resolved with {conflict.resolution} by {conflict.resolved_by}", id=conflict_id
         )
     return conflict

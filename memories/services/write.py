@@ -15,7 +15,7 @@ from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
 from memories.services.revise import append_version, result_of, unchanged_result, with_memory, write_result
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.errors import ConflictError, Invalid
 from memoryhub.core.log import Draft
 from memoryhub.core.origin import current_origin
 
@@ -31,8 +31,8 @@ def write_memory(*, command: MemoryWrite) -> WriteResult:
     Topics are unique per scope, texts and titles per scope and kind.
 
     Raises:
-        Conflict: the title is taken and ``if_exists`` is ``error``, or the topic is of another kind; the data has the
-            id.
+        ConflictError: the title is taken and ``if_exists`` is ``error``, or the topic is of another kind; the data
+            has the id.
         Invalid: the kind has no such type or attribute, or the scope cannot be written from here.
     """
     return write_memories(commands=[command])[0]
@@ -42,7 +42,7 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
     """Write many memories of one scope, 500 per transaction; an error keeps the transactions before it.
 
     Raises:
-        Conflict, Invalid: as ``write_memory``.
+        ConflictError, Invalid: as ``write_memory``.
     """
     results: list[WriteResult] = []
     if len({command.scope for command in commands}) > 1:
@@ -118,7 +118,7 @@ def _write(
 def _write_to_topic(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:
     payload = draft.payload
     if payload.kind is not existing.state.kind:
-        raise Conflict(
+        raise ConflictError(
             f"topic {payload.topic_key!r} belongs to the {existing.state.kind} #{existing.id}; write it with "
             f"kind={existing.state.kind}, or choose another topic_key",
             id=existing.id,
@@ -134,7 +134,7 @@ def _write_to_title(existing: Existing, command: MemoryWrite, draft: Draft[Memor
     if command.if_exists is IfExists.UPDATE:
         return _revise(existing, draft, command.idempotency_key)
     state = existing.state
-    raise Conflict(
+    raise ConflictError(
         f"{state.kind} {state.title!r} of scope {state.scope} exists as #{existing.id}; update it, choose another "
         "title, or pass if_exists=update or keep",
         id=existing.id,

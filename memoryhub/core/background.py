@@ -18,7 +18,7 @@ from django.db import connections
 
 from memoryhub.core import clock, ids, log
 from memoryhub.core.backends.selected import machines
-from memoryhub.core.errors import Conflict, HubError
+from memoryhub.core.errors import ConflictError, HubError
 from memoryhub.core.origin import current_origin
 from memoryhub.core.stores.store import StoreId, current_store, use_store
 
@@ -97,13 +97,15 @@ def start_task(
         failed: the level of the message if the work raises an error.
 
     Raises:
-        Conflict: the store has a task already.
+        ConflictError: the store has a task already.
     """
     task = Task(title, current_store(), current_origin().actor, page)
     with _lock:
         for other in running_tasks():
             if other.store == task.store:
-                raise Conflict(f"{other.title.lower()} of {other.store.name} is still running; wait until it has ended")
+                raise ConflictError(
+                    f"{other.title.lower()} of {other.store.name} is still running; wait until it has ended"
+                )
         ended = [ended_id for ended_id, earlier in _tasks.items() if earlier.ended]
         for ended_id in ended[:-_KEPT]:
             del _tasks[ended_id]

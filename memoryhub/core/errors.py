@@ -57,7 +57,7 @@ class Gone(HubError):
     exit_code = 4
 
 
-class Conflict(HubError):
+class ConflictError(HubError):
     """The thing exists already; the data names its id."""
 
     code = "conflict"

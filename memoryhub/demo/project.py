@@ -30,7 +30,7 @@ from memories.services.links import create_relation
 from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.contributions import opening_of
-from memoryhub.core.errors import Conflict, NotFound
+from memoryhub.core.errors import ConflictError, NotFound
 from memoryhub.core.origin import SAMPLE_TRACE, use_origin
 from memoryhub.core.stores.store import StoreId, forget, project_store, use_store
 from memoryhub.ops.backups.files import backup_folder
@@ -238,8 +238,8 @@ def make_demo() -> int:
     if stores.exists(store):
         before = contents()
         if before.is_demo:
-            raise Conflict(f"the project {store.name!r} already exists; delete it with --remove")
-        raise Conflict(
+            raise ConflictError(f"the project {store.name!r} already exists; delete it with --remove")
+        raise ConflictError(
             f"a project {store.name!r} with {_event_count(before.events)} of its own exists; nothing was changed"
         )
     now = clock.now()
@@ -261,16 +261,16 @@ def remove_demo(*, also_others: bool = False) -> int:
 
     Raises:
         NotFound: it does not exist.
-        Conflict: it is not the sample project, or someone else has written to it.
+        ConflictError: it is not the sample project, or someone else has written to it.
     """
     store = demo_store()
     if not stores.exists(store):
         raise NotFound(f"there is no project {store.name!r}; create it with `memory-hub demo`")
     demo = contents()
     if not demo.is_demo:
-        raise Conflict(f"the project {store.name!r} is not the sample project; nothing was deleted")
+        raise ConflictError(f"the project {store.name!r} is not the sample project; nothing was deleted")
     if demo.foreign and not also_others:
-        raise Conflict(
+        raise ConflictError(
             f"the project {store.name!r} has {_event_count(demo.foreign)} beyond the sample's; "
             "add --force to delete them too"
         )

@@ -98,13 +98,14 @@ def describe(parser: ArgumentParser, values: dict[str, Iterable[str]]) -> dict[s
 def _describe(parser: ArgumentParser, action: Action, values: dict[str, Iterable[str]]) -> dict[str, Any]:
     groups = [group.title for group in parser._action_groups[2:] if action in group._group_actions]
     exclusive = [n for n, group in enumerate(parser._mutually_exclusive_groups) if action in group._group_actions]
+    can_be_optional = bool(action.option_strings) or isinstance(action, _SubParsersAction)
     facts: dict[str, Any] = {
         "flags": action.option_strings,
         "dest": action.dest,
         "nargs": action.nargs,
         "metavar": action.metavar,
         "help": action.help and (SUPPRESS if action.help == SUPPRESS else parser._get_formatter()._expand_help(action)),
-        "required": action.required if action.option_strings or isinstance(action, _SubParsersAction) else None,
+        "required": action.required if can_be_optional else None,
         "group": next(iter(groups), None),
         "exclusive": next(iter(exclusive), None),
         "one_of_these": any(parser._mutually_exclusive_groups[n].required for n in exclusive),

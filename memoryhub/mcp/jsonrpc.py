@@ -188,7 +188,9 @@ def _is_id(value: object) -> bool:
 
 def _id_of(message: Message) -> object:
     value = message.get("id")
-    return value if _is_id(value) and not _has_lone_surrogate(value) else None
+    if not _is_id(value) or _has_lone_surrogate(value):
+        return None
+    return value
 
 
 def _problem(message: Message) -> str:

@@ -19,7 +19,7 @@ import django
 from memoryhub import env
 from memoryhub.core import home_database
 from memoryhub.core.autostart import module_command, module_environment
-from memoryhub.core.errors import Conflict, Unavailable
+from memoryhub.core.errors import ConflictError, Unavailable
 
 # Sessions and sign-in links are left: people sign in again
 _TABLES = ("auth.group", "auth.user", "memoryhub", "admin.logentry")
@@ -37,7 +37,7 @@ def copy_hub_tables(source_url: str, target_url: str) -> int:
         target_url: where they are created as needed.
 
     Raises:
-        Conflict: there are people or tokens already.
+        ConflictError: there are people or tokens already.
         Unavailable: one of the databases cannot be used.
     """
     _, dumped = _run_process("dump", source_url, b"")
@@ -50,7 +50,9 @@ def _run_process(act: str, url: str, content: bytes) -> tuple[int, bytes]:
     command = module_command("memoryhub.ops.hub_tables", act)
     process = subprocess.run(command, env=environment, input=content, capture_output=True, check=False)  # noqa: S603
     if process.returncode == _TAKEN:
-        raise Conflict("the other place has people, members or tokens already, so the hub's own tables were not copied")
+        raise ConflictError(
+            "the other place has people, members or tokens already, so the hub's own tables were not copied"
+        )
     if process.returncode not in (0, _ALREADY):
         reason = (process.stderr.decode(errors="replace").strip().splitlines() or ["no reason was given"])[-1]
         raise Unavailable(f"the hub's own tables could not be copied: {reason}")

@@ -71,7 +71,7 @@ def create_org(*, command: OrgCreate) -> OrgDetails:
     """Create an organisation's store and describe it, or update an existing one.
 
     Raises:
-        Conflict: the id exists, and ``if_exists`` is ``error``.
+        ConflictError: the id exists, and ``if_exists`` is ``error``.
         Forbidden: it exists, and the caller works in a project of another organisation.
     """
     store = org_store(command.org_id)

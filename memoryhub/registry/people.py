@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from pydantic import AfterValidator, Field
 
-from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Invalid, NotFound
 from memoryhub.core.permissions import HUB, LIMITED_ROLES, PERMISSIONS, ROLES, Act, allows, demand
 from memoryhub.core.schemas import Command
 from memoryhub.core.validation import command_from
@@ -109,7 +109,9 @@ def add_person(*, command: PersonAdd) -> User:
     _require_manager_of(command.role)
     with transaction.atomic():
         if User.objects.filter(username=command.name).exists():
-            raise Conflict(f"there is a person {command.name!r} already; change their role, or choose another name")
+            raise ConflictError(
+                f"there is a person {command.name!r} already; change their role, or choose another name"
+            )
         user = User.objects.create_user(command.name)
         give_role(user, command.role)
         note_change(Subject.PERSON, command.name, f"added as {command.role}")
@@ -121,7 +123,7 @@ def ensure_person(*, name: str, role: str | None) -> None:
 
     Raises:
         Invalid: they are not there, and there is no role for them.
-        Conflict: they are the last active owner.
+        ConflictError: they are the last active owner.
     """
     people = {person.name: person for person in list_people()}
     if name in people and role not in (None, people[name].role):
@@ -136,7 +138,7 @@ def change_role(*, name: str, role: str) -> None:
     """Give a person another role, effective from their next request.
 
     Raises:
-        Conflict: they are the last active owner.
+        ConflictError: they are the last active owner.
     """
     if role not in ROLES:
         raise Invalid(f"role must be one of {', '.join(ROLES)}, not {role[:64]!r}")
@@ -155,7 +157,7 @@ def deactivate_person(*, name: str) -> None:
     """End a person's sessions and sign-in links, and prevent new ones.
 
     Raises:
-        Conflict: they are the last active owner.
+        ConflictError: they are the last active owner.
     """
     with transaction.atomic():
         user = find_person(name)
@@ -203,7 +205,9 @@ def find_person(name: str) -> User:
 
 def _keep_an_owner(user: User, what: str) -> None:
     if user.pk == _last_owner():
-        raise Conflict(f"{user.username} is the last active owner and can't {what}; make another person owner first")
+        raise ConflictError(
+            f"{user.username} is the last active owner and can't {what}; make another person owner first"
+        )
 
 
 def _last_owner() -> int | None:

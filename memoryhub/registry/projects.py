@@ -90,7 +90,7 @@ def create_project(*, command: ProjectCreate) -> ProjectCard:
         ``ProjectDetails``, or only the card if the caller works in another project.
 
     Raises:
-        Conflict: the id exists, and ``if_exists`` is ``error``.
+        ConflictError: the id exists, and ``if_exists`` is ``error``.
         Forbidden: it exists, and the caller works in another project.
         NotFound: there is no such organisation.
     """

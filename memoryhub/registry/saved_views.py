@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
-from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Invalid, NotFound
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores.store import StoreId
 from memoryhub.core.text import one_line
@@ -40,7 +40,7 @@ def save_view(*, user: Any, store: StoreId, page: str, name: str, query: str) ->
 
     Raises:
         Invalid: there are no filters to save, or the name or the query is empty or too long, or there are too many.
-        Conflict: the person has a view with this name in the list.
+        ConflictError: the person has a view with this name in the list.
     """
     pairs = [(key, sanitize_text(value)[0]) for key, value in parse_qsl(normal_query(query)[: _MAX_QUERY + 1])]
     sanitized = urlencode(pairs)
@@ -58,7 +58,7 @@ def rename_view(*, user: Any, store: StoreId, view_id: int, name: str) -> SavedV
 
     Raises:
         NotFound: the person has no such view.
-        Invalid, Conflict: as for ``save_view``.
+        Invalid, ConflictError: as for ``save_view``.
     """
     return _stored(_view_of(user, store, view_id), name)
 
@@ -89,5 +89,5 @@ def _stored(view: SavedView, name: str) -> SavedView:
         with transaction.atomic():
             view.save()
     except IntegrityError as error:
-        raise Conflict(f"you have a view {view.name!r} of this list already; choose another name") from error
+        raise ConflictError(f"you have a view {view.name!r} of this list already; choose another name") from error
     return view

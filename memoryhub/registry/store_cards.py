@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from memories.models import Memory
 from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import stores
-from memoryhub.core.errors import Conflict, Forbidden, HubError
+from memoryhub.core.errors import ConflictError, Forbidden, HubError
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.permissions import HUB, reaches
@@ -89,7 +89,7 @@ def create_described(*, store: StoreId, command: OrgDescribe, if_exists: IfTaken
     """Create a store unless it exists, describe it, and return the types of the removed secrets.
 
     Raises:
-        Conflict: it exists, and ``if_exists`` is ``error``.
+        ConflictError: it exists, and ``if_exists`` is ``error``.
         Forbidden: it exists, and ``refusal`` is the reason why the caller may not describe it.
     """
     schema = ProjectDescribe if store.scope is Scope.PROJECT else OrgDescribe
@@ -119,7 +119,7 @@ def _check_existing(store: StoreId, command: OrgDescribe, if_exists: IfTaken, re
         is_first = is_here and profile().updated_at is None
     if if_exists is IfTaken.ERROR and not is_first:
         what = "project" if store.scope is Scope.PROJECT else "organisation"
-        raise Conflict(
+        raise ConflictError(
             f"{what} {store.name!r} exists already; send if_exists=update to describe it, or choose another id"
         )
     if refusal:

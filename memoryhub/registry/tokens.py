@@ -21,7 +21,7 @@ from pydantic import AfterValidator, Field
 
 from memoryhub.core import clock
 from memoryhub.core.backends.selected import faults, stores
-from memoryhub.core.errors import Conflict, Locked, NotFound, Unauthorized, Unavailable
+from memoryhub.core.errors import ConflictError, Locked, NotFound, Unauthorized, Unavailable
 from memoryhub.core.origin import AGENT_PREFIX
 from memoryhub.core.permissions import EVERYTHING, HUB, VERBS, Act, Grant, demand, demand_everywhere, use_grant
 from memoryhub.core.schemas import Command
@@ -70,7 +70,7 @@ def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
     """Create a token, and return it with its text, which is not stored. Names are never reused.
 
     Raises:
-        Conflict: the name was used before.
+        ConflictError: the name was used before.
         Forbidden: the token is not their own, and the caller is no administrator or may do less than its person.
         NotFound: there is no such person, project or organisation, or they may not see it.
     """
@@ -92,7 +92,7 @@ def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
     name = f"{command.person}/{command.name}" if command.person else command.name
     with transaction.atomic():
         if AgentToken.objects.filter(name=name).exists():
-            raise Conflict(
+            raise ConflictError(
                 f"there is, or was, a token {name!r}, and events name it; choose another name, such as "
                 f"{command.name[:60]}-2"
             )

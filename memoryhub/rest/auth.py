@@ -32,7 +32,7 @@ _ADMINISTERED = frozenset({"hooks"})
 
 def act_of_route(method: str, route: str) -> Act:
     """Return the act that a request needs; ``route`` is a pattern such as ``projects/<project_id>/memories``."""
-    # Of members, the service decides: they are managed by owners of the place, and by those who manage people.
+    # For members, the service decides: owners of the place and those who manage people may change them.
     if method in _SAFE or route.split("/")[2:3] == ["members"]:
         return Act.VIEW
     if route.partition("/")[0] in _ADMINISTERED:

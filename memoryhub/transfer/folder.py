@@ -21,7 +21,7 @@ from memories.models import Memory, MemoryKind, MemoryScope, ReviewState
 from memories.selectors.memories import views as memory_views
 from memories.selectors.relations import relations_of
 from memoryhub.core.disk import replacing
-from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.errors import ConflictError, Invalid
 from memoryhub.core.foreign_files import holds
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.schemas import Command, Moment, Tag
@@ -170,7 +170,7 @@ def write_folder(folder: Path, form: FolderForm, selection: ExportSelection, *, 
     """Write the files of an export below a folder and return their number; files of other names are left alone.
 
     Raises:
-        Conflict: a file exists and differs, and ``force`` is off; nothing was written.
+        ConflictError: a file exists and differs, and ``force`` is off; nothing was written.
         Invalid: the folder cannot be written, or leads elsewhere through a link.
     """
     return write_files(folder, lambda: export_files(form, selection), below=("memories", "decisions"), force=force)
@@ -188,7 +188,7 @@ def write_files(
         if not force and folder.exists():
             for name, text in files():
                 if _differs(folder / name, text):
-                    raise Conflict(f"{folder / name} exists and differs; use --force to overwrite")
+                    raise ConflictError(f"{folder / name} exists and differs; use --force to overwrite")
         for name in below:
             _make(folder / name)
         for name, text in files():

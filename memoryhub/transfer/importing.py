@@ -29,7 +29,7 @@ from memories.services.links import create_relation
 from memoryhub.config.folder import NO_FOLDER, use_folder
 from memoryhub.config.identity import identify_project
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, HubError, Invalid
+from memoryhub.core.errors import ConflictError, HubError, Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.slugs import project_id_of
@@ -400,7 +400,7 @@ def _related(source: int, relation: str, target: int) -> bool:
     command = RelationCreate(source=source, relation=RelationType(relation), target=target)
     try:
         return create_relation(command=command).status is LinkStatus.CREATED
-    except Conflict:
+    except ConflictError:
         # Other tools allow cycles
         command = command.model_copy(update={"relation": RelationType.RELATED_TO})
         return create_relation(command=command).status is LinkStatus.CREATED

@@ -28,9 +28,9 @@ from memoryhub.core.validation import explain
 
 FORMAT = "memory-hub-log"
 FORMAT_VERSION = 1
-# Of one line, in bytes; the longest event that the hub writes has about a tenth.
+# Bytes of one line; the longest event that the hub writes has about a tenth.
 MAX_LINE = 16 * 2**20
-# Of one line: an empty list takes 2 bytes there, and 70 in memory
+# Values of one line: an empty list takes 2 bytes there, and 70 in memory
 MAX_VALUES = 500_000
 
 # An export is of one store, and names it once

@@ -275,7 +275,7 @@ def _commit(payload: CommitRecorded) -> list[Any]:
     return [payload.sha]
 
 
-# Of what a store can have only once, by other things than its id
+# What a store can have only once, by other things than its id
 _FIND: dict[str, tuple[str, Callable[[Any], list[Any]]]] = {
     MEMORY_WRITTEN.name: (
         "SELECT id FROM memories_memory WHERE topic_key = %s AND deleted_at IS NULL AND scope <> 'session'",

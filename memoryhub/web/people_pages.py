@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from memoryhub.config.clients import Client, all_clients
 from memoryhub.core import clock
 from memoryhub.core.admin.schema_form import SchemaForm, posted
-from memoryhub.core.errors import Conflict, HubError, NotFound
+from memoryhub.core.errors import ConflictError, HubError, NotFound
 from memoryhub.core.permissions import MEMBER_ROLES, ROLES, Act, allows
 from memoryhub.core.stores.store import GLOBAL_STORE, Scope, current_store, list_orgs, list_projects
 from memoryhub.core.text import as_sentence
@@ -59,7 +59,7 @@ def show_people(request: HttpRequest) -> HttpResponse:
         return _people_page(request, form)
     try:
         person = people.add_person(command=command)
-    except Conflict as error:
+    except ConflictError as error:
         form.add_error("name", as_sentence(error.message))
         return _people_page(request, form)
     return _people_page(request, PersonForm(), name=person.username, link=_signin_link(request, person.username))

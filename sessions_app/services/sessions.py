@@ -10,7 +10,7 @@ from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core import clock, ids, log
 from memoryhub.core.contributions import promote_entries, scratch_entries
-from memoryhub.core.errors import ChoiceRequired, Conflict, Invalid, NotFound
+from memoryhub.core.errors import ChoiceRequired, ConflictError, Invalid, NotFound
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.origin import current_origin, kept_folder, use_origin
 from memoryhub.core.stores.store import current_store
@@ -34,7 +34,7 @@ def start_session(*, command: SessionStart) -> Session:
     """Start a session and return it.
 
     Raises:
-        Conflict: a session of that name exists.
+        ConflictError: a session of that name exists.
     """
     name = command.session_id or _unstarted_session_of_origin() or ids.short_id()
     optional: dict[str, Any] = {}
@@ -57,7 +57,7 @@ def start_session(*, command: SessionStart) -> Session:
             return _session_of_key(first.stream_id)
         existing = Session.objects.filter(session_id=draft.payload.session_id).first()
         if existing:
-            raise Conflict(
+            raise ConflictError(
                 f"session {existing.session_id!r} already exists; omit session_id to get a new one", id=existing.id
             )
         event = log.append(draft, stream=f"session:{draft.payload.session_id}", idempotency_key=command.idempotency_key)
@@ -91,7 +91,7 @@ def end_session(*, command: SessionEnd) -> Session:
 
     Raises:
         NotFound: there is no such session, or none is active.
-        Conflict: it has already ended.
+        ConflictError: it has already ended.
         Invalid: several are active and none was named.
         ChoiceRequired: a scratch session's entries, which are in the data, must be promoted or discarded.
         PreconditionFailed: the turn policy is strict, and the caller has no open turn.
@@ -176,7 +176,7 @@ def pause_session(*, command: SessionTouch) -> Session:
 
     Raises:
         NotFound: there is no such session.
-        Conflict: it is not active.
+        ConflictError: it is not active.
     """
     return _touch(command, SESSION_PAUSED, SessionStatus.ACTIVE)
 
@@ -186,7 +186,7 @@ def resume_session(*, command: SessionTouch) -> Session:
 
     Raises:
         NotFound: there is no such session.
-        Conflict: it is not paused.
+        ConflictError: it is not paused.
     """
     return _touch(command, SESSION_RESUMED, SessionStatus.PAUSED)
 
@@ -195,7 +195,7 @@ def _touch(command: SessionTouch, event_type: EventType[SessionTouched], require
     with log.transaction():
         session = _named_or_own(command.session_id)
         if session.status != required:
-            raise Conflict(f"session {session.session_id!r} is {session.status}, not {required}", id=session.id)
+            raise ConflictError(f"session {session.session_id!r} is {session.status}, not {required}", id=session.id)
         if event_type is SESSION_PAUSED:
             _close_turns(session)  # so that a write needs another turn, whose beginning resumes the session
         payload = SessionTouched(session_id=session.session_id)
@@ -248,7 +248,7 @@ def find_session(*, session_id: str) -> Session:
 def _session_to_end(name: str) -> Session:
     session = _named_or_only_active(name)
     if session.status not in (SessionStatus.ACTIVE, SessionStatus.PAUSED):
-        raise Conflict(f"session {session.session_id!r} is already {session.status}", id=session.id)
+        raise ConflictError(f"session {session.session_id!r} is already {session.status}", id=session.id)
     return session
 
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import TurnPolicy
 from memoryhub.core import clock, counters, ids, log
-from memoryhub.core.errors import Conflict, Invalid, PreconditionFailed
+from memoryhub.core.errors import ConflictError, Invalid, PreconditionFailed
 from memoryhub.core.events.event_types import EventType, TurnRule
 from memoryhub.core.events.event_types import event_type as event_type_named
 from memoryhub.core.events.projection import Event
@@ -66,7 +66,7 @@ def begin_turn(*, command: TurnBegin) -> NewTurn:
 
     Raises:
         PreconditionFailed: no session is named, or it is not active.
-        Conflict: the session already has a turn of that name.
+        ConflictError: the session already has a turn of that name.
     """
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     with log.transaction():
@@ -74,7 +74,7 @@ def begin_turn(*, command: TurnBegin) -> NewTurn:
         expire_turns()
         name = command.turn_id or ids.short_id()
         if Turn.objects.filter(session_id=session.session_id, turn_id=name).exists():
-            raise Conflict(f"session {session.session_id!r} already has a turn {name!r}; choose another turn_id")
+            raise ConflictError(f"session {session.session_id!r} already has a turn {name!r}; choose another turn_id")
         turn = _begin_turn(session.session_id, name, token_hash=_hash(token))
     return NewTurn(turn, token)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from memoryhub.core import clock, log
 from memoryhub.core.entities import require_entities
-from memoryhub.core.errors import Conflict, NotFound
+from memoryhub.core.errors import ConflictError, NotFound
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.permissions import Act, allows
@@ -166,14 +166,14 @@ def start_iteration(*, command: IterationStart) -> Iteration:
     """Start an iteration and return it.
 
     Raises:
-        Conflict: another one is active; the data has its id.
+        ConflictError: another one is active; the data has its id.
     """
     payload = IterationStarted(command=command.command, description=command.description)
     draft = log.prepare(ITERATION_STARTED, payload)
     with log.transaction():
         active = active_iteration()
         if active:
-            raise Conflict(
+            raise ConflictError(
                 f"iteration #{active.id} is active; complete it with iteration_complete, or abandon it", id=active.id
             )
         event = log.append(draft, entity="iteration")
@@ -185,7 +185,7 @@ def advance_iteration(*, command: IterationAdvance) -> Iteration:
 
     Raises:
         NotFound: there is no such iteration, or none is active.
-        Conflict: it has ended.
+        ConflictError: it has ended.
     """
     with log.transaction():
         iteration = _active(command.id)
@@ -204,7 +204,7 @@ def complete_iteration(*, command: IterationComplete) -> Iteration:
 
     Raises:
         NotFound: there is no such iteration, or none is active.
-        Conflict: it has already ended.
+        ConflictError: it has already ended.
     """
     with log.transaction():
         iteration = _active(command.id)
@@ -223,7 +223,7 @@ def _active(iteration_id: int | None) -> Iteration:
     if iteration is None:
         raise NotFound("no iteration is active; start one with iteration_start")
     if iteration.status != IterationStatus.ACTIVE:
-        raise Conflict(f"iteration #{iteration.id} is already {iteration.status}", id=iteration.id)
+        raise ConflictError(f"iteration #{iteration.id} is already {iteration.status}", id=iteration.id)
     return iteration
 
 

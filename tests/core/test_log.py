@@ -21,7 +21,7 @@ from memories.search.parsed_query import parse
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.entities import Entity, entity_types, find_entities
-from memoryhub.core.errors import Conflict, HubError, Invalid
+from memoryhub.core.errors import ConflictError, HubError, Invalid
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
@@ -85,7 +85,7 @@ class AppendTests(StoreTestCase):
         again = write("Other", "else", idempotency_key="k")
         self.assertEqual((again.id, again.status), (first.id, first.status))
         self.assertEqual(log.head()[0], 1)
-        with self.assertRaisesRegex(Conflict, "idempotency_key is already used by a memory.written event"):
+        with self.assertRaisesRegex(ConflictError, "idempotency_key is already used by a memory.written event"):
             services.delete_memory(command=MemoryTouch(id=first.id, idempotency_key="k"))
 
     def test_secrets_are_gone_before_anything_is_kept(self):

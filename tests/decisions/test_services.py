@@ -30,7 +30,7 @@ from memories.selectors import search
 from memories.services import write_memory
 from memories.timeline import timeline
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Forbidden, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Forbidden, Invalid, NotFound
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.registry.tokens import TokenCreate, create_token
@@ -215,10 +215,10 @@ class EdgeTests(DecisionsTestCase):
     def test_a_cycle_is_refused_naming_the_path_or_its_ends(self):
         first, second, third = self.chain(3, "refines")
         path = f"#{third} → #{second} → #{first} → #{third}"
-        with self.assertRaisesRegex(Conflict, f"would close a cycle: {path}"):
+        with self.assertRaisesRegex(ConflictError, f"would close a cycle: {path}"):
             self.link(first, "supersedes", third)
         ids = self.chain(40, "depends_on")
-        with self.assertRaisesRegex(Conflict, rf"#{ids[30]} → \(20 more\) → #{ids[9]} ") as caught:
+        with self.assertRaisesRegex(ConflictError, rf"#{ids[30]} → \(20 more\) → #{ids[9]} ") as caught:
             self.link(ids[0], "refines", ids[-1])
         self.assertEqual(caught.exception.data["path"], ids[::-1])
 

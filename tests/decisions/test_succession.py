@@ -28,7 +28,7 @@ from memories.schemas import MemorySearch
 from memories.schemas.query import ContextPackRequest
 from memories.selectors import search
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.errors import ConflictError, Invalid
 from memoryhub.core.stores import rows
 from tests.decisions.base import DecisionsTestCase
 
@@ -41,7 +41,7 @@ class ProposalTests(DecisionsTestCase):
         self.assertEqual((view["status"], view["chosen"]), ("proposed", ""))
         self.assertEqual(self.get(earlier)["status"], "accepted")
         self.assertRegex(pack_context(command=ContextPackRequest()).body.text, r"decided proposed \S+ XML\?\n")
-        with self.assertRaisesRegex(Conflict, f"#{result.id} names no choice; supersede it"):
+        with self.assertRaisesRegex(ConflictError, f"#{result.id} names no choice; supersede it"):
             services.mark_decision(command=DecisionMark(id=result.id, status="accepted"))
         with self.assertRaisesRegex(ValueError, "status accepted needs a choice"):
             DecisionRecord.model_validate({"title": "XML?", "status": "accepted"})
@@ -61,7 +61,7 @@ class SupersedeTests(DecisionsTestCase):
         first = self.record("Port", topic="net", impact="high").id
         before = Decision.objects.filter(id=first).values("title", "chosen", "context").get()
         second = self.supersede(first, "9000", title="Another")
-        with self.assertRaisesRegex(Conflict, f"#{first} is already superseded and #{second} is in force"):
+        with self.assertRaisesRegex(ConflictError, f"#{first} is already superseded and #{second} is in force"):
             self.supersede(first, "7000")
         third = self.supersede(second, "7000")
         view = self.get(first)
@@ -283,7 +283,7 @@ class History(RuleBasedStateMachine):
             with self.case.assertRaises(Invalid):
                 services.link_decisions(command=command)
         elif edge not in self.reference.edges and (is_circle or is_second):
-            with self.case.assertRaisesRegex(Conflict, "would close a cycle|is already superseded"):
+            with self.case.assertRaisesRegex(ConflictError, "would close a cycle|is already superseded"):
                 services.link_decisions(command=command)
         else:
             services.link_decisions(command=command)
@@ -302,7 +302,7 @@ class History(RuleBasedStateMachine):
         decision = self.pick(number)
         command = DecisionMark.model_validate({"id": decision, "status": status})
         if self.reference.superseding(decision):
-            with self.case.assertRaisesRegex(Conflict, "is superseded; mark the decision"):
+            with self.case.assertRaisesRegex(ConflictError, "is superseded; mark the decision"):
                 services.mark_decision(command=command)
         else:
             services.mark_decision(command=command)
@@ -310,7 +310,7 @@ class History(RuleBasedStateMachine):
 
     def refused(self, act: Any, gone: list[int]) -> None:
         before = log.head()
-        with self.case.assertRaisesRegex(Conflict, "is already superseded") as caught:
+        with self.case.assertRaisesRegex(ConflictError, "is already superseded") as caught:
             act()
         named = caught.exception.data
         self.case.assertIn(named["id"], gone)

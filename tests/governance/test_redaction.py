@@ -39,7 +39,7 @@ from memoryhub.config.current_settings import project_settings
 from memoryhub.core import log, spool
 from memoryhub.core.backends.sqlite.copies import attached, temporary_copy
 from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, Locked, NotFound
+from memoryhub.core.errors import ConfirmationRequired, ConflictError, Invalid, Locked, NotFound
 from memoryhub.core.jobs import Run
 from memoryhub.core.log.copy import follow
 from memoryhub.core.log.erase import is_unwiped
@@ -524,7 +524,7 @@ class AtTheSameTimeTests(RedactionTestCase):
         memory_id = self.write("One", "First tin, then zinc.")
         places = find_places(RedactionSelect(text="zinc"))
         self.redact(text="tin")
-        with self.assertRaisesRegex(Conflict, "preview the redaction again"):
+        with self.assertRaisesRegex(ConflictError, "preview the redaction again"):
             log.redact_payloads(places.payloads(), what="zinc", seen=places.erasure)
         self.assertEqual(self.memory(memory_id).content, "First [REDACTED:removed], then zinc.")
 

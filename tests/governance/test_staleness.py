@@ -21,7 +21,7 @@ from memories.models import Memory, MemoryKind
 from memories.schemas import MemoryRestore, MemoryTouch, MemoryUpdate
 from memories.services import delete_memory, restore_memory, update_memory
 from memoryhub.core import clock, log
-from memoryhub.core.errors import Conflict, Gone, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Gone, Invalid, NotFound
 from memoryhub.core.log import erase_events, erase_streams
 from memoryhub.core.log.quarantine import QUARANTINE_LIFTED, QuarantineLifted
 from memoryhub.core.models import RawEvent
@@ -234,9 +234,9 @@ class AffirmingTests(StalenessTestCase):
             (999, NotFound, "there is no #999 in this store"),
             (commit, NotFound, f"#{commit} is a commit; give the id of a memory or decision"),
             (deleted, Gone, "restore"),
-            (proposed, Conflict, "accept it in the review queue"),
-            (replaced, Conflict, f"affirm its replacement: #{successor}"),
-            (rejected, Conflict, "is rejected; accept it"),
+            (proposed, ConflictError, "accept it in the review queue"),
+            (replaced, ConflictError, f"affirm its replacement: #{successor}"),
+            (rejected, ConflictError, "is rejected; accept it"),
         ):
             with self.subTest(message), self.assertRaisesRegex(error, message):
                 self.affirm(entity_id)

@@ -19,7 +19,7 @@ from memories.schemas import MemoryDelete, MemoryWrite
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.anchors import anchor_path
 from memoryhub.core.backends.sqlite.files import open_database, path_of
-from memoryhub.core.errors import ConfirmationRequired, Conflict, Invalid, NotFound, Unavailable
+from memoryhub.core.errors import ConfirmationRequired, ConflictError, Invalid, NotFound, Unavailable
 from memoryhub.core.jobs import find_job
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.stores.store import project_store
@@ -168,7 +168,7 @@ class BackupTests(BackupTestCase):
         target = self.home / "mine.db"
         with self.store("alpha"):
             back_up_store_to(target)
-            with self.assertRaises(Conflict):
+            with self.assertRaises(ConflictError):
                 back_up_store_to(target)
 
 
@@ -176,7 +176,7 @@ class RestoreTests(BackupTestCase):
     def test_a_store_that_went_on_is_left_alone_unless_replaced_and_is_kept_beside(self) -> None:
         backup = self.back_up()
         self.write("second")
-        with self.assertRaisesRegex(Conflict, "1 event that the file lacks"):
+        with self.assertRaisesRegex(ConflictError, "1 event that the file lacks"):
             restore(store=ALPHA, source=backup)
         self.assert_sound_with("first", "second")
         done = self.restore(backup)
@@ -228,7 +228,7 @@ class RestoreTests(BackupTestCase):
         self.restore(first)
         self.back_up()  # of an earlier time, which was chosen on purpose
         self.write("another way")
-        with self.assertRaisesRegex(Conflict, "1 event that the file lacks"):
+        with self.assertRaisesRegex(ConflictError, "1 event that the file lacks"):
             restore(store=ALPHA, source=one_way)
         self.assertEqual(self.restore(one_way).undone, 1)
         self.assert_sound_with("first", "one way", "one way on")
@@ -252,7 +252,7 @@ class RestoreTests(BackupTestCase):
         backup = self.back_up()
         forget_all_stores()
         path_of(ALPHA).write_bytes(b"not a database!!" * 1000)
-        with self.assertRaisesRegex(Conflict, "can't read .* add --replace"):
+        with self.assertRaisesRegex(ConflictError, "can't read .* add --replace"):
             restore(store=ALPHA, source=backup)
         self.assertTrue(self.restored(backup).read_bytes().startswith(b"not a database!!"))
         self.assert_sound_with("first")

@@ -17,7 +17,7 @@ from memories.models import Memory
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.errors import Conflict, Locked
+from memoryhub.core.errors import ConflictError, Locked
 from memoryhub.core.log.erase import is_unwiped, mark_unwiped
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store
@@ -272,7 +272,7 @@ class RestoreTests(DamageTestCase):
     def test_a_store_whose_schema_is_malformed_comes_back_in_the_same_file(self) -> None:
         self.change("UPDATE sqlite_master SET sql = 'CREATE TABLE (' WHERE name = 'raw_events'")
         inode = path_of(ALPHA).stat().st_ino
-        with self.assertRaisesRegex(Conflict, "can't read the store .malformed database schema"):
+        with self.assertRaisesRegex(ConflictError, "can't read the store .malformed database schema"):
             restore(store=ALPHA, source=self.backup)
         done = restore(store=ALPHA, source=self.backup, replace=True)
         self.assertEqual((done.events, path_of(ALPHA).stat().st_ino), (60, inode))

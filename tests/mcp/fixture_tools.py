@@ -9,7 +9,7 @@ from typing import Any, Literal
 from django.db import connections
 from pydantic import BaseModel, Field
 
-from memoryhub.core.errors import ConfirmationRequired, Conflict, NotFound
+from memoryhub.core.errors import ConfirmationRequired, ConflictError, NotFound
 from memoryhub.core.origin import current_origin
 from memoryhub.core.schemas import unlisted
 from memoryhub.core.stores.store import current_store
@@ -63,7 +63,7 @@ def _crash(_: NothingInput) -> Answer:
 
 
 def _fail(_: NothingInput) -> Answer:
-    raise Conflict("there is one already; update it instead", id=412, choices=["alpha", "beta"])
+    raise ConflictError("there is one already; update it instead", id=412, choices=["alpha", "beta"])
 
 
 def _endless(_: NothingInput) -> Answer:

@@ -144,7 +144,7 @@ class ResolutionTests(ConflictsTestCase):
                 if version == 4:
                     reason = fields.get("reason", f"conflict #{conflict}: {resolution}")
                     self.assertEqual(self.memory()["versions"][0]["reason"], reason)
-                with self.refuses(errors.Conflict, f"was resolved with {resolution} by eve"):
+                with self.refuses(errors.ConflictError, f"was resolved with {resolution} by eve"):
                     self.settle(conflict, "keep_a")
 
     @tag("backend")
@@ -167,7 +167,7 @@ class ResolutionTests(ConflictsTestCase):
     def test_a_title_that_is_taken_is_refused(self):
         self.write("Socket", "The hub listens on a socket.")
         for resolution, fields in (("both", {}), ("merge", {"content": "9000 and 7000"})):
-            with self.subTest(resolution), self.refuses(errors.Conflict, "exists as #"):
+            with self.subTest(resolution), self.refuses(errors.ConflictError, "exists as #"):
                 self.settle(self.conflict, resolution, title="Socket", **fields)
 
     def test_bad_calls_are_refused_and_change_nothing(self):

@@ -33,7 +33,7 @@ from memories.selectors.relations import list_relations
 from memories.services.links import attach_tags, create_relation, create_tag, delete_relation, detach_tags
 from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
-from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Gone, HubError, Invalid, NotFound
 from memoryhub.core.origin import use_origin
 from memoryhub.core.schemas import Listing
 from memoryhub.core.stores.store import org_store, project_store, use_store
@@ -99,9 +99,9 @@ class VocabularyTests(TagsTestCase):
 
     def test_a_known_tag_is_a_conflict_that_says_what_to_do(self) -> None:
         first = self.create("billing")
-        with self.refuses(Conflict, "'python' is predefined in category language; use it"):
+        with self.refuses(ConflictError, "'python' is predefined in category language; use it"):
             self.create("Python ")
-        with self.refuses(Conflict, "described already.*use it as it is") as error:
+        with self.refuses(ConflictError, "described already.*use it as it is") as error:
             self.create("billing")
         self.assertEqual(error.exception.data["id"], first.id)
 
@@ -267,7 +267,7 @@ class CreateTests(RelationsTestCase):
             relate(self.one, relation, self.two)
             relate(self.two, relation, self.three)
             path = f"#{self.one} {relation} #{self.two} {relation} #{self.three}"
-            with self.subTest(relation), self.refuses(Conflict, f"would create a cycle, since {path}") as error:
+            with self.subTest(relation), self.refuses(ConflictError, f"would create a cycle, since {path}") as error:
                 relate(self.three, relation, self.one)
             self.assertEqual(error.exception.data["path"], [self.one, self.two, self.three])
         self.assertEqual(relate(self.three, "applies_to", self.one).status, LinkStatus.CREATED)

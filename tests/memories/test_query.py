@@ -23,7 +23,7 @@ from memories.models import PROJECT, EndType, Memory, MemoryTag, Relation, Relat
 from memories.query import query, query_line
 from memories.schemas.query import MemoryQuery
 from memoryhub.core import clock, log
-from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Invalid, NotFound
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, org_store, project_store, use_store
@@ -495,7 +495,7 @@ class PagesTests(QueryTestCase):
             "retag": {"tags": ["python", "web", "new"]},
             "revise": {"content": f"python rule {next(self.numbers)}"},
         }
-        with suppress(Conflict):  # another one has the name
+        with suppress(ConflictError):  # another one has the name
             if what == "restore":
                 self.restore(memory_id, scope=scope)
                 self.deleted.remove(entry)

@@ -6,7 +6,7 @@ from django.test import tag
 
 from memories.kind_tools import KIND_TOOLS, VERBS
 from memories.models import Memory
-from memoryhub.core.errors import Conflict, Gone, HubError, Invalid, NotFound, PreconditionFailed
+from memoryhub.core.errors import ConflictError, Gone, HubError, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import GLOBAL_STORE, use_store
 from memoryhub.core.tools import Answer, find_tool
@@ -80,7 +80,7 @@ class AddTests(RegistryTestCase):
         first = self.data("guideline_add", name="Short", content="Keep it short.")
         for content in ("Keep it short.", "Keep it very short."):
             sentence = rf"'Short' of scope project exists as #{first['id']}; update it"
-            error = self.refused(Conflict, sentence, "guideline_add", name="Short", content=content)
+            error = self.refused(ConflictError, sentence, "guideline_add", name="Short", content=content)
             self.assertEqual(error.data["id"], first["id"])
         self.data("tool_add", name="Short", description="A tool.")
         self.assertIn("(scope global)", self.ask("tool_add", name="Short", description="Wider.", scope="global").text)

@@ -18,7 +18,7 @@ from memories.review.services import accept_edited, merge_into, review_many, rev
 from memories.schemas import MemoryGet, MemoryList, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.services import delete_memory, update_memory, write_memory
-from memoryhub.core.errors import Conflict, Forbidden, Gone, Invalid, NotFound, PreconditionFailed
+from memoryhub.core.errors import ConflictError, Forbidden, Gone, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.origin import use_origin
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
@@ -193,7 +193,7 @@ class VerdictTests(ReviewTestCase):
         self.assertEqual(refused.exception.data, {"id": memory_id, "version": 2})
         answers = [self.accept(memory_id, base_version=2, idempotency_key="k-1") for _ in range(2)]
         self.assertEqual(*answers)
-        with self.refuses(Conflict, "is accepted already"):
+        with self.refuses(ConflictError, "is accepted already"):
             self.accept(memory_id)
         with self.assertRaises(NotFound):
             self.accept(999)
@@ -223,7 +223,7 @@ class VerdictTests(ReviewTestCase):
         memory_id = self.written().id
         taken = self.accepted("Taken", "Another text.")
         with use_origin(actor="ada", source="admin"):
-            with self.assertRaises(Conflict) as refused:
+            with self.assertRaises(ConflictError) as refused:
                 accept_edited(command=ReviewEdit(id=memory_id, title="Taken"))
             self.assertEqual((refused.exception.data["id"], self.memory(memory_id).version), (taken, 1))
             done = accept_edited(command=ReviewEdit(id=memory_id, base_version=1, content="After a second timeout."))
@@ -259,7 +259,7 @@ class VerdictTests(ReviewTestCase):
         self.assertEqual(self.memory(second).review_reason, "policy reviews all writes")
         given = last_verdict_of("ada")
         self.assertEqual(given and given.payload.memory_id, first)
-        with self.assertRaisesMessage(Conflict, "no verdict"):
+        with self.assertRaisesMessage(ConflictError, "no verdict"):
             self.withdraw(second)
         self.update(first, content="After a timeout of the lock.")
         with self.assertRaisesMessage(PreconditionFailed, "has changed since the verdict"):

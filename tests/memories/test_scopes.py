@@ -18,7 +18,7 @@ from memories.tools import SearchByOffset, search_by_offset
 from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.contributions import recall_of
-from memoryhub.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
+from memoryhub.core.errors import ConflictError, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import GLOBAL_STORE, current_store, org_store, project_store, use_store
@@ -74,7 +74,7 @@ class WriteTests(ScopesTestCase):
         self.written("Deploy", scope="project", content="Ours.")
         with use_origin(session_id="s-2"):
             self.written("Deploy", scope="session", content="Hers.")
-        with self.assertRaisesRegex(Conflict, f"of scope session exists as #{first.id}"):
+        with self.assertRaisesRegex(ConflictError, f"of scope session exists as #{first.id}"):
             self.written("Deploy", scope="session", content="Mine again.")
 
     def test_a_memory_of_another_scope_is_changed_in_its_store_by_the_callers_session(self):
@@ -199,10 +199,10 @@ class PromotionTests(ScopesTestCase):
     def test_impossible_promotions_are_refused_with_the_id_in_the_way(self):
         ours = self.written("How to build", topic_key="build/command")
         note = self.written("How we build", topic_key="build/command", scope="session")
-        with self.assertRaisesRegex(Conflict, f"#{ours.id} has topic 'build/command'"):
+        with self.assertRaisesRegex(ConflictError, f"#{ours.id} has topic 'build/command'"):
             self.update(note.id, promote=True)
         note = self.written("How to build", scope="session", content="Mine.")
-        with self.assertRaisesRegex(Conflict, f"of scope project exists as #{ours.id}"):
+        with self.assertRaisesRegex(ConflictError, f"of scope project exists as #{ours.id}"):
             self.update(note.id, promote=True)
         with self.assertRaisesRegex(Invalid, "promote is for memories in scope session"):
             self.update(ours.id, promote=True)
@@ -287,8 +287,8 @@ class ScratchTests(MemoriesTestCase):
 
     def test_only_an_active_session_is_paused_and_only_a_paused_one_resumed(self) -> None:
         session_services.pause_session(command=SessionTouch(session_id="s1"))
-        with self.assertRaises(Conflict):
+        with self.assertRaises(ConflictError):
             session_services.pause_session(command=SessionTouch(session_id="s1"))
         self.assertEqual(session_services.resume_session(command=SessionTouch(session_id="s1")).status, "active")
-        with self.assertRaises(Conflict):
+        with self.assertRaises(ConflictError):
             session_services.resume_session(command=SessionTouch(session_id="s1"))

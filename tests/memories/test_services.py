@@ -16,7 +16,15 @@ from memories.present import write_text
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
 from memories.schemas.query import ContextPackRequest
 from memoryhub.core import clock, log, spool
-from memoryhub.core.errors import ConfirmationRequired, Conflict, Gone, HubError, Invalid, NotFound, PreconditionFailed
+from memoryhub.core.errors import (
+    ConfirmationRequired,
+    ConflictError,
+    Gone,
+    HubError,
+    Invalid,
+    NotFound,
+    PreconditionFailed,
+)
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store
 from tests import tampering
@@ -44,7 +52,7 @@ class WriteTests(ServicesTestCase):
 
     def test_if_exists_decides_on_a_taken_title_until_it_is_freed(self):
         first = self.written(tags=["a"])
-        with self.refuses(Conflict, "exists as #1; update it") as refused:
+        with self.refuses(ConflictError, "exists as #1; update it") as refused:
             self.written(content="other")
         self.assertEqual(refused.exception.data["id"], first.id)
         kept = self.written(content="other", if_exists=IfExists.KEEP)
@@ -92,7 +100,7 @@ class UpdateTests(ServicesTestCase):
             self.update(9, content="x")
         taken = self.written("Taken", "1")
         memory = self.written("Mine", "2")
-        with self.refuses(Conflict, f"exists as #{taken.id}"):
+        with self.refuses(ConflictError, f"exists as #{taken.id}"):
             self.update(memory.id, title="Taken")
         self.update(memory.id, base_version=1, content="two")
         later = clock.frozen(clock.now() + timedelta(seconds=6))
@@ -107,7 +115,7 @@ class UpdateTests(ServicesTestCase):
 class DeleteAndRestoreTests(ServicesTestCase):
     def test_a_memory_is_deleted_once_and_restored_once(self):
         memory = self.written(topic_key="t")
-        with self.refuses(Conflict, "not deleted"):
+        with self.refuses(ConflictError, "not deleted"):
             self.restore(memory.id)
         self.delete(memory.id, reason="wrong")
         self.assertFalse(Memory.objects.live().exists())
@@ -121,7 +129,7 @@ class DeleteAndRestoreTests(ServicesTestCase):
         memory = self.written(topic_key="t")
         self.delete(memory.id)
         rival = self.written("Other", "text", topic_key="t")
-        with self.refuses(Conflict, "has taken the topic") as refused:
+        with self.refuses(ConflictError, "has taken the topic") as refused:
             self.restore(memory.id)
         self.assertEqual(refused.exception.data["id"], rival.id)
 
@@ -201,7 +209,7 @@ class NameTests(KindsTestCase):
     def test_a_name_and_a_text_are_unique_within_their_kind(self):
         first = self.make("guideline", title="Deploy", content="Same.")
         self.make("tool", title="Deploy", content="Another text.")
-        with self.refuses(Conflict, f"guideline 'Deploy' of scope project exists as #{first.id}") as refused:
+        with self.refuses(ConflictError, f"guideline 'Deploy' of scope project exists as #{first.id}") as refused:
             self.make("guideline", title="Deploy", content="Third text.")
         self.assertEqual(refused.exception.data["id"], first.id)
         self.assertEqual(self.make("knowledge", content="Same.").status, WriteStatus.CREATED)
@@ -209,7 +217,7 @@ class NameTests(KindsTestCase):
 
     def test_a_topic_keeps_its_kind_and_the_type_and_attributes_that_are_not_named(self):
         self.make("guideline", topic_key="ci", type="testing", attributes={"priority": 70})
-        with self.refuses(Conflict, "topic 'ci' belongs to the guideline #1; write it with kind=guideline"):
+        with self.refuses(ConflictError, "topic 'ci' belongs to the guideline #1; write it with kind=guideline"):
             self.make("observation", title="CI", topic_key="ci")
         self.make("guideline", topic_key="ci", content="Shorter.")
         memory = Memory.objects.get()

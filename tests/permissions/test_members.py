@@ -15,7 +15,7 @@ from django.db import DatabaseError
 
 from governance.rollback.schemas import RollbackMake, RollbackPlan
 from governance.rollback.service import preview, roll_back
-from memoryhub.core.errors import Conflict, Forbidden, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Forbidden, Invalid, NotFound
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import MEMBER_ROLES, use_grant
 from memoryhub.core.stores.store import GLOBAL_STORE, org_store, project_store, use_store
@@ -242,7 +242,7 @@ class PersonsTokenTests(MembersTestCase):
         self.assertEqual(AgentToken.objects.get().revoked_at, None)
         ann.post("/tokens/ann/laptop/revoke")
         self.assertEqual(AgentToken.objects.get().revoked_by, "ann")
-        with self.assertRaisesMessage(Conflict, "ann/laptop"):
+        with self.assertRaisesMessage(ConflictError, "ann/laptop"):
             self.token("ann")
         with use_grant(self.grant("ben")), self.assertRaises(Forbidden):
             tokens.create_token(command=tokens.TokenCreate(name="desk", person="ann"), by="ben")

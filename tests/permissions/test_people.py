@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.core.management import call_command
 from django.test import Client
 
-from memoryhub.core.errors import Conflict, Forbidden, Gone, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Forbidden, Gone, Invalid, NotFound
 from memoryhub.core.permissions import PERMISSIONS, ROLES, Act, Grant, demand, may, require, use_grant
 from memoryhub.models import AccessChange, AgentToken, SignInLink, Subject
 from memoryhub.ops.jobs.schedules import JobPlan, change_plan
@@ -110,14 +110,14 @@ class PeopleTests(PermissionTestCase):
 
     def test_the_last_active_owner_can_be_neither_demoted_nor_deactivated(self) -> None:
         self.assertIn("the last owner", self.send("/people/vic/role", role="viewer"))
-        with self.assertRaisesMessage(Conflict, "the last active owner"):
+        with self.assertRaisesMessage(ConflictError, "the last active owner"):
             change_role(name="owner", role="viewer")
-        with self.assertRaisesMessage(Conflict, "the last active owner"):
+        with self.assertRaisesMessage(ConflictError, "the last active owner"):
             deactivate_person(name="owner")
         change_role(name="rea", role="owner")
         change_role(name="owner", role="viewer")
         self.assertEqual(self.browsers["owner"].get("/people").status_code, 403)
-        with self.assertRaises(Conflict):
+        with self.assertRaises(ConflictError):
             deactivate_person(name="rea")
         self.assertEqual(signin.ensure_owner().username, "rea")
 
@@ -171,9 +171,9 @@ class HistoryTests(HubTestCase):
 
     def test_what_is_refused_leaves_no_trace_and_nothing_is_changed_without_one(self) -> None:
         before = self.lines(Subject.PERSON)
-        with self.assertRaises(Conflict):
+        with self.assertRaises(ConflictError):
             people.deactivate_person(name="owner")
-        with self.assertRaises(Conflict):
+        with self.assertRaises(ConflictError):
             add("owner")
         with mock.patch.object(AccessChange.objects, "create", side_effect=RuntimeError):
             for change in (

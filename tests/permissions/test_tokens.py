@@ -21,7 +21,7 @@ from django_q.models import Schedule
 
 from memoryhub.config.clients import all_clients
 from memoryhub.core import clock
-from memoryhub.core.errors import Conflict, Forbidden, NotFound, Unauthorized
+from memoryhub.core.errors import ConflictError, Forbidden, NotFound, Unauthorized
 from memoryhub.core.permissions import VERBS, Act, Grant, use_grant
 from memoryhub.models import AgentToken
 from memoryhub.registry import tokens
@@ -66,7 +66,7 @@ class KeepingTests(TokenTestCase):
     def test_a_name_is_given_once_for_good_and_a_project_must_exist(self) -> None:
         self.make("ci")
         tokens.revoke_token(name="ci", by="owner")
-        with self.assertRaisesMessage(Conflict, "such as ci-2"):
+        with self.assertRaisesMessage(ConflictError, "such as ci-2"):
             self.make("ci")
         with self.assertRaisesMessage(NotFound, "there is no project 'gamma' in this hub; known: alpha, beta"):
             self.make("other", projects=["alpha", "gamma"])

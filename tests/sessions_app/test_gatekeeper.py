@@ -21,7 +21,7 @@ from memories.selectors import search
 from memories.services import write_memory
 from memories.timeline import timeline
 from memoryhub.core import clock, counters, log
-from memoryhub.core.errors import Conflict, Invalid, PreconditionFailed
+from memoryhub.core.errors import ConflictError, Invalid, PreconditionFailed
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
@@ -127,7 +127,7 @@ class TurnTests(TurnsTestCase):
             self.begin(turn_id="old")
         self.begin(turn_id="new")
         self.assertEqual(Turn.objects.get(turn_id="old").status, TurnStatus.INCOMPLETE)
-        with self.assertRaisesRegex(Conflict, "already has a turn 'new'"):
+        with self.assertRaisesRegex(ConflictError, "already has a turn 'new'"):
             self.begin(turn_id="new")
 
     def append(self, name: str, payload: Mapping[str, object], **fields: str) -> tuple[str, dict[str, Any]]:

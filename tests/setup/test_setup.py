@@ -33,7 +33,7 @@ from memoryhub.client.setup.document import BACKUP_SUFFIX, backup_of, read_docum
 from memoryhub.client.setup.entries import command_words, entry_words
 from memoryhub.client.setup.plan import put_agent
 from memoryhub.config.clients import Client, all_clients, find_client, hook_clients
-from memoryhub.core.errors import Conflict
+from memoryhub.core.errors import ConflictError
 from memoryhub.ops.serving.process import BY_HAND, Running
 from tests.home import UNMEASURED, run_home
 
@@ -375,7 +375,7 @@ class RefusalTests(SetupTestCase):
         path = self.claude()
         changes = plan.plan_setup(user_target(find_client("claude-code")), project=None, hooks=False)
         path.write_text('{"newer": 1}')
-        with self.assertRaisesRegex(Conflict, "has changed in the meantime"):
+        with self.assertRaisesRegex(ConflictError, "has changed in the meantime"):
             plan.apply(changes)
         self.assertEqual(path.read_text(), '{"newer": 1}')
 

@@ -37,7 +37,7 @@ from memories.services import delete_memory, update_memory, write_memory
 from memories.services.links import create_relation
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.errors import Conflict, Damaged, Forbidden, Invalid
+from memoryhub.core.errors import ConflictError, Damaged, Forbidden, Invalid
 from memoryhub.core.ids import uuid7
 from memoryhub.core.log.digests import HEADER, canonical_json, chain_digest, payload_digest
 from memoryhub.core.models import RawEvent
@@ -472,7 +472,7 @@ class CommandTests(TwoHubsTestCase):
             return plan
 
         with self.other_hub():
-            refused = self.assertRaisesMessage(Conflict, "the store has changed meanwhile; try again")
+            refused = self.assertRaisesMessage(ConflictError, "the store has changed meanwhile; try again")
             with mock.patch.object(applying, "_planned", written_after), refused:
                 apply_bundle(longer, ALPHA)
             self.assertEqual(self.apply(longer).outcome, BundleOutcome.MERGED)

@@ -31,7 +31,7 @@ from memories.schemas.links import RelationCreate
 from memories.services import write_memory
 from memories.services.links import create_relation
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, Forbidden, Invalid
+from memoryhub.core.errors import ConflictError, Forbidden, Invalid
 from memoryhub.core.events.event_types import event_types
 from memoryhub.core.events.projection import read_models
 from memoryhub.core.models import RawEvent
@@ -160,7 +160,7 @@ class FolderTests(ExportTestCase):
         changed = self.folder / "memories/0002-two.md"
         changed.parent.mkdir(parents=True)
         changed.write_text("mine")
-        with self.assertRaisesRegex(Conflict, "0002-two.md exists and differs"):
+        with self.assertRaisesRegex(ConflictError, "0002-two.md exists and differs"):
             self.write_folder()
         self.assertEqual([path.name for path in changed.parent.iterdir()], [changed.name])
         outside, linked = self.home / "outside.md", self.home / "linked"

@@ -24,7 +24,7 @@ from memories.selectors import list_memories
 from memories.services import write_memories
 from memories.services.links import create_relation
 from memoryhub.core import clock, log
-from memoryhub.core.errors import Conflict, Invalid, NotFound, PreconditionFailed
+from memoryhub.core.errors import ConflictError, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.log import table_digests
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
@@ -370,7 +370,7 @@ class BatchTests(BatchTestCase):
         killed = mock.patch("governance.imports.log.rebuild", side_effect=RuntimeError("killed"))
         with self.assertRaises(RuntimeError), killed:
             self.undo(batch)
-        with self.assertRaisesRegex(Conflict, "if that was interrupted, `memory-hub rebuild` completes it"):
+        with self.assertRaisesRegex(ConflictError, "if that was interrupted, `memory-hub rebuild` completes it"):
             preview_undo(batch)
         self.assertFalse(log.rebuild().identical)
         self.assertEqual(table_digests(), self.before)
@@ -382,7 +382,7 @@ class BatchTests(BatchTestCase):
         with self.refuses(PreconditionFailed, "changed since the preview"):
             undo_import(batch_id=batch, token="0" * 16)
         self.undo(batch)
-        with self.refuses(Conflict, "undone already"):
+        with self.refuses(ConflictError, "undone already"):
             preview_undo(batch)
 
 

@@ -28,7 +28,7 @@ from memories.selectors.versions import open_conflicts, versions_of
 from memories.services import delete_memory, resolve_conflict, restore_memory, update_memory, write_memory
 from memories.services.links import create_relation
 from memoryhub.core import log
-from memoryhub.core.errors import Conflict, HubError, Invalid
+from memoryhub.core.errors import ConflictError, HubError, Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
@@ -193,7 +193,7 @@ class OneSideTests(MirrorTestCase):
         for path in paths[:11]:
             path.unlink()
         refusal = "11 of 21 files are gone from .*; bring them back, or pass --allow-deletions"
-        with self.assertRaisesRegex(Conflict, refusal):
+        with self.assertRaisesRegex(ConflictError, refusal):
             self.run_mirror()
         self.assertEqual(Memory.objects.live().count(), 21)
         self.assertEqual(len(self.done(allow_deletions=True)), 11)
@@ -202,7 +202,7 @@ class OneSideTests(MirrorTestCase):
             path.unlink()
         self.path("memories").rmdir()
         self.folder.rmdir()
-        with self.assertRaisesRegex(Conflict, "is gone; bring it back"):
+        with self.assertRaisesRegex(ConflictError, "is gone; bring it back"):
             self.run_mirror(allow_deletions=True)
 
     def test_decisions_are_written_but_not_read(self) -> None:
@@ -222,7 +222,7 @@ class OneSideTests(MirrorTestCase):
         self.assertEqual(self.text(name), before)
 
     def test_obsidian_has_wiki_links_and_tags_without_spaces(self) -> None:
-        with self.assertRaisesRegex(Conflict, "is a mirror of .*alpha in the form markdown"):
+        with self.assertRaisesRegex(ConflictError, "is a mirror of .*alpha in the form markdown"):
             self.run_mirror(FolderForm.OBSIDIAN)
         self.folder = self.home / "vault"
         self.write_locks()
@@ -418,7 +418,7 @@ class UnusualFilesTests(MirrorTestCase):
         notes.mkdir()
         for number in range(11):
             (notes / f"{number}.md").write_text(f"Text {number}.\n")
-        with self.assertRaisesRegex(Conflict, "has 11 Markdown files that are no memories"):
+        with self.assertRaisesRegex(ConflictError, "has 11 Markdown files that are no memories"):
             Mirror(notes, FolderForm.MARKDOWN).run()
         self.assertEqual(Memory.objects.count(), 1)
         self.assertEqual(Mirror(notes, FolderForm.MARKDOWN, adopt=True).run().counts, {"written": 1, "created": 11})

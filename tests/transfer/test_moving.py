@@ -30,7 +30,7 @@ from memories.services import write_memory
 from memoryhub import env
 from memoryhub.core import log
 from memoryhub.core.backends.selected import places, stores
-from memoryhub.core.errors import Conflict, HubError, Locked, Moved, NotFound
+from memoryhub.core.errors import ConflictError, HubError, Locked, Moved, NotFound
 from memoryhub.core.home_database import display_url, recorded
 from memoryhub.core.stores.store import list_projects, project_store
 from memoryhub.ops import hub_tables
@@ -306,7 +306,7 @@ class MovingTests(MovingTestCase):
     def test_a_place_with_such_a_store_is_refused(self) -> None:
         self.write("here")
         self.assertEqual(self.write_at(self.server, "there", create=True), "")
-        with self.assertRaisesRegex(Conflict, "there is a project 'alpha' in .* already"):
+        with self.assertRaisesRegex(ConflictError, "there is a project 'alpha' in .* already"):
             self.move()
         self.write("still here")
         with self.assertRaises(NotFound):
@@ -390,7 +390,7 @@ class RacesTests(MovingTestCase):
 
     def test_a_move_does_not_arrive_after_it_was_undone(self) -> None:
         self.interrupt(self.move, "arrive")
-        self.race(self.move, "arrive", self.undo, refused=self.assertRaisesRegex(Conflict, "came back meanwhile"))
+        self.race(self.move, "arrive", self.undo, refused=self.assertRaisesRegex(ConflictError, "came back meanwhile"))
         self.assert_only(FILES)
 
     def test_a_move_cannot_arrive_once_its_undo_has_lifted_the_fence(self) -> None:
@@ -400,7 +400,7 @@ class RacesTests(MovingTestCase):
 
         def arrive() -> None:
             departed = {name: departure[name] for name in ("epoch", "position", "digest")}
-            with Peer(self.server) as peer, self.assertRaises(Conflict):
+            with Peer(self.server) as peer, self.assertRaises(ConflictError):
                 peer.call("arrive", store="project:alpha", **departed)
 
         self.race(self.undo, "come_back", arrive, after=True)
@@ -414,7 +414,7 @@ class RacesTests(MovingTestCase):
     def test_an_interrupted_undo_is_finished_before_another_move(self) -> None:
         self.move()
         self.interrupt(self.undo, "come_back")
-        refused = self.assertRaisesRegex(Conflict, "was moved or came back meanwhile")
+        refused = self.assertRaisesRegex(ConflictError, "was moved or came back meanwhile")
         self.race(self.undo, "come_back", self.move, refused=refused)
         self.assert_only(self.server)
 
@@ -428,7 +428,7 @@ class RacesTests(MovingTestCase):
 
     def test_a_confirmation_does_not_remove_what_has_come_back(self) -> None:
         self.move()
-        refused = self.assertRaisesRegex(Conflict, "came back meanwhile")
+        refused = self.assertRaisesRegex(ConflictError, "came back meanwhile")
         self.race(self.confirm, "remove_kept", self.undo, refused=refused)
         self.assert_only(FILES)
 

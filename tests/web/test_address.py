@@ -23,7 +23,7 @@ from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core import background, log
 from memoryhub.core.backends.sqlite.files import path_of
-from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.errors import ConflictError, Invalid
 from memoryhub.core.origin import current_origin
 from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.stores.store import project_store
@@ -215,7 +215,7 @@ class TaskTests(AdminTestCase):
         ends = threading.Event()
         self.addCleanup(ends.set)
         task = self.start(lambda progress: (progress(1, 4), ends.wait(60)))
-        with self.assertRaisesRegex(Conflict, "sweep of alpha is still running; wait until it has ended"):
+        with self.assertRaisesRegex(ConflictError, "sweep of alpha is still running; wait until it has ended"):
             self.start(lambda _: None)
         poll(lambda: task.steps, what="its progress")
         page = self.page(f"tasks/{task.id}/")

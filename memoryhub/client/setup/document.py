@@ -13,7 +13,7 @@ from typing import Any
 
 from memoryhub.client.setup import json_text
 from memoryhub.core.disk import replacing
-from memoryhub.core.errors import Conflict, Invalid, Unavailable
+from memoryhub.core.errors import ConflictError, Invalid, Unavailable
 from memoryhub.core.foreign_files import check_toml, read_foreign
 
 Place = tuple[str | int, ...]
@@ -121,7 +121,7 @@ def backup_of(path: Path) -> Path:
 def write_document(before: ConfigDocument, after: ConfigDocument) -> None:
     """Replace the file of ``before`` with ``after``. Follows symbolic links and keeps the mode."""
     if read_document(before.path).text != before.text:
-        raise Conflict(f"{before.path} has changed in the meantime and was not written; run the command again")
+        raise ConflictError(f"{before.path} has changed in the meantime and was not written; run the command again")
     path = before.path.resolve()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from typing import Any
 from memoryhub import env
 from memoryhub.client.setup.document import ConfigDocument, Place
 from memoryhub.config.clients import SERVER, Client, Hooks
-from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.errors import ConflictError, Invalid
 from memoryhub.mcp.options import PROFILES
 from memoryhub.teams.connections import VARIABLE
 
@@ -58,7 +58,7 @@ def find_server(client: Client, document: ConfigDocument) -> dict[str, Any] | No
     """Return the hub's entry, or None.
 
     Raises:
-        Conflict: another server has its name.
+        ConflictError: another server has its name.
     """
     if not _is_file_of(document, (*client.user, *client.repository)):
         return None
@@ -66,7 +66,7 @@ def find_server(client: Client, document: ConfigDocument) -> dict[str, Any] | No
     if not entry:
         return None
     if not verb_index(entry_words(entry), "mcp") and not server_url(client, entry):
-        raise Conflict(f"{document.path} has another server named {SERVER!r}; rename or remove it first")
+        raise ConflictError(f"{document.path} has another server named {SERVER!r}; rename or remove it first")
     return dict(entry)
 
 
@@ -279,10 +279,10 @@ def put_plugin(client: Client, hooks: Hooks, document: ConfigDocument) -> Config
     """Return the plugin of this installation.
 
     Raises:
-        Conflict: the file is another plugin.
+        ConflictError: the file is another plugin.
     """
     if document.text and not is_own_plugin(document):
-        raise Conflict(f"{document.path} is not from `memory-hub setup`; rename or remove it first")
+        raise ConflictError(f"{document.path} is not from `memory-hub setup`; rename or remove it first")
     text = Path(__file__).with_name(hooks.plugin).read_text("utf-8")
     values = {"COMMAND": [*command_words(), "hook", client.id], "ENVIRONMENT": variables(), "SECONDS": hooks.timeout}
     for name, value in values.items():

@@ -43,7 +43,7 @@ from memoryhub.client.setup.entries import (
 )
 from memoryhub.client.setup.json_text import put_table
 from memoryhub.config.clients import SERVER, Agent, Client, SameName, find_client
-from memoryhub.core.errors import Conflict, HubError
+from memoryhub.core.errors import ConflictError, HubError
 from memoryhub.teams.connections import VARIABLE, all_connections
 from memoryhub.teams.transport import LOOPBACK
 
@@ -91,7 +91,7 @@ def plan_setup(
 
     Raises:
         Invalid: a file cannot be changed in place, or the client needs a project.
-        Conflict: another server has the hub's name, or the client could not start with both entries.
+        ConflictError: another server has the hub's name, or the client could not start with both entries.
     """
     client = target.client
     require_one_transport(target, url)
@@ -249,7 +249,7 @@ def require_one_transport(target: SetupTarget, url: str) -> None:
     for other in targets:
         entry = find_server(other.client, read_document(other.config))
         if entry is not None and bool(server_url(other.client, entry)) != bool(url):
-            raise Conflict(
+            raise ConflictError(
                 f"{other.config} has {SERVER!r} too, and {target.client.name} merges the two but can't start one over "
                 f"HTTP with a command; take that one out first, and set up each repository with --repository"
             )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from memoryhub.client.setup.document import replace_file
 from memoryhub.client.setup.entries import command_words, variables
-from memoryhub.core.errors import Conflict, Invalid, Unavailable
+from memoryhub.core.errors import ConflictError, Invalid, Unavailable
 from memoryhub.core.home_database import only_of_this_process
 from memoryhub.env import CONFIG_FILE, DATABASE_SETTING, DATABASE_VARIABLE
 from memoryhub.ops.serving.process import BY_HAND, find_running
@@ -71,7 +71,7 @@ def install(service: Service) -> None:
         )
     running = find_running()
     if running and running.started == BY_HAND:
-        raise Conflict(f"a hub that was started by hand runs (process {running.pid}); stop it first")
+        raise ConflictError(f"a hub that was started by hand runs (process {running.pid}); stop it first")
     before = service.path.read_text("utf-8") if service.is_installed else None
     if before not in (None, service.content):
         _run_all(service.stop)

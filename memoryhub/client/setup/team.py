@@ -13,7 +13,7 @@ from memoryhub.client.setup.document import replace_file
 from memoryhub.config.identity import check_project_id
 from memoryhub.config.repository import resolved
 from memoryhub.core import spool
-from memoryhub.core.errors import Conflict, Invalid, Unavailable
+from memoryhub.core.errors import ConflictError, Invalid, Unavailable
 from memoryhub.core.text import counted
 from memoryhub.teams.connections import FILE, TOKEN, VARIABLE, TeamConnection, all_connections
 from memoryhub.teams.sending import PACK, PROBLEM
@@ -77,7 +77,7 @@ def require_own_variable(variable: str, address: Address, token: str) -> None:
     for other in all_connections():
         is_other = (other.url, other.project) != (address.url, address.project)
         if own_token and is_other and other.token_variable == variable and other.token() not in ("", own_token):
-            raise Conflict(
+            raise ConflictError(
                 f"{variable} holds your token of project {other.project} at {other.url}; choose another variable for "
                 "this one with --token-variable NAME"
             )

@@ -16,7 +16,7 @@ from memoryhub import __version__
 from memoryhub.client.setup.clients import SetupTarget, config_file
 from memoryhub.client.setup.document import read_document
 from memoryhub.client.setup.entries import command_words, entry_words, find_server, variables
-from memoryhub.core.errors import Conflict, NotFound, Unauthorized, Unavailable
+from memoryhub.core.errors import ConflictError, NotFound, Unauthorized, Unavailable
 from memoryhub.env import DATABASE_VARIABLE
 from memoryhub.teams.connections import VARIABLE, all_connections
 from memoryhub.teams.transport import HttpAnswer, HubConnection
@@ -62,7 +62,7 @@ def _require_this_installation(target: SetupTarget, entry: dict[str, Any]) -> No
     words = entry_words(entry)
     settings = entry.get(target.client.environment) or {}
     if words[: len(start)] != start or settings.items() - variables().items():
-        raise Conflict(
+        raise ConflictError(
             f"{target.config} starts another program than this installation, or gives it variables; nothing was "
             f"started. To change the entry: memory-hub setup {target.client.id} --repository"
         )

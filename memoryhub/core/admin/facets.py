@@ -129,8 +129,9 @@ class FacetedChangeList(ChangeList):
             values.append(value)
         text = ""
         if count is not None:
-            more = "+" if count and self._floor else ""
-            text = f"{count:,}{more}"
+            text = f"{count:,}"
+            if count and self._floor:
+                text += "+"
         return Choice(label, self._address(facet.name, values), is_chosen, text)
 
     def _counts(self) -> dict[str, dict[str, int]]:

@@ -257,14 +257,14 @@ class Places(Protocol):
         """Take the fence of a move away: the kept store takes writes again.
 
         Raises:
-            Conflict: it is not here, or has come back, or was fenced by another move since.
+            ConflictError: it is not here, or has come back, or was fenced by another move since.
         """
 
     def remove_kept(self, store: StoreId, epoch: str) -> None:
         """Remove the kept copy of a store that has left with a move; its departure stays, without the copy.
 
         Raises:
-            Conflict: as ``come_back``.
+            ConflictError: as ``come_back``.
         """
 
     def forget_departure(self, store: StoreId) -> None:
@@ -284,7 +284,7 @@ class Places(Protocol):
         """Make a draft the store, in place of a kept copy of it; on the disk when this returns.
 
         Raises:
-            Conflict: there is such a store already, or the draft is gone.
+            ConflictError: there is such a store already, or the draft is gone.
         """
 
     def assign(self, store: StoreId, server: str) -> None:

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from memoryhub.core.backends.base import LIVE, Source
 from memoryhub.core.backends.selected import scratch
-from memoryhub.core.errors import Conflict
+from memoryhub.core.errors import ConflictError
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.projection import Event, apply, finish_rebuild, read_models, text_caches
 from memoryhub.core.log.anchor import advance_anchor, require_anchored
@@ -88,7 +88,7 @@ def forward(events: Iterable[EventColumns], *, fork: tuple[int, str], progress: 
         progress: called with the number of events applied so far.
 
     Raises:
-        Conflict: the store has changed meanwhile.
+        ConflictError: the store has changed meanwhile.
         Damaged: neither log matches the store's anchor.
     """
     store = current_store()
@@ -106,7 +106,7 @@ def forward(events: Iterable[EventColumns], *, fork: tuple[int, str], progress: 
                 _transfer(fork[0])
                 forget_views_early(store)
         except ErasedMeanwhile:
-            raise Conflict("the store has changed meanwhile; try again") from None
+            raise ConflictError("the store has changed meanwhile; try again") from None
         advance_anchor(store, *head())
     forget_views()
     finish_rebuild()

@@ -14,7 +14,7 @@ from django.db import transaction as django_transaction
 
 from memoryhub.core import clock, ids
 from memoryhub.core.backends.selected import faults
-from memoryhub.core.errors import Conflict, Damaged, Forbidden, Invalid, OutcomeUnknown
+from memoryhub.core.errors import ConflictError, Damaged, Forbidden, Invalid, OutcomeUnknown
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.projection import Event, apply
 from memoryhub.core.log.anchor import advance_anchor, require_anchored
@@ -225,7 +225,7 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
         idempotency_key: must be unused; callers check with ``find_by_key`` first.
 
     Raises:
-        Conflict: the key is already used.
+        ConflictError: the key is already used.
     """
     head = open_head()
     origin = _admitted(draft.type, head.store)
@@ -236,7 +236,7 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     event = _new_event(draft, position, stream or f"{entity}:{position}", origin, new_stream=not stream)
     if idempotency_key is not None:
         if rows.fetch(KEY_TAKEN, [idempotency_key]):
-            raise Conflict("idempotency_key is already used by another event; use a new one")
+            raise ConflictError("idempotency_key is already used by another event; use a new one")
         require_key(idempotency_key)
     head.digest = insert_event(event, draft.data, head, origin, idempotency_key)
     head.position = position
@@ -328,7 +328,7 @@ def find_by_key(key: str | None, *types: EventType[Any]) -> StoredEvent | None:
         return None
     event = events().with_key(key).first()
     if event and types and event.event_type not in {event_type.name for event_type in types}:
-        raise Conflict(
+        raise ConflictError(
             f"idempotency_key is already used by a {event.event_type} event; use a new one", position=event.position
         )
     return event

@@ -15,7 +15,7 @@ from pydantic import Field
 from memoryhub.core import ids
 from memoryhub.core.backends.base import HERE, LIVE
 from memoryhub.core.backends.selected import scratch, wiping
-from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Invalid, NotFound
 from memoryhub.core.events.event_types import TurnRule, define_governance_event, event_type
 from memoryhub.core.events.projection import Event, finish_rebuild, read_models, text_caches
 from memoryhub.core.log.append import COLUMNS, append, appending_to, prepare, transaction
@@ -168,7 +168,7 @@ def redact_payloads(
 
     Raises:
         Invalid: there is nothing to replace, an event has no payload any more, or a payload does not fit its schema.
-        Conflict: events were erased or redacted since; find the text again.
+        ConflictError: events were erased or redacted since; find the text again.
     """
     if seen is None:
         seen = last_erasure()
@@ -239,8 +239,8 @@ def _apply(change: _Change, progress: Callable[[int], None]) -> Event[PayloadRed
         return event
 
 
-def _changed_meanwhile() -> Conflict:
-    return Conflict("events were erased, redacted or restored meanwhile; preview the redaction again")
+def _changed_meanwhile() -> ConflictError:
+    return ConflictError("events were erased, redacted or restored meanwhile; preview the redaction again")
 
 
 def _transfer(change: _Change) -> Event[PayloadRedacted]:

@@ -34,7 +34,7 @@ class StoreRequest:
     home: str
 
 
-# Of the thread or task: threads serve different stores at the same time
+# For each thread or task, as they serve different stores at the same time
 _current: ContextVar[StoreRequest | None] = ContextVar("current_store_request", default=None)
 
 

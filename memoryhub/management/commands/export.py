@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
 from memories.models import MemoryScope
 from memoryhub.core.disk import replacing
-from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.errors import ConflictError, Invalid
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import CommandGroup, StoreCommand
@@ -95,7 +95,7 @@ def _add_selection(parser: CommandParser) -> None:
 
 def _write_lines(path: Path, lines: Iterator[str], *, force: bool) -> int:
     if path.exists() and not force:
-        raise Conflict(f"{path} exists; use --force to overwrite")
+        raise ConflictError(f"{path} exists; use --force to overwrite")
     try:
         with replacing(path) as file:
             return sum(1 for line in lines if file.write(line.encode()))

@@ -7,7 +7,7 @@ from django.core.management.base import CommandParser
 
 from memoryhub import env
 from memoryhub.core import home_database
-from memoryhub.core.errors import Conflict, Invalid, Moved
+from memoryhub.core.errors import ConflictError, Invalid, Moved
 from memoryhub.core.home_database import masked
 from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, org_store, project_store
 from memoryhub.core.text import counted
@@ -106,7 +106,7 @@ class Command(HubCommand):
         for store in stores_in(source, departed=True):
             try:
                 self._move(store, Way(source, target))  # finishes what was interrupted
-            except (Conflict, Moved) as error:  # it is in a third place
+            except (ConflictError, Moved) as error:  # it is in a third place
                 self.stderr.write(error.message)
         for store in stores_in(source):
             self._move(store, Way(source, target))

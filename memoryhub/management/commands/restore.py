@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 
 from memoryhub.config.identity import identify_project
 from memoryhub.config.repository import working_folder
-from memoryhub.core.errors import Conflict
+from memoryhub.core.errors import ConflictError
 from memoryhub.core.stores.store import project_store
 from memoryhub.core.text import counted
 from memoryhub.management.base import HubCommand, add_store_options, store_option
@@ -40,7 +40,7 @@ class Command(HubCommand):
     def _restore_hub(self, source: Path) -> None:
         running = process.find_running()
         if running:
-            raise Conflict(f"the hub is running at {running.address} (process {running.pid}); stop it first")
+            raise ConflictError(f"the hub is running at {running.address} (process {running.pid}); stop it first")
         restored = restore_hub(source=source)
         previous = f"; previous file: {restored.previous_file}" if restored.previous_file else ""
         self.stdout.write(f"hub.db: restored{previous}")

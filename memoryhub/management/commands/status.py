@@ -24,10 +24,13 @@ class Command(HubCommand):
 def _state_lines(state: HubState) -> list[str]:
     clients = [f"  {_client(client)}, since {clock.minute(client.since)}" for client in state.clients]
     captures = [f"  {name}: {clock.minute(at)}" for name, at in sorted(state.last_captures.items())]
+    upgrade = []
+    if state.running and state.running.upgrade:
+        upgrade.append(f"Upgrade:    {state.running.upgrade}")
     return [
         f"Version:    {state.version}",
         f"Hub:        {state.hub}",
-        *([f"Upgrade:    {state.running.upgrade}"] if state.running and state.running.upgrade else []),
+        *upgrade,
         f"Admin:      {'`memory-hub signin` prints a link' if state.running else 'needs the hub'}",
         f"Home:       {state.home}",
         f"Database:   {state.database}",

@@ -17,7 +17,7 @@ from memoryhub.core.backends.selected import anchors, faults, stores
 from memoryhub.core.backends.sqlite import files
 from memoryhub.core.backends.sqlite.files import move_database, path_of
 from memoryhub.core.disk import make_folder, sync
-from memoryhub.core.errors import Conflict, Invalid, Locked, Unavailable
+from memoryhub.core.errors import ConflictError, Invalid, Locked, Unavailable
 from memoryhub.core.log.anchor import read_anchor, replace_anchor
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.views import forget_views
@@ -62,7 +62,7 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
         NotFound: there is no such file.
         Invalid: it is not a store, or another store's.
         Unavailable: it is damaged, its chain is broken, or a newer version wrote it.
-        Conflict: ``replace`` is needed.
+        ConflictError: ``replace`` is needed.
         Moved: the store has moved to another place.
         Locked: another process restores or upgrades the store.
     """
@@ -225,7 +225,7 @@ def _chain_digest_at(connection: files.FileConnection, position: int) -> str:
 
 def _require_replace(newer: int, *, replace: bool) -> None:
     if newer and not replace:
-        raise Conflict(
+        raise ConflictError(
             f"the store has {counted(newer, 'event')} that the file lacks, and text erased since would return; "
             "add --replace to restore anyway: the current file is kept"
         )
@@ -235,7 +235,7 @@ def _require_replace_of_broken(error: files.DatabaseError, *, replace: bool) -> 
     if faults.is_locked(error):
         raise error
     if not replace:
-        raise Conflict(f"can't read the store ({error}); add --replace to restore anyway: its file is kept")
+        raise ConflictError(f"can't read the store ({error}); add --replace to restore anyway: its file is kept")
 
 
 # The process that has just committed may not have anchored its event yet, or may have died

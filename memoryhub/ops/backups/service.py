@@ -17,7 +17,7 @@ from memoryhub.core.backends.selected import machines, stores
 from memoryhub.core.backends.sqlite import files
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.disk import sync
-from memoryhub.core.errors import Conflict, Invalid, Unavailable
+from memoryhub.core.errors import ConflictError, Invalid, Unavailable
 from memoryhub.core.jobs import Run
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.digests import payload_digest
@@ -49,7 +49,7 @@ def back_up(to: Path | None = None) -> Backup:
     """Back up the current store to the backups folder, or to a file.
 
     Raises:
-        Conflict: the file exists.
+        ConflictError: the file exists.
         Unavailable: the store or its log is not sound, or the file cannot be written; no backup is made or removed.
     """
     if machines.SHARED:
@@ -182,7 +182,7 @@ def _require_own_log(store: StoreId) -> None:
 
 def back_up_store_to(path: Path) -> Backup:
     if path.exists():
-        raise Conflict(f"{path} already exists; choose another file")
+        raise ConflictError(f"{path} already exists; choose another file")
     if not path.parent.is_dir():
         raise Unavailable(f"can't write {path}: there is no folder {path.parent}")
     return Backup(path, _copy_verified(current_store(), path), 0)
@@ -247,7 +247,7 @@ def _put(draft: Path, target: Path) -> None:
     try:
         os.link(draft, target)
     except FileExistsError as error:
-        raise Conflict(f"another process has just created {target}") from error
+        raise ConflictError(f"another process has just created {target}") from error
     except OSError:  # the disk has no hard links
         draft.rename(target)
     sync(target.parent)
@@ -302,7 +302,7 @@ def export_store_to(path: Path) -> Backup:
     if not path.parent.is_dir():
         raise Unavailable(f"can't write {path}: there is no folder {path.parent}")
     if path.exists():
-        raise Conflict(f"{path} already exists; choose another file")
+        raise ConflictError(f"{path} already exists; choose another file")
     return Backup(path, _write_bundle(path), 0)
 
 

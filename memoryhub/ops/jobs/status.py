@@ -19,7 +19,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import machines
 from memoryhub.core.background import running_tasks
 from memoryhub.core.disk import file_stamps
-from memoryhub.core.errors import Conflict, HubError, Invalid, Unavailable
+from memoryhub.core.errors import ConflictError, HubError, Invalid, Unavailable
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.jobs import Every, Job, defined_jobs
 from memoryhub.core.log.anchor import read_anchor
@@ -185,7 +185,7 @@ def ask_worker(*, job: Job, alias: str | None, asked_by: str) -> str:
     Raises:
         Invalid: the job does not run over that store.
         Unavailable: no worker is running.
-        Conflict: the job is running or queued.
+        ConflictError: the job is running or queued.
     """
     status = status_of_job(job)
     chosen = [store for store in status.stores if alias is None or store.target.alias == alias]
@@ -200,7 +200,7 @@ def ask_worker(*, job: Job, alias: str | None, asked_by: str) -> str:
         )
     idle = [store.target for store in chosen if store.result not in ("running", "queued")]
     if not idle:
-        raise Conflict(f"{_job_title(job, [store.target for store in chosen])} is already running or queued")
+        raise ConflictError(f"{_job_title(job, [store.target for store in chosen])} is already running or queued")
     queue_now(job=job, targets=idle, asked_by=asked_by)
     return f"{_job_title(job, idle)} is queued; the worker runs it within a few seconds."
 

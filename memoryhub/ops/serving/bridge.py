@@ -165,7 +165,7 @@ async def _send_unavailable(send: Send) -> None:
     await send(_receive_body(b"", more=False))
 
 
-# Of a page that follows changes: it does not keep an idle hub running
+# A page that follows changes does not keep an idle hub running
 def _is_automatic(scope: Scope) -> bool:
     headers = dict(scope["headers"])
     return b"hub-live" in headers or headers.get(b"accept") == b"text/event-stream"
@@ -224,9 +224,9 @@ def _headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 _CHUNK_BYTES = 64 * 1024
-# Of one answer; with the limit of requests at once, this bounds the memory of all.
+# Bytes of one answer; with the limit of requests at once, this bounds the memory of all.
 _MEMORY_BYTES = 2 * _CHUNK_BYTES
-# Of all answers, on the disk
+# Bytes of all answers on the disk
 _MOST_BYTES = 1024 * 1024 * 1024
 
 

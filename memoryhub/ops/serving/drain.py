@@ -41,7 +41,7 @@ _PASSING = frozenset(
 @dataclass(slots=True)
 class Drained:
     captured: int = 0
-    # Of projects that could not be opened; retried later
+    # Their projects could not be opened; retried later
     postponed: int = 0
     rejected: int = 0
 

@@ -198,11 +198,11 @@ class Limits:
     streams: int = 200
     # Bytes of bodies in memory; clients that have not authenticated can send them too.
     body_bytes: int = 16 * 1024 * 1024
-    # Of all addresses together
+    # For all addresses together
     all_requests_at_once: int = 1_000
     all_body_bytes: int = 64 * 1024 * 1024
     connections: int = 2_000
-    # Of an address at the public socket, named proxies excepted
+    # For an address at the public socket, named proxies excepted
     address_connections: int = 500
     # How long a client may take to send a request's headers, and its body
     header_seconds: float = 15
@@ -287,12 +287,12 @@ class Limiter:
         self._by_token = Buckets(limits.token_requests_per_second, limits.token_requests_burst, now=now)
         per_second = limits.failures_per_minute / 60
         self._failures = Buckets(per_second, limits.failures_burst, now=now)
-        # Of an address, whatever it tried: many tokens' prefixes would otherwise be as many buckets
+        # By address, whatever it tried: many tokens' prefixes would otherwise be as many buckets
         self._of_address = Buckets(per_second * 10, limits.failures_burst * 10, now=now)
         # Digests of tokens that were accepted: they work while others of the same address guess.
         self._accepted: OrderedDict[str, None] = OrderedDict()
         self._open: Counter[str] = Counter()
-        # Of bodies in memory, by address
+        # Bytes of bodies in memory, by address
         self._bytes: Counter[str] = Counter()
         # Failures since the last line of the log
         self._failed: Counter[str] = Counter()

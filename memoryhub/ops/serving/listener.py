@@ -13,7 +13,7 @@ from typing import Any
 
 from memoryhub.core.errors import Unavailable
 
-# Of `memory-hub serve` on 127.0.0.1
+# Where `memory-hub serve` listens on 127.0.0.1
 PORT = 8321
 UVICORN_OPTIONS: dict[str, Any] = {
     "ws": "none",
@@ -63,7 +63,7 @@ def address_of(listener: socket.socket) -> str:
 logger = logging.getLogger(__name__)
 
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-# Of a process: more would only make a child's start slow where it closes each of them.
+# Open files of a process: more would make a child's start slow where it closes each of them.
 _MOST_FILES = 65_536
 # The public and the loopback socket get a quarter each; databases and spooled answers need the rest.
 _SHARES = 4

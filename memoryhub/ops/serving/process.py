@@ -23,7 +23,7 @@ from memoryhub import __version__, env
 from memoryhub.core import clock
 from memoryhub.core.autostart import module_command, module_environment
 from memoryhub.core.clients import connected_clients
-from memoryhub.core.errors import Conflict
+from memoryhub.core.errors import ConflictError
 from memoryhub.core.file_locks import lock, try_lock
 
 FILE_NAME = env.SERVE_LOCK
@@ -102,7 +102,9 @@ def _lock_home(descriptor: int, *, takes_over: bool) -> None:
         if lock(descriptor, seconds=_TAKE_OVER_SECONDS):
             return
     where = f" at {other.address} (process {other.pid})" if other else ""
-    raise Conflict(f"Memory Hub is already running{where}; stop it first, or print a link with `memory-hub signin`")
+    raise ConflictError(
+        f"Memory Hub is already running{where}; stop it first, or print a link with `memory-hub signin`"
+    )
 
 
 def find_running() -> Running | None:

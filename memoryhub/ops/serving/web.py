@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 _GRACE_SECONDS = 2
 _LOOK_SECONDS = 0.1
 _HANDSHAKE_SECONDS = 15
-# Of memory, for all threads
+# Bytes of memory for all threads
 _ARENAS = 2
 
 

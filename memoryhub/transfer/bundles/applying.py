@@ -20,7 +20,7 @@ from memories.selectors.versions import state_at
 from memories.services.revise import append_version
 from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
-from memoryhub.core.errors import Conflict, HubError, Invalid
+from memoryhub.core.errors import ConflictError, HubError, Invalid
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.projection import finish_rebuild, void_positions
 from memoryhub.core.log.adopting import append_as_is, forward
@@ -62,7 +62,7 @@ class Applied:
     head: tuple[int, str]
     # New in the store
     added: int = 0
-    # Of a merge
+    # Set by a merge
     merge: MergeReport | None = None
     # The event that recorded an earlier merge of the same log, 0 if there is none
     merged_before: int = 0
@@ -94,7 +94,7 @@ def apply_bundle(bundle: Bundle, store: StoreId, progress: Progress = lambda _: 
 
     Raises:
         Invalid: as ``preview_bundle``.
-        Conflict: the store has changed meanwhile.
+        ConflictError: the store has changed meanwhile.
         Damaged: the store's log lost events that the bundle does not have.
         Forbidden: the caller may not govern the store.
     """
@@ -159,7 +159,7 @@ def _continue(bundle: Bundle, plan: Applied, progress: Progress) -> None:
     # The bundle may have what the log lost, so its anchor is compared at the end
     with _unfit_refused(), log.transaction(anchored=False):
         if log.head() != plan.head:
-            raise Conflict("the store has changed meanwhile; try again")
+            raise ConflictError("the store has changed meanwhile; try again")
         for event in _without_erased(bundle, contents):
             if event.position > contents.fork:
                 _append_events(event, contents)
@@ -289,7 +289,7 @@ class _Merge(Replay):
         first = log.events().filter(stream_seq=1)
         gone = first.filter(payload_json=None) | first.at(void_positions())
         self._gone = set(gone.values_list("stream_id", flat=True))
-        # Of memories that both have changed: this store's version, and the numbers here of the other's versions
+        # For memories that both have changed: this store's version, and the numbers here of the other's versions
         self._existing: dict[int, Existing] = {}
         self._versions: dict[int, dict[int, int]] = {}
 

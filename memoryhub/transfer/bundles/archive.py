@@ -17,7 +17,7 @@ from governance.events import ImportUndone
 from memoryhub import __version__
 from memoryhub.core import clock, log
 from memoryhub.core.disk import replacing
-from memoryhub.core.errors import Conflict, Invalid, Unavailable
+from memoryhub.core.errors import ConflictError, Invalid, Unavailable
 from memoryhub.core.log.append import COLUMNS
 from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json, chain_digest, payload_digest
 from memoryhub.core.permissions import Act, demand
@@ -328,14 +328,14 @@ def create_bundle(path: Path, *, passphrase: str = "", force: bool = False) -> M
     """Write the current store's log to a file that only its owner can read; it appears when it is complete.
 
     Raises:
-        Conflict: the file exists.
+        ConflictError: the file exists.
         Invalid: it can't be written, or the store has no events.
         Unavailable: the log is not as it was written.
         Forbidden: the caller may not govern the store.
     """
     demand(Act.GOVERN, to="bundle a store")
     if path.exists() and not force:
-        raise Conflict(f"{path} exists; use --force to overwrite")
+        raise ConflictError(f"{path} exists; use --force to overwrite")
     verified = log.verify()
     if not verified.ok:
         raise Unavailable(f"no bundle was made: {verified.describe()}; run `memory-hub doctor`")

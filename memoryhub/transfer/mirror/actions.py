@@ -16,7 +16,7 @@ from memories.models import Memory
 from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite
 from memories.selectors.versions import state_at
 from memories.services import delete_memory, restore_memory, update_memory, write_memory
-from memoryhub.core.errors import Conflict, Invalid
+from memoryhub.core.errors import ConflictError, Invalid
 from memoryhub.core.foreign_files import holds, read_foreign
 from memoryhub.core.text import shortened
 from memoryhub.transfer.folder import FolderForm
@@ -297,7 +297,7 @@ def write_new(uid: str, document: MirrorDocument, path: str) -> int:
     """Write a memory from a file without one, once for each id; return its id in this store.
 
     Raises:
-        Conflict: a memory has its topic.
+        ConflictError: a memory has its topic.
         Invalid: the kind has no such type or attribute.
         ValidationError: a value of the front matter breaks a rule.
     """
@@ -307,14 +307,14 @@ def write_new(uid: str, document: MirrorDocument, path: str) -> int:
         holder = Memory.objects.live().filter(topic_key=topic).values_list("id", flat=True).first()
         if holder:
             what = f"#{holder} has the topic {topic!r}"
-            raise Conflict(f"{what}; change that one, or remove topic_key from the file", id=holder)
+            raise ConflictError(f"{what}; change that one, or remove topic_key from the file", id=holder)
     title = shortened(document.title or PurePosixPath(path).stem, _MAX_TITLE)
     fields = {name: matter[name] for name in _OPTIONAL if matter.get(name)}
     fields |= {"tags": stores.tags_of(document) or [], "kind": matter.get("kind") or "observation"}
     command = MemoryWrite(title=title, content=document.content, named=True, idempotency_key=KEY + uid, **fields)
     try:
         return write_memory(command=command).id
-    except Conflict as error:
+    except ConflictError as error:
         if "version" not in error.data:
             raise
     named = f"{title[: _MAX_TITLE - 11]} ({uid[:8]})"  # another memory has the title

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from memoryhub import env
 from memoryhub.core.disk import replacing
-from memoryhub.core.errors import Conflict, HubError, Locked, Unavailable
+from memoryhub.core.errors import ConflictError, HubError, Locked, Unavailable
 from memoryhub.core.file_locks import lock
 from memoryhub.core.slugs import file_slug
 from memoryhub.core.validation import explain
@@ -84,7 +84,7 @@ class Scan:
             file.document = document
             self.is_changed = True
 
-    # Of several files with one id, the one at the known place has it; the others are copies
+    # If several files have one id, the one at the known place keeps it; the others are copies
     def claim(self, uid: str, rivals: list[MirrorFile], *, is_decision: bool) -> None:
         entry = self.state.memories.get(uid)
         if is_decision:
@@ -161,7 +161,7 @@ def load(folder: Path, store: str, form: str) -> MirrorState:
     """Return the state of a folder, empty if it is mirrored for the first time.
 
     Raises:
-        Conflict: it is a mirror of another store, or in another form.
+        ConflictError: it is a mirror of another store, or in another form.
     """
     try:
         data: dict[str, Any] = json.loads(_state_path(folder).read_bytes())
@@ -177,7 +177,7 @@ def load(folder: Path, store: str, form: str) -> MirrorState:
             f"{_state_path(folder)} is damaged; delete it, and the mirror compares all files again"
         ) from error
     if (state.store, state.form) != (store, form):
-        raise Conflict(
+        raise ConflictError(
             f"{folder} is a mirror of {state.store} in the form {state.form}; mirror to another folder, or delete "
             f"{_state_path(folder)} first"
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from memories.models import Memory
 from memories.selectors.versions import open_conflicts
-from memoryhub.core.errors import Conflict, HubError, Invalid
+from memoryhub.core.errors import ConflictError, HubError, Invalid
 from memoryhub.core.log.read import last_erasure
 from memoryhub.core.stores.store import current_store, use_store
 from memoryhub.transfer.folder import FolderForm
@@ -134,13 +134,13 @@ class MirrorPass:
         entries = self.state.memories
         gone = [uid for uid in entries if uid not in self.scan.memories and entries[uid].id in self.listing.memories]
         if len(gone) > _MOST_GONE and 2 * len(gone) > len(entries) and not self.allow_deletions:
-            raise Conflict(
+            raise ConflictError(
                 f"{len(gone):,} of {len(entries):,} files are gone from {self.folder}; bring them back, or pass "
                 "--allow-deletions to delete their memories"
             )
         foreign = [file for file in self.scan.new if file.document and not file.document.memory]
         if self.state.is_new and len(foreign) > _MOST_FOREIGN and not self.adopt:
-            raise Conflict(
+            raise ConflictError(
                 f"{self.folder} has {len(foreign):,} Markdown files that are no memories; name a folder of its own, or "
                 "pass --adopt to write each as a memory"
             )
@@ -288,7 +288,7 @@ class Mirror:
         """Compare the folder with the store and write what differs; with ``preview`` only report it.
 
         Raises:
-            Conflict: many files are gone or new, which could be a mistake, or the folder mirrors another store.
+            ConflictError: many files are gone or new, which could be a mistake, or the folder mirrors another store.
             Invalid: there is no such folder.
             Locked: another mirror of it is running.
         """
@@ -352,7 +352,7 @@ class Mirror:
         if self.folder.is_dir():
             return
         if not state.is_new:
-            raise Conflict(f"{self.folder} is gone; bring it back, or mirror to another folder")
+            raise ConflictError(f"{self.folder} is gone; bring it back, or mirror to another folder")
         if preview or self.folder.exists():
             raise Invalid(f"{self.folder} is not a folder; name one, or leave out --preview to create it")
         self.folder.mkdir(parents=True)

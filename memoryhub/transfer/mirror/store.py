@@ -83,7 +83,7 @@ class MirrorListing:
         }
         decisions = outside_quarantine(Decision.objects.order_by("id"))
         self.decisions: dict[int, str] = dict(decisions.values_list("id", "title"))
-        # Of all that were ever written here, by the id that is the same in each hub
+        # All that were ever written here, by the id that is the same in each hub
         self.memory_ids = _entity_ids(MEMORY_WRITTEN)
         self.decision_ids = _entity_ids(DECISION_RECORDED)
         self.edges: dict[int, list[tuple[str, int]]] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from memoryhub import env
 from memoryhub.core.backends.base import Departure
 from memoryhub.core.backends.selected import ENGINE, places, stores
-from memoryhub.core.errors import Conflict, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Invalid, NotFound
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores.store import arrival, use_store
 from memoryhub.core.stores.store_id import StoreId
@@ -121,14 +121,14 @@ def forget(store: StoreId) -> Departure:
 
     Raises:
         NotFound: it has not moved from here.
-        Conflict: the move is not confirmed.
+        ConflictError: the move is not confirmed.
     """
     demand(Act.GOVERN, to="move a store", place=store.place)
     departure = places.departure(store)
     if departure is None:
         raise NotFound(f"{store.scope} {store.name!r} has not moved from {stores.location(store)}")
     if departure.kept:
-        raise Conflict(f"the old place of {store.name!r} is still kept; confirm or undo the move first")
+        raise ConflictError(f"the old place of {store.name!r} is still kept; confirm or undo the move first")
     places.forget_departure(store)
     return departure
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from memoryhub.core import clock, ids
 from memoryhub.core.backends.base import Departure
-from memoryhub.core.errors import Conflict, HubError, Locked, NotFound, Unavailable
+from memoryhub.core.errors import ConflictError, HubError, Locked, NotFound, Unavailable
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.stores.store_id import StoreId
 from memoryhub.transfer.moving.switching import (
@@ -49,7 +49,7 @@ def move(store: StoreId, source: DatabasePlace, target: DatabasePlace, progress:
 
     Raises:
         NotFound: there is no such store in the source.
-        Conflict: there is one in the target.
+        ConflictError: there is one in the target.
         Moved: it has moved to a third place, or the move is confirmed.
         Locked: text was erased during each attempt, or another move of the store runs.
         Unavailable: a place cannot be reached, or the copy differs.
@@ -66,10 +66,10 @@ def _begin_move(store: StoreId, leaving: Peer, arriving: Peer, progress: Progres
     here, there = where(store, leaving, arriving)
     if not here["exists"]:
         if there["exists"]:
-            raise Conflict(f"{store.scope} {store.name!r} is in {there['address']} already")
+            raise ConflictError(f"{store.scope} {store.name!r} is in {there['address']} already")
         raise NotFound(f"there is no {store.scope} {store.name!r} in {here['address']}")
     if there["exists"]:
-        raise Conflict(f"there is a {store.scope} {store.name!r} in {there['address']} already")
+        raise ConflictError(f"there is a {store.scope} {store.name!r} in {there['address']} already")
     for epoch in there["drafts"]:
         arriving.call("discard_draft", store=text_of(store), epoch=epoch)
     marks = [here["arrival"], there["departure"]]
@@ -159,7 +159,7 @@ class _Move:
         # The commit of the fence decides the move: before it, the old place takes writes, after it, the new one
         self._leaving.call("close")
         if not switch(self._store, self._leaving, self._arriving, departure):
-            raise Conflict(
+            raise ConflictError(
                 f"there is a {self._store.scope} {self._store.name!r} in the new place now, or the copy is gone"
             )
         return Moving(departure.address, departure.position, time.monotonic() - started)
@@ -178,7 +178,7 @@ def confirm(store: StoreId, source: DatabasePlace, target: DatabasePlace) -> Mov
 
     Raises:
         NotFound: the store has not moved from there, or the move is confirmed.
-        Conflict: the new place does not have what the old one has.
+        ConflictError: the new place does not have what the old one has.
         Locked: another move of the store runs.
     """
     demand(Act.GOVERN, to="move a store", place=store.place)
@@ -193,9 +193,9 @@ def confirm(store: StoreId, source: DatabasePlace, target: DatabasePlace) -> Mov
             return _settle(store, arriving, departure, there["address"])  # it was interrupted
         later = departure_of(there)
         if later and later.epoch > departure.epoch and later.address != here["address"]:
-            raise Conflict(f"{store.name!r} has moved on to {later.address}; name that place with --to")
+            raise ConflictError(f"{store.name!r} has moved on to {later.address}; name that place with --to")
         if not there["exists"]:
-            raise Conflict(f"{store.name!r} has not arrived in {there['address']}; run the move again")
+            raise ConflictError(f"{store.name!r} has not arrived in {there['address']}; run the move again")
         _compare(store, leaving, arriving, departure)
         assign(store, target)  # the move may have been interrupted before it did
         leaving.call("remove_kept", store=text_of(store), epoch=departure.epoch)
@@ -232,7 +232,7 @@ def _compare(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure
     for peer in (leaving, arriving):
         peer.call("close")
     if not same:
-        raise Conflict(
+        raise ConflictError(
             f"{store.name!r} is not the same in its new place, so the old one is kept; run `memory-hub doctor`"
         )
 
@@ -277,7 +277,7 @@ def _undone(store: StoreId, leaving: Peer, arriving: Peer) -> Moving | None:
     return _return(store, leaving, arriving, ours)
 
 
-# Of a move that was interrupted before its fence
+# Discards what a move left that was interrupted before its fence
 def _discard(store: StoreId, leaving: Peer, arriving: Peer) -> Moving:
     here, there = where(store, leaving, arriving)
     if not there["drafts"]:

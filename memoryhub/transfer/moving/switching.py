@@ -14,7 +14,7 @@ from memoryhub import env
 from memoryhub.core.autostart import module_command, module_environment
 from memoryhub.core.backends.base import Departure
 from memoryhub.core.backends.selected import places
-from memoryhub.core.errors import Conflict, HubError, Invalid, Locked, Moved, NotFound, Unavailable
+from memoryhub.core.errors import ConflictError, HubError, Invalid, Locked, Moved, NotFound, Unavailable
 from memoryhub.core.stores.store_id import StoreId
 
 # Longer than the lease of a process that was killed
@@ -102,7 +102,7 @@ def switch(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure) 
             position=departure.position,
             digest=departure.digest,
         )
-    except Conflict:  # the place has a store of that name, or no draft: perhaps because it has arrived
+    except ConflictError:  # the place has a store of that name, or no draft: perhaps because it has arrived
         return not cancel(store, leaving, arriving, departure)
     leaving.call("mark_left", store=text_of(store))
     return True
@@ -152,7 +152,7 @@ def finish(store: StoreId, leaving: Peer, arriving: Peer) -> Moving | None:
         What was moved to ``arriving``; None if the store is, or is again, in ``leaving``.
 
     Raises:
-        Conflict: there is another one of its name.
+        ConflictError: there is another one of its name.
         Moved: the store has gone to a third place, or its move is confirmed.
         Unavailable: the copy was gone, so the store takes writes in its old place again.
     """
@@ -173,13 +173,13 @@ def finish(store: StoreId, leaving: Peer, arriving: Peer) -> Moving | None:
     if switch(store, leaving, arriving, ours):
         return Moving(there["address"], ours.position, already=there["exists"])
     if there["exists"]:
-        raise Conflict(f"there is a {store.scope} {store.name!r} in {there['address']} already")
+        raise ConflictError(f"there is a {store.scope} {store.name!r} in {there['address']} already")
     raise Unavailable(
         f"the copy in {ours.address} is gone, so {store.name!r} takes writes in its old place again; run the move again"
     )
 
 
-_ERRORS: dict[str, type[HubError]] = {kind.code: kind for kind in (Conflict, Invalid, Locked, Moved, NotFound)}
+_ERRORS: dict[str, type[HubError]] = {kind.code: kind for kind in (ConflictError, Invalid, Locked, Moved, NotFound)}
 
 
 @dataclass(frozen=True, slots=True)

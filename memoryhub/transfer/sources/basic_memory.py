@@ -82,7 +82,7 @@ def _read_projects(path: Path) -> Iterator[Record]:
 class _BasicMemoryNote:
     path: Path
     permalink: str
-    # Of the permalink and the project, as permalinks of older versions do not name it
+    # From the permalink and the project, as permalinks of older versions do not name it
     key: str
     title: str
 

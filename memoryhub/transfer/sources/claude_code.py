@@ -391,7 +391,7 @@ def _typed(command: dict[str, str]) -> str:
     return f"{command.get('command-name', '')} {command.get('command-args', '')}".strip()
 
 
-# Of the parts of a message only the text: no tools, images or thoughts
+# Only the text of a message's parts: no tools, images or thoughts
 def _joined_turns(content: Any) -> str:
     if isinstance(content, str):
         return content.strip()

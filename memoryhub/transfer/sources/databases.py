@@ -19,7 +19,7 @@ from memoryhub.core.foreign_files import open_foreign
 from memoryhub.core.text import flat
 from memoryhub.transfer.sources.reading import text_of
 
-# Of a database that has a write-ahead log and is copied therefore
+# The most that is copied of a database with a write-ahead log
 MAX_COPY = 2**30
 # Bytes of a value; SQLite allows a gigabyte. ``octet_length``, since 3.43, does not read the value
 _MAX_VALUE = 8 * 2**20

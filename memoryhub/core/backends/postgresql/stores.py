@@ -41,7 +41,7 @@ from memoryhub.core.backends.postgresql.options import connection_settings
 from memoryhub.core.backends.postgresql.pool import ERRORS, pool_of
 from memoryhub.core.backends.postgresql.structure import template_text
 from memoryhub.core.disk import make_folder, replacing
-from memoryhub.core.errors import Conflict, Damaged, Invalid, Unavailable
+from memoryhub.core.errors import ConflictError, Damaged, Invalid, Unavailable
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import use_alias
 from memoryhub.core.stores.store_id import FOLDERS, SLUG, Scope, StoreId, folder_of
@@ -398,7 +398,7 @@ def _departed(store: StoreId, epoch: str) -> Iterator[tuple[Any, Departure]]:
     with connected(schema_of(store), url=url_of(store)) as connection, transaction.atomic(using=connection.alias):
         departures = connection.run(_REMOVE_OF, [label_of(store), epoch]).fetchall()
         if not departures:
-            raise Conflict(f"{store.scope} {store.name!r} was moved or came back meanwhile; run it again")
+            raise ConflictError(f"{store.scope} {store.name!r} was moved or came back meanwhile; run it again")
         yield connection, Departure(**json.loads(departures[0][0]))
 
 
@@ -435,7 +435,7 @@ def discard_draft(store: StoreId, epoch: str) -> None:
 def arrive(store: StoreId, epoch: str, anchor: Anchor) -> None:
     prepare_to_leave(store)
     if exists(store):
-        raise Conflict(f"there is a {store.scope} {store.name!r} in {place_of(url_of(store))} already")
+        raise ConflictError(f"there is a {store.scope} {store.name!r} in {place_of(url_of(store))} already")
     schema = quote(schema_of(store))
     try:
         direct(store).rows(
@@ -444,7 +444,7 @@ def arrive(store: StoreId, epoch: str, anchor: Anchor) -> None:
             [label_of(store), label_of(store)],
         )
     except ProgrammingError as error:
-        raise Conflict(f"the copy of {store.name!r} is gone; another move has used or replaced it") from error
+        raise ConflictError(f"the copy of {store.name!r} is gone; another move has used or replaced it") from error
     forget_schema(store)
     anchors.replace(store, anchor)
 

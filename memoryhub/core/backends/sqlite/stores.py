@@ -35,7 +35,7 @@ from memoryhub.core.backends.sqlite.files import (
 from memoryhub.core.backends.sqlite.options import connection_settings
 from memoryhub.core.backends.sqlite.structure import copy_template, template_path
 from memoryhub.core.disk import make_folder, replacing, sync
-from memoryhub.core.errors import Conflict, Damaged, Invalid
+from memoryhub.core.errors import ConflictError, Damaged, Invalid
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import upsert
 from memoryhub.core.stores.routing import use_alias
@@ -287,7 +287,7 @@ def _departed(store: StoreId, epoch: str) -> Iterator[Departure]:
     with upgrade_lock(store):
         gone = departure(store)
         if gone is None or not gone.kept or gone.epoch != epoch:
-            raise Conflict(f"{store.scope} {store.name!r} was moved or came back meanwhile; run it again")
+            raise ConflictError(f"{store.scope} {store.name!r} was moved or came back meanwhile; run it again")
         yield gone
 
 
@@ -330,7 +330,7 @@ def arrive(store: StoreId, epoch: str, anchor: Anchor) -> None:
     make_folder(path.parent)
     with upgrade_lock(store):
         if not draft.exists():
-            raise Conflict(f"the copy of {store.name!r} is gone; another move has used or replaced it")
+            raise ConflictError(f"the copy of {store.name!r} is gone; another move has used or replaced it")
         if (gone := departure(store)) and gone.kept:
             # Its log was checkpointed when it left, and nothing was written since
             for suffix in SIDE_FILES:
@@ -340,7 +340,7 @@ def arrive(store: StoreId, epoch: str, anchor: Anchor) -> None:
             try:
                 os.link(draft, path)
             except FileExistsError:  # another process may create the store at any time
-                raise Conflict(f"there is a {store.scope} {store.name!r} in {env.home()} already") from None
+                raise ConflictError(f"there is a {store.scope} {store.name!r} in {env.home()} already") from None
             draft.unlink()
         sync(path.parent)
         _mark_file(store).unlink(missing_ok=True)
