@@ -77,15 +77,15 @@ def lift(event: Event[HoldLifted]) -> None:
 # erasure back (decision 26). No log contains such an erasure, so a rebuild never raises.
 @projects(PAYLOAD_ERASED)
 def refuse_held(event: Event[PayloadErased]) -> None:
+    holds = list(Hold.objects.filter(lifted_at=None).order_by("id"))
+    if not holds:
+        return
     erased = log.events().at(event.payload.positions)
-    for hold in Hold.objects.filter(lifted_at=None).order_by("id"):
-        held = erased
-        if hold.stream_id != "*":
-            held = erased.of_stream(hold.stream_id)
-            kind, _, name = hold.stream_id.partition(":")
-            if kind == "session":
-                held |= erased.of_session(name)
-        if held.exists():
+    held = set()
+    for stream_id, session_id in erased.order_by().values_list("stream_id", "session_id").distinct():
+        held |= {"*", stream_id, f"session:{session_id}"}
+    for hold in holds:
+        if hold.stream_id in held:
             raise Forbidden(
                 f"hold #{hold.id} on {hold.stream_id} prevents this ({hold.reason}); nothing was erased; "
                 "lift the hold first",

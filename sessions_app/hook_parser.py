@@ -247,11 +247,12 @@ def _edits_of_pairs(tool: Edit, data: Mapping[str, Any]) -> str:
     pairs = _at(data, tool.pairs) if tool.pairs else [data]
     if not isinstance(pairs, list):
         return ""
-    lines = []
+    edits = []
     for pair in pairs:
-        lines += [f"- {line}" for line in _as_text(_at(pair, tool.old)).splitlines()]
+        lines = [f"- {line}" for line in _as_text(_at(pair, tool.old)).splitlines()]
         lines += [f"+ {line}" for line in _as_text(_at(pair, tool.new)).splitlines()]
-    return "\n".join(lines)
+        edits.append("\n".join(lines))
+    return "\n".join(edits)
 
 
 def _exit_code(text: str) -> int | None:

@@ -263,6 +263,14 @@ class ImportCommandTest(HubTestCase):
             (sources, decisions), ({"docs/a.md", "library/docs/a.md"}, {"library/docs/adr/0001-use-wal.md"})
         )
 
+    def test_a_new_project_has_the_paths_that_it_had_before_its_folder_was_bound_to_it(self) -> None:
+        other = Repository(self.repository.folder.parent / "other" / "alpha")
+        other.write("a.md", b"# Two\n\nother text\n")
+        other.commit("Write")
+        self.run_import("markdown", str(other.folder))
+        with self.store("alpha", create=False):
+            self.assertEqual(Memory.objects.get().source, "a.md")
+
     def test_an_error_is_one_sentence_and_a_code(self) -> None:
         code, output, errors = self.run_process("git", "/", "--project", "alpha")
         self.assertEqual((code, output, len(errors.strip().splitlines())), (2, "", 1), errors)

@@ -49,7 +49,7 @@ from memoryhub.core.log.quarantine import (
     QuarantinePlaced,
     quarantined_among,
 )
-from memoryhub.core.log.read import entity_of
+from memoryhub.core.log.read import as_parameter, entity_of
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 
@@ -201,8 +201,9 @@ def review(steps: Sequence[Step], reason: str) -> None:
 
 
 def _states_at(versions: dict[int, int]) -> dict[int, MemoryState]:
-    rows_of_memories = MemoryVersion.objects.filter(memory_id__in=versions).values_list("id", "memory_id", "version")
-    memory_ids = {position: memory for position, memory, version in rows_of_memories if versions[memory] == version}
+    rows_of_memories = MemoryVersion.objects.filter(memory_id__in=as_parameter(IDS, versions))
+    columns = rows_of_memories.values_list("id", "memory_id", "version")
+    memory_ids = {position: memory for position, memory, version in columns if versions[memory] == version}
     payloads = log.events().at(memory_ids).payloads()
     states = {}
     for position, memory_id in memory_ids.items():

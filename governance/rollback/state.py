@@ -24,7 +24,7 @@ from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core import log
 from memoryhub.core.events.event_types import types_reversed_by, types_that_change_streams
 from memoryhub.core.events.rollback import Effect, Step, Values, count_events
-from memoryhub.core.log.read import entity_of
+from memoryhub.core.log.read import as_parameter, entity_of
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, elements, int_entries, json_int, json_text
 from sessions_app.events import SESSION_ENDED
@@ -125,7 +125,12 @@ def changed_since(since: Mapping[str, int], own_positions: Iterable[int], void: 
 def memories_now(ids: Collection[int]) -> dict[int, MemoryNow]:
     events = _events_of_memories(ids).of_type(MEMORY_DELETED, MEMORY_RESTORED)
     changes = [(event.position, entity_of(event), event.event_type == MEMORY_DELETED.name) for event in events]
-    names = Memory.objects.filter(id__in=ids).exclude(session_id="").values_list("session_id", flat=True).distinct()
+    names = (
+        Memory.objects.filter(id__in=as_parameter(IDS, ids))
+        .exclude(session_id="")
+        .values_list("session_id", flat=True)
+        .distinct()
+    )
     ends = log.events().of_type(SESSION_ENDED).of_stream(*(f"session:{name}" for name in names))
     for memory_id, position in discarded_by(ends.positions()):
         if memory_id in ids:

@@ -85,13 +85,15 @@ def _hub_database() -> str:
 
 
 def _worker() -> str:
+    if time.monotonic() - _STARTED < _OVERDUE.total_seconds():
+        return _WELL
     try:
         limit = clock.now() - _OVERDUE
         due = Schedule.objects.filter(next_run__lt=limit).exclude(repeats=0)
         late = due.order_by("next_run").first()
     except Exception as error:  # noqa: BLE001 - any error is the finding
         return f"{stores.QUEUE_NAME}: {error}"
-    if late is None or time.monotonic() - _STARTED < _OVERDUE.total_seconds():
+    if late is None:
         return _WELL
     since = clock.minute(late.next_run)
     return f"job {late.name!r} is overdue since {since}; jobs run in `memory-hub serve` without --no-worker"

@@ -155,6 +155,19 @@ def describe_project(request: HttpRequest, project_id: str, command: ProjectDesc
     return summaries.reported(projects.describe_project(project_id=project_id, command=command))
 
 
+# Generated clients name their methods after the ids of operations, which ninja makes from the module of a route; these
+# stay as they are wherever the routes are.
+for router, prefix in (
+    (hooks, "memoryhub_rest_hook_routes"),
+    (delivery_routes, "memoryhub_rest_hook_routes"),
+    (members, "memoryhub_rest_members_api"),
+    (exports, "memoryhub_rest_export_routes"),
+    (work, "sessions_app_work_api"),
+):
+    for path_view in router.path_operations.values():
+        for operation in path_view.operations:
+            operation.operation_id = f"{prefix}_{operation.view_func.__name__}"
+
 hub.add_decorator(granted)
 hooks.add_decorator(granted)
 api.add_router("", hub)

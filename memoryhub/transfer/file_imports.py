@@ -34,15 +34,20 @@ class FileImport:
     # Options of the command by name
     options: Mapping[str, Any]
     project: str = ""
+    # The name before paths of another project's files, which would replace this project's of the same path
+    within: str = ""
     # Lines on what was left out or is odd, and on what has happened
     warnings: list[str] = field(default_factory=list)
     news: list[str] = field(default_factory=list)
     # What progress counts
     unit: ClassVar[str] = "files"
 
-    @property
-    def within(self) -> str:
-        """The name before paths of another project's files, which would replace this project's of the same path."""
+    def choose_project(self, project: str) -> None:
+        """Set the project; call this before the working folder is bound to it, which changes whose files these are."""
+        self.project = project
+        self.within = self._name_of_another_project()
+
+    def _name_of_another_project(self) -> str:
         if self.options["project"]:
             return ""
         try:

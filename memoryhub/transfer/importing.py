@@ -31,6 +31,7 @@ from memoryhub.config.identity import identify_project
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, HubError, Invalid
 from memoryhub.core.origin import use_origin
+from memoryhub.core.permissions import Act, demand
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.slugs import project_id_of
 from memoryhub.core.stores.store import list_projects, project_store, use_store
@@ -189,6 +190,7 @@ class ProjectImport:
             memories = self._memories(records)
             if not self.report.changes:
                 return
+            demand(Act.WRITE)
             self._run = self._run or ImportRun(self._tool, place)
             session_of = {}
             for record in records:

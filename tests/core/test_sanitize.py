@@ -158,7 +158,8 @@ class AssignedSecretsTest(SanitizeTestCase):
             'password={}|DB_PASSWORD={}|export API_KEY=\'{}\'|api-key: {}|apiKey: "{}",|"secret": "{}"|'
             'token := "{}"|"x_token" => "{}"|String token = "{}";|setProperty("X_TOKEN", "{}")|'
             "<apiToken>\n  {}\n</apiToken>|password is {}.|the token token={})|?access_token={}&x=1|passwd: {}|"
-            "client_secret\t=\t`{}`|--password {}|_authToken={}|auth_token ?= {}"
+            "client_secret\t=\t`{}`|--password {}|_authToken={}|auth_token ?= {}|"
+            "passwort**: __{}__(old)|export Password (prod) is __{}__[1]"
         )
         escaped = ('{\\"token\\": \\"{}\\"}', '{\\\\\\"token\\\\\\": \\\\\\"{}\\\\\\"}')
         for form in (*forms.split("|"), *escaped):

@@ -208,7 +208,7 @@ class MemoryImportTests(ImportTestCase):
     def test_memories_that_an_earlier_version_imported_get_the_time_of_the_other_tool(self) -> None:
         self.run_import(memory("a", "Old.", created=WRITTEN))
         rows.execute("UPDATE memories_memory SET updated_at = %s WHERE id = %s", [clock.now(), self.imported("a").id])
-        migration = import_module("memories.migrations.0002_updated_when_written").Migration
+        migration = import_module("memories.migrations.0011_updated_when_written").Migration
         rows.execute(migration.operations[0].sql, [])
         self.assertEqual(self.imported("a").updated_at, WRITTEN)
         self.assert_rebuilds()

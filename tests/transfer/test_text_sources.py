@@ -277,6 +277,12 @@ def _line(role: str, content: Any, *, model: str = "opus", **fields: Any) -> dic
 
 
 class ObsidianTests(SourceTestCase):
+    def test_a_link_to_notes_that_differ_in_case_only_leads_to_one_of_them(self) -> None:
+        vault = self.folder()
+        write_files(vault, {".obsidian/app.json": "{}", "a.md": "One.", "a.MD": "Two.", "b.md": "See [[a]]."})
+        by_key = self.memories("obsidian", vault)
+        self.assertEqual(len(by_key), 3)
+
     def test_sections_of_notes_become_memories_with_their_links(self) -> None:
         vault = self.copy("obsidian")
         by_key = self.memories("obsidian", vault)

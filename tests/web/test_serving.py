@@ -61,6 +61,24 @@ class BridgeTests(TestCase):
         self.exchange(application, *messages, **scope)
         return environment
 
+    def test_a_whole_answer_is_closed_once_as_one_that_streams(self) -> None:
+        class Answer(list[bytes]):
+            streaming = False
+            closings = 0
+
+            def close(self) -> None:
+                self.closings += 1
+
+        answer = Answer([b"one ", b"two"])
+
+        def application(environ, start_response):
+            start_response("200 OK", [])
+            return answer
+
+        for count, answer.streaming in enumerate((False, True), start=1):
+            self.exchange(application, _part(b""))
+            self.assertEqual(answer.closings, count)
+
     def test_an_application_sees_a_request_as_the_standard_says(self) -> None:
         seen: dict[str, Any] = {}
 

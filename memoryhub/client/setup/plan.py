@@ -204,7 +204,7 @@ def _removal(client: Client, document: ConfigDocument, *, hooks: bool) -> Config
 
 # Whether the document is the original with what the hub adds, and nothing else.
 def _adds(client: Client, original: ConfigDocument, document: ConfigDocument) -> bool:
-    if _has_ours(client, original):
+    if has_hooks(client, original) or find_server(client, original) is not None:
         return False
     if is_own_plugin(document):
         return True

@@ -51,9 +51,8 @@ class SchemaForm(forms.Form, Generic[C]):
         """Return the command, or None if the form has errors."""
         if not self.is_valid():
             return None
-        values = self.values()
         try:
-            command = self.schema.model_validate(values)
+            command = self.schema.model_validate(self.values())
         except ValidationError as error:
             self.add_faults(error)
             return None

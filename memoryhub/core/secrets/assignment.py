@@ -139,7 +139,10 @@ def _read_signed(data: bytes, head: list[Span], limit: int) -> Assignment | None
         text = LOOSE
     read = _assignment(data, data[slice(*name_end)], data[slice(*words)], text, start, quote=mark, limit=limit)
     if read and bold != NOWHERE and data[read.end - 2 : read.end] == b"__":
-        return replace(read, end=read.end - 2) if read.end - 2 > start else None
+        # The bracket, if one follows, is behind the emphasis, not behind the value
+        read = replace(read, end=read.end - 2, called=False)
+        if read.end <= start:
+            return None
     return read
 
 

@@ -98,7 +98,8 @@ class Command(ProjectCommand):
         start = time.perf_counter()
         importer = FILE_IMPORTS[options["kind"]](path, options)
         total = importer.count()  # unreadable input creates no store
-        project = importer.project = identify_project(project=options["project"], directory=working_folder())
+        project = identify_project(project=options["project"], directory=working_folder())
+        importer.choose_project(project)
         is_preview = bool(options.get("preview"))
         self.stdout.write(f"{'preview of' if is_preview else 'importing'} {flat(str(path))} into {project}")
         if is_preview and project not in list_projects():

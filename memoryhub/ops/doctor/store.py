@@ -49,19 +49,25 @@ class Examination:
 
 # ``deep`` compares all read models with the log; otherwise a long log is sampled (decision 32)
 def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
-    compared = ""
+    problems: list[_Pair] = []
+    damage = compared = ""
     try:
         with use_store(store):
-            problems, compared = _examine_open_store(store, deep=deep)
+            damage = integrity.damage() or integrity.header_problem(store)
+            if not damage:
+                problems, compared = _examine_open_store(store, deep=deep)
     except Locked as error:
         problems = [_locked_problem(error)]
     except Damaged as error:
         problems = [(error.message, _restore(store) + _accept(store))]
     except HubError as error:
         if faults.is_damage(error.__cause__):
-            problems = [_damaged(store, error.message)]
+            damage = error.message
         else:
             problems = [_unopened(store, error)]
+    # Read over a connection of its own, once the store is closed
+    if damage:
+        problems = [_damaged(store, damage)]
     backups = examine_backups(store, whole=not problems, deep=deep)
     where = JobTarget(store).title
     return Examination(
@@ -70,9 +76,6 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
 
 
 def _examine_open_store(store: StoreId, *, deep: bool) -> tuple[list[_Pair], str]:
-    damage = integrity.damage() or integrity.header_problem(store)
-    if damage:
-        return [_damaged(store, damage)], ""
     changed = integrity.schema_problem()
     verification = log.verify()
     problems = [*_identity(store), *_schema(store, changed), *_chain(store, verification)]

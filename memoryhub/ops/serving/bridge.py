@@ -113,21 +113,22 @@ class _Exchange:
 
     # In a thread
     def run(self, application: Application, environ: dict[str, Any]) -> None:
-        chunks = application(environ, self._start_response)
+        response = application(environ, self._start_response)
         try:
-            self.source = getattr(chunks, "source", None)
+            self.source = getattr(response, "source", None)
             if self.source:
-                self.person = chunks.person  # type: ignore[attr-defined]
-                self.may_follow = chunks.may_follow  # type: ignore[attr-defined]
+                self.person = response.person  # type: ignore[attr-defined]
+                self.may_follow = response.may_follow  # type: ignore[attr-defined]
                 return
-            if isinstance(chunks, list | tuple) or getattr(chunks, "streaming", True) is False:
-                chunks = [b"".join(chunks)]
+            chunks = response
+            if isinstance(response, list | tuple) or getattr(response, "streaming", True) is False:
+                chunks = [b"".join(response)]
             for chunk in chunks:
                 self.outbox.put(chunk)
         except Closed:
             pass  # the client is gone
         finally:
-            close = getattr(chunks, "close", None)
+            close = getattr(response, "close", None)
             if close:
                 close()
 

@@ -190,8 +190,13 @@ class _Vault:
         for other in alike:
             other_name = other.name.casefold()
             if other_name in (name, beside) or other_name.endswith(f"/{name}"):
-                matching.append((other_name != name, other.name.count("/"), other.name, other))
-        return min(matching, default=(None,))[-1]
+                matching.append(other)
+        # The first of those whose names differ only in case
+        return min(
+            matching,
+            key=lambda other: (other.name.casefold() != name, other.name.count("/"), other.name),
+            default=None,
+        )
 
 
 def _file(note: _ObsidianNote, key: str, matter: dict[str, Any], tags: list[str]) -> TextFile:
