@@ -47,6 +47,7 @@ BEYOND_SCHEMAS = (
     r"give at least one of session_id, actor, source, since and until",
     r"nothing to roll back",
     r"^If-Match and base_version name different versions",
+    r"status accepted needs a choice; omit the status to propose",
     r"^kind \w+ has no attribute ",  # the kind is another field
     r"^attributes of kind ",
     r"^'type' must be one of .* for kind ",

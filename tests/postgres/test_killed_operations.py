@@ -58,7 +58,7 @@ for name in ("{MOVING}", "{OLDER}"):
         write("ada", range(5))
 with use_store(project_store("{OLDER}")):
     older = MigrationExecutor(connections[project_store("{OLDER}").alias])
-    older.migrate([("governance", None), ("memories", "0007_uses")])
+    older.migrate([("governance", None), ("memories", "0001_squashed")])
     rows.execute("UPDATE store_meta SET value = 'older' WHERE key = 'fingerprint'")
 with use_store(project_store("{PROJECT}"), create=True):
     ids = write("ada", range(30))

@@ -125,8 +125,8 @@ class DjangosCommandsTests(TestCase):
     def test_they_work_in_a_home_that_does_not_exist_yet(self) -> None:
         person = ("--noinput", "--username", "ada", "--email", "ada@example.org")
         for arguments, sentence in (
-            (("showmigrations", "memoryhub"), "[ ] 0001_initial"),
-            (("migrate",), "Applying memoryhub.0001_initial... OK"),
+            (("showmigrations", "memoryhub"), "[ ] 0001_squashed"),
+            (("migrate",), "Applying memoryhub.0001_squashed... OK"),
             (("createsuperuser", *person), "Superuser created successfully."),
         ):
             with self.subTest(arguments[0]), temporary_home(fresh=True) as home:

@@ -70,7 +70,7 @@ def own_place(store: StoreId) -> DatabasePlace:
 def stores_in(place: DatabasePlace, *, departed: bool = False) -> list[StoreId]:
     """Return the stores in a place; with ``left`` those that it keeps after they have moved."""
     with Peer(place) as peer:
-        return [parsed(text) for text in peer.call("stores_here", left=departed)]
+        return [parsed(text) for text in peer.call("stores_here", departed=departed)]
 
 
 def way_to(store: StoreId, target: DatabasePlace) -> Way:
