@@ -12,6 +12,7 @@ from memoryhub.core.log.quarantine import outside_quarantine, quarantine_notes
 from memoryhub.core.log.read import timeline_entry
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging
+from memoryhub.core.stores import rows
 from sessions_app.models import Commit, Iteration, Profile, Session, Turn
 from sessions_app.present import commit_line, iteration_line, session_line, turn_line
 from sessions_app.schemas import (
@@ -180,9 +181,13 @@ def profile() -> ProfileView:
 
 def org_of_project() -> str | None:
     """Return the id of the current project's organisation, or None."""
-    return Profile.objects.values_list("org", flat=True).first()
+    # Raw: each search and pack asks
+    orgs = rows.column("SELECT org FROM sessions_app_profile")
+    return orgs[0] if orgs else None
 
 
 def root_of_project() -> str:
     """Return the folder of the current project's repository, or ""."""
-    return Profile.objects.values_list("root_path", flat=True).first() or ""
+    # Raw: each pack asks
+    roots = rows.column("SELECT root_path FROM sessions_app_profile")
+    return roots[0] if roots else ""

@@ -28,14 +28,18 @@ from memoryhub.core.log.erase import redacted_digests
 from memoryhub.core.origin import current_origin, named_reader, use_origin
 from memoryhub.core.paging import answering, answers_json, estimate_tokens
 from memoryhub.core.secrets.sanitize import sanitize_text
+from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
 from memoryhub.core.text import compact_json, counted
 from sessions_app.services.sessions import is_held_out
 
 # Stands for numbers while the size of an answer is counted
 _MOST_TOKENS = 99_999_999
-# Packs like a new one that are looked at for the last one of the same reader
-_LIKE_IT = 50
+# Raw, since each pack asks for the last one of the same reader
+_PACKS_LIKE_IT = (
+    "SELECT p.id, p.digest, r.actor FROM memories_contextpack p JOIN raw_events r ON r.position = p.id "
+    "WHERE p.session_id = %s AND p.query = %s AND p.max_tokens = %s ORDER BY p.id DESC LIMIT 50"
+)
 _PROMPT_CHARS = 2_000
 
 # What a session gets instead of its first pack if memory is held out of it
@@ -211,12 +215,9 @@ def _positions(request: GatherRequest) -> list[tuple[str, int]]:
 # reader.
 def _last_equal(max_tokens: int, request: GatherRequest, body: PackBody) -> int:
     reader = named_reader(current_origin().actor)
-    like_it = ContextPack.objects.filter(
-        session_id=request.session_id, query=request.query.text, max_tokens=max_tokens
-    ).annotate(actor=log.event_column("actor"))
-    for pack in like_it.order_by("-id").only("digest")[:_LIKE_IT]:
-        if named_reader(pack.actor) == reader:
-            return pack.id if pack.digest == body.digest else 0
+    for pack_id, digest, actor in rows.fetch(_PACKS_LIKE_IT, [request.session_id, request.query.text, max_tokens]):
+        if named_reader(actor) == reader:
+            return int(pack_id) if digest == body.digest else 0
     return 0
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memories import scopes
-from memories.models import Memory, MemoryScope
+from memories.models import MemoryScope
 from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memories.scopes import hidden_among
@@ -22,6 +22,8 @@ from memories.uses.notes import note_found
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, json_list
 from memoryhub.core.stores.store import current_store, use_store
 
 # Top hits of a store by which its answer is judged
@@ -171,8 +173,11 @@ def _compact_hits(ranked_hits: Sequence[tuple[int, float]], scope: MemoryScope) 
 def _scopes_by_id(ids: Sequence[int], scope: MemoryScope) -> dict[int, str]:
     scopes_by_id = dict.fromkeys(ids, scope.value)
     if scope is MemoryScope.PROJECT:
-        of_sessions = Memory.objects.filter(scope=MemoryScope.SESSION, id__in=ids)
-        scopes_by_id |= dict.fromkeys(of_sessions.values_list("id", flat=True), MemoryScope.SESSION.value)
+        # Raw: each search asks
+        of_sessions = rows.column(
+            f"SELECT id FROM memories_memory WHERE scope = 'session' AND id IN {IDS}", [json_list(ids)]
+        )
+        scopes_by_id |= dict.fromkeys(of_sessions, MemoryScope.SESSION.value)
     return scopes_by_id
 
 

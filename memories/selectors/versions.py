@@ -20,6 +20,8 @@ from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, json_list
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import flat, indented
 
@@ -109,9 +111,13 @@ def find_conflict(conflict_id: int) -> Conflict:
 
 def open_conflicts(memory_ids: Sequence[int]) -> dict[int, list[int]]:
     """Return the ids of open conflicts, by memory."""
-    conflicts = Conflict.objects.filter(resolved_at__isnull=True, memory_id__in=memory_ids).order_by("id")
+    # Raw: each write and search asks
+    conflicts = rows.fetch(
+        f"SELECT memory_id, id FROM memories_conflict WHERE resolved_at IS NULL AND memory_id IN {IDS} ORDER BY id",
+        [json_list(memory_ids)],
+    )
     grouped: dict[int, list[int]] = {}
-    for memory_id, conflict_id in conflicts.values_list("memory_id", "id"):
+    for memory_id, conflict_id in conflicts:
         grouped.setdefault(memory_id, []).append(conflict_id)
     return grouped
 
