@@ -142,7 +142,7 @@ _IBAN_COUNTRIES = {
 _IBAN_SIZES = {country: size for size, countries in _IBAN_COUNTRIES.items() for country in countries.split()}
 _DATE = rb"(?:19|20)\d\d[-./ ]?(?:0\d|1[0-2])[-./ ]?[0-3]\d|[0-3]?\d[./][01]?\d[./](?:19|20)\d\d"
 _NUMBER = rb"(?:[ .()/-]{0,2}\d){7,14}"
-# What stands before a national phone number; an international one begins with ``+``.
+# The prefix of a national phone number; an international one begins with ``+``.
 _PHONE_WORDS = (
     rb"(?i)(?:\b(?:tel|telephone|phone|mobile|mobil|cell|fax|handy|telefon|telefono|t\xc3\xa9l|t\xc3\xa9l\xc3\xa9phone|tlf|gsm"
     rb"|whatsapp|m\xc3\xb3vil|celular|call|sms)\b|"
