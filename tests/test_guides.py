@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from django.test import SimpleTestCase, tag
 
+from tests.programs import BARE_VARIABLE
 from tests.web.server import ROOT
 
 COPIED = ("memoryhub", "sessions_app", "memories", "decisions", "governance", "templates", "docs", "tests", "manage.py")
@@ -77,8 +79,15 @@ class GuidesTests(SimpleTestCase):
             path.write_text(text, "utf-8")
 
     def manage(self, *words: str) -> None:
-        command = [sys.executable, "manage.py", *words]
-        finished = subprocess.run(command, cwd=self.copy, capture_output=True, text=True, timeout=300, check=False)
+        finished = subprocess.run(
+            [sys.executable, "manage.py", *words],
+            cwd=self.copy,
+            env={**os.environ, BARE_VARIABLE: "1"},  # the copy has none of the optional programs, and needs none
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
         self.assertEqual(finished.returncode, 0, finished.stdout[-2_000:] + finished.stderr[-4_000:])
 
     def test_a_first_change_is_made_and_its_test_passes(self) -> None:
