@@ -111,16 +111,13 @@ def table_digest(model: Model, database: str, texts: Callable[[list[Any]], str])
     count = 0
     for row in rows.iterate(f'SELECT {", ".join(parts)} FROM {database}."{model._meta.db_table}" AS t ORDER BY {key}'):
         for value in row:
-            digest.update(_spelt(value))
+            if isinstance(value, bytes):
+                digest.update(value)
+            elif value is None:
+                digest.update(b"-")
+            elif isinstance(value, str):
+                digest.update(value.encode())
+            else:
+                digest.update(f"{len(repr(value))}:{value!r}".encode())
         count += 1
     return count, digest.hexdigest()
-
-
-def _spelt(value: bytes | str | float | None) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    if value is None:
-        return b"-"
-    if isinstance(value, str):
-        return value.encode()
-    return f"{len(repr(value))}:{value!r}".encode()

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from django.db import DatabaseError, DataError, IntegrityError, ProgrammingError, connections
+from django.db import DatabaseError, DataError, IntegrityError, ProgrammingError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from memoryhub import env
@@ -150,6 +150,13 @@ def _translated(store: StoreId) -> Iterator[None]:
         raise _unavailable(store, error) from error
 
 
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+
+def _is_in_home(filename: object) -> bool:
+    return isinstance(filename, str | os.PathLike) and Path(filename).is_relative_to(env.home())
+
+
 def _gone(store: StoreId) -> Locked | Moved | None:
     if store.scope is Scope.VIEW:
         return Locked("text was erased meanwhile; try again")
@@ -157,24 +164,13 @@ def _gone(store: StoreId) -> Locked | Moved | None:
     return _moved(store, departure) if departure else None
 
 
-def _retire(store: StoreId, error: BaseException) -> None:
+def _retire(store: StoreId, error: BaseException | None) -> None:
     _failed.add(store.alias)
-    _release_cursors(error)
-    store_connections.retire(store.alias)
-
-
-def _release_cursors(error: BaseException | None) -> None:
     # The driver closes a connection only after its last cursor, and tracebacks keep cursors alive.
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
-
-
-_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
-
-
-def _is_in_home(filename: object) -> bool:
-    return isinstance(filename, str | os.PathLike) and Path(filename).is_relative_to(env.home())
+    store_connections.retire(store.alias)
 
 
 def _unavailable(store: StoreId, error: Exception) -> Unavailable:
@@ -203,11 +199,18 @@ def _find_or_create(store: StoreId, *, create: bool) -> Hashable:
     identity = stores.identity(store)
     if identity is None:
         require_stayed(store)
-        _require_new(store, was_open=was_open, is_anchored=is_anchored)
-        if not create:
-            raise unknown_store(store)
-        stores.create(store)
-        identity = stores.identity(store)
+        # A missing store is never recreated beside an anchor that shows events (decision 38).
+        if is_anchored:
+            raise Damaged(
+                f"memory database unavailable: the {stores.THING} of {store.name!r} is gone, though its log had "
+                "events; run `memory-hub doctor` for ways to restore it",
+                store=store.name,
+            )
+        if not was_open:
+            if not create:
+                raise unknown_store(store)
+            stores.create(store)
+            identity = stores.identity(store)
     if identity is None:
         raise Unavailable(f"memory database unavailable: the {stores.THING} of {store.name!r} is gone")
     return identity
@@ -215,8 +218,8 @@ def _find_or_create(store: StoreId, *, create: bool) -> Hashable:
 
 def arrival() -> dict[str, Any] | None:
     """Return where the current store came from, until its move is confirmed; the fields of a ``Departure``."""
-    values = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [ARRIVAL])
-    return json.loads(values[0][0]) if values else None
+    values = rows.column("SELECT value FROM store_meta WHERE key = %s", [ARRIVAL])
+    return json.loads(values[0]) if values else None
 
 
 def require_stayed(store: StoreId) -> None:
@@ -241,18 +244,6 @@ def _moved(store: StoreId, departure: Departure) -> Moved:
     )
 
 
-def _require_new(store: StoreId, *, was_open: bool, is_anchored: bool) -> None:
-    # A missing store is never recreated beside an anchor that shows events (decision 38).
-    if is_anchored:
-        raise Damaged(
-            f"memory database unavailable: the {stores.THING} of {store.name!r} is gone, though its log had events; "
-            "run `memory-hub doctor` for ways to restore it",
-            store=store.name,
-        )
-    if was_open:
-        raise Unavailable(f"memory database unavailable: the {stores.THING} of {store.name!r} is gone")
-
-
 def unknown_store(store: StoreId) -> NotFound:
     names: list[str] = []
     if store.scope is Scope.PROJECT:
@@ -270,26 +261,27 @@ def _connect(store: StoreId, identity: Hashable) -> None:
         store_connections.drop(alias)
         held = store_connections.begin(alias, identity, stores.settings(store))
         try:
-            _require_log(store, held.connection)
+            # Migrating an empty store would make it look like one without events.
+            if not held.connection.has_table("raw_events"):  # type: ignore[attr-defined]
+                raise Damaged(
+                    f"memory database unavailable: the {stores.THING} of {store.name!r} has no event log; "
+                    "run `memory-hub doctor` for ways to restore it"
+                )
             _upgrade_if_needed(store, held.connection)
             if alias in _failed:
-                _check_integrity(store)
+                report = stores.report_after_failure(held.connection)
+                _failed.discard(alias)
+                logger.warning("store %s is open again after a failure; %s", store.name, report)
             store_connections.publish(alias, held)
         except BaseException:
             store_connections.drop(alias)
             raise
         finally:
             store_connections.leave(alias, held)
-        _drop_oldest(keep={alias, current_alias()})
-
-
-# Migrating an empty store would make it look like one without events.
-def _require_log(store: StoreId, connection: BaseDatabaseWrapper) -> None:
-    if not connection.has_table("raw_events"):  # type: ignore[attr-defined]
-        raise Damaged(
-            f"memory database unavailable: the {stores.THING} of {store.name!r} has no event log; "
-            "run `memory-hub doctor` for ways to restore it"
-        )
+        aliases = store_connections.open_aliases()
+        spare = [oldest for oldest in aliases if oldest not in (alias, current_alias())]
+        for oldest in spare[: max(0, len(aliases) - MAX_OPEN_STORES)]:
+            store_connections.drop(oldest)
 
 
 # Raises Unavailable if a newer version wrote the store
@@ -299,19 +291,6 @@ def _upgrade_if_needed(store: StoreId, connection: BaseDatabaseWrapper) -> None:
     with stores.upgrading(store):
         if schema.stored_fingerprint(connection) != schema.fingerprint():
             schema.migrate(connection, before=partial(stores.back_up, store, reason="before-upgrade"))
-
-
-def _drop_oldest(keep: set[str | None]) -> None:
-    aliases = store_connections.open_aliases()
-    spare = [alias for alias in aliases if alias not in keep]
-    for alias in spare[: max(0, len(aliases) - MAX_OPEN_STORES)]:
-        store_connections.drop(alias)
-
-
-def _check_integrity(store: StoreId) -> None:
-    report = stores.report_after_failure(connections[store.alias])
-    _failed.discard(store.alias)
-    logger.warning("store %s is open again after a failure; %s", store.name, report)
 
 
 def forget(store: StoreId) -> None:

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
@@ -78,17 +78,11 @@ def texts() -> dict[str, str]:
     return {name: text for name, text in lease_texts.items() if text and not name.startswith(_PRESENT)}
 
 
-class _LeasedPresence:
-    def __init__(self, name: str) -> None:
-        self._lease = acquire(f"{_PRESENT}{name} {machine()} {os.getpid()} {time.time_ns()}")
-
-    def close(self) -> None:
-        if self._lease:
-            self._lease.give_back()
-
-
-def announce(name: str) -> _LeasedPresence:
-    return _LeasedPresence(name)
+def announce(name: str) -> ExitStack:
+    presence = ExitStack()
+    if lease := acquire(f"{_PRESENT}{name} {machine()} {os.getpid()} {time.time_ns()}"):
+        presence.callback(lease.give_back)
+    return presence
 
 
 def is_present(name: str) -> bool:
