@@ -104,9 +104,6 @@ class PostgreSQLConnection(base.DatabaseWrapper):
         return PooledSession(self.settings_dict["URL"], self._preamble, self._beginning)
 
     def init_connection_state(self) -> None:
-        self.check_database_version_supported_once()
-
-    def check_database_version_supported_once(self) -> None:
         if self.settings_dict["URL"] not in _servers_of_known_version:
             self.check_database_version_supported()
             _servers_of_known_version.add(self.settings_dict["URL"])

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,8 @@ _HAS_TABLE = "SELECT 1 FROM pg_class WHERE relname = %s AND relnamespace = quote
 
 def record_differing(model: Model) -> bool:
     table = _differing_table(model)
-    _watch(table)
+    if not rows.fetch(_HAS_TABLE, [f"differing_{table.name}"]):
+        _watch(table)
     return table.find()
 
 
@@ -118,8 +119,6 @@ def _differing_table(model: Model) -> Differing:
 
 def _watch(table: Differing) -> None:
     """Create the table of differing keys, and triggers of the copy that fill it."""
-    if rows.fetch(_HAS_TABLE, [f"differing_{table.name}"]):
-        return
     keys = ", ".join(table.key)
     rows.execute(f'CREATE TABLE {table.records} AS SELECT {keys} FROM {HERE}."{table.name}" WHERE false')
     notes = "".join(
@@ -147,31 +146,27 @@ def table_digest(model: Model, database: str) -> tuple[int, str]:
     return differing.table_digest(model, database, _lengths_and_texts)
 
 
+# The same texts as in SQLite
 def _lengths_and_texts(fields: list[Any]) -> str:
-    texts = map(_sql_text, fields)
-    return " || ".join(f"coalesce(octet_length({text}) || ':' || {text}, '-')" for text in texts)
-
-
-# The same text as in SQLite
-def _sql_text(field: models.Field[Any, Any]) -> str:
-    if isinstance(field, models.BooleanField):
-        return f'"{field.column}"::int::text'
-    if isinstance(field, models.BinaryField):
-        return f"convert_from(\"{field.column}\", 'UTF8')"
-    return f'"{field.column}"::text'
+    parts = []
+    for field in fields:
+        text = f'"{field.column}"::text'
+        if isinstance(field, models.BooleanField):
+            text = f'"{field.column}"::int::text'
+        elif isinstance(field, models.BinaryField):
+            text = f"convert_from(\"{field.column}\", 'UTF8')"
+        parts.append(f"coalesce(octet_length({text}) || ':' || {text}, '-')")
+    return " || ".join(parts)
 
 
 _WHY = "a store in PostgreSQL is repaired by the server's own backups"
 
 
-@contextmanager
-def passing_over_damage() -> Iterator[None]:
-    yield
+passing_over_damage = nullcontext
 
 
-@contextmanager
-def salvaged(store: StoreId) -> Iterator[Source | None]:
-    yield store
+def salvaged(store: StoreId) -> AbstractContextManager[Source | None]:
+    return nullcontext(store)
 
 
 @contextmanager
@@ -298,7 +293,14 @@ def forget_views_early(store: StoreId) -> None:
 def forget_views(store: StoreId) -> None:
     for schema, text in direct(store).rows(_USED, [_PREFIX]):
         if text.removeprefix(_PREFIX).startswith(f"{key_of(store)}-"):
-            _remove_view(schema, store)
+            try:
+                direct(store).rows(f"DROP SCHEMA IF EXISTS {quote(schema)} CASCADE")
+            except OperationalError as error:
+                if not faults.is_locked(error):
+                    raise
+                raise Locked(
+                    f"a view of {store.name!r} at a past position is being read, so it could not be removed"
+                ) from error
     for schema, _ in direct(store).rows(_USED, [DRAFT]):
         if schema.startswith(f"{DRAFT_NAME}_{key_of(store)}_") and not _remove_unused(schema, store):
             # Its builder does not publish it, and removes it. If that is killed, ``remove_abandoned_views`` does
@@ -315,17 +317,6 @@ def remove_dead_copies(store: StoreId) -> list[str]:
         if is_copy and (machines.any_held(name) or not _remove_unused(name, store)):
             in_use.append(name)
     return in_use
-
-
-def _remove_view(schema: str, store: StoreId) -> None:
-    try:
-        direct(store).rows(f"DROP SCHEMA IF EXISTS {quote(schema)} CASCADE")
-    except OperationalError as error:
-        if not faults.is_locked(error):
-            raise
-        raise Locked(
-            f"a view of {store.name!r} at a past position is being read, so it could not be removed"
-        ) from error
 
 
 def _remove_unused(schema: str, store: StoreId) -> bool:

@@ -66,11 +66,6 @@ def shortened(name: str) -> str:
     return f"{name[: _LONGEST - _DIGEST - 1]}_{digest}"
 
 
-def label_of(store: StoreId) -> str:
-    """Return the comment of a store's schema, which names it in full."""
-    return store.text
-
-
 @lru_cache(maxsize=4096)
 def lock_of(schema: str) -> int:
     """Return the key of the advisory lock that writers of a schema take."""
@@ -196,18 +191,14 @@ def assigned() -> dict[str, str]:
     main = env.database_url()
     read_at, servers = _assigned.get(main, (0.0, {}))
     if not read_at or time.monotonic() - read_at > _CACHE_SECONDS:
-        servers = _read_assigned(main)
+        try:
+            servers = dict(run(main, _READ))
+        except ProgrammingError as error:
+            if not faults.is_missing_table(error):
+                raise
+            servers = {}  # no store was ever assigned
         _assigned[main] = time.monotonic(), servers
     return servers
-
-
-def _read_assigned(main: str) -> dict[str, str]:
-    try:
-        return dict(run(main, _READ))
-    except ProgrammingError as error:
-        if faults.is_missing_table(error):  # no store was ever assigned
-            return {}
-        raise
 
 
 def assign(store: StoreId, server: str) -> None:

@@ -17,7 +17,7 @@ from django.db import DatabaseError, ProgrammingError
 
 from memoryhub import env
 from memoryhub.core.backends.postgresql import locations
-from memoryhub.core.backends.postgresql.locations import HEADS, HUB, JOBS, Direct, direct, label_of, lock_of, place_of
+from memoryhub.core.backends.postgresql.locations import HEADS, HUB, JOBS, Direct, direct, lock_of, place_of
 from memoryhub.core.errors import Locked, Unavailable
 from memoryhub.core.stores.store_id import StoreId
 
@@ -111,7 +111,7 @@ class _Heads:
             if not self._reads:
                 self._reads = True
                 threading.Thread(target=self._keep_reading, name="heads", daemon=True).start()
-        return self._heads.get(label_of(store))
+        return self._heads.get(store.text)
 
     def _keep_reading(self) -> None:
         try:

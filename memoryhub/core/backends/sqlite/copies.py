@@ -168,20 +168,16 @@ def salvage(source: Path, folder: Path) -> Path | None:
     for suffix in ("", "-wal"):
         with suppress(FileNotFoundError):
             shutil.copyfile(f"{source}{suffix}", f"{raw}{suffix}")
-    _mend_header(raw)
+    header = bytearray(template_path().read_bytes()[:_HEADER_BYTES])
+    header[24:48] = struct.pack(">6I", 1, 0, 0, 0, 0, 4)  # no size (SQLite counts pages), no free pages, format 4
+    header[92:96] = bytes(4)
+    with raw.open("r+b") as file:
+        file.write(header)
     with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(raw)) as original:
         with closing(sqlite3.connect(merged)) as copy:
             original.backup(copy)
         return _with_root(merged)
     return None
-
-
-def _mend_header(path: Path) -> None:
-    header = bytearray(template_path().read_bytes()[:_HEADER_BYTES])
-    header[24:48] = struct.pack(">6I", 1, 0, 0, 0, 0, 4)  # no size (SQLite counts pages), no free pages, format 4
-    header[92:96] = bytes(4)
-    with path.open("r+b") as file:
-        file.write(header)
 
 
 def _with_root(path: Path) -> Path | None:
