@@ -96,10 +96,9 @@ def _rebuild(store: StoreId, problem: str, progress: Progress) -> Rebuilt:
 
 
 def _attempt(store: StoreId, previous: Path, progress: Progress) -> list[TableReport]:
-    folder = draft_folder(store)
-    draft = folder / "events.db"
     try:
-        with readable_log(store) as source:
+        with draft_folder(store) as folder, readable_log(store) as source:
+            draft = folder / "events.db"
             if source is None:
                 raise Unavailable("can't rebuild the file: no log found in it")
             before = _file_state(store)
@@ -117,8 +116,6 @@ def _attempt(store: StoreId, previous: Path, progress: Progress) -> list[TableRe
     except BaseException:
         files.remove_database(previous)  # nothing was replaced
         raise
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 # ``finish`` runs under the store's write lock, as far as a damaged file allows one (decision 32)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any
 
-from django.db import DatabaseError, OperationalError, ProgrammingError, connections, models, transaction
+from django.db import DatabaseError, OperationalError, ProgrammingError, connections, transaction
 
 from memoryhub.core import clock
 from memoryhub.core.backends import differing
@@ -96,25 +96,17 @@ _HAS_TABLE = "SELECT 1 FROM pg_class WHERE relname = %s AND relnamespace = quote
 
 
 def record_differing(model: Model) -> bool:
-    table = _differing_table(model)
+    table = Differing(model)
     if not rows.fetch(_HAS_TABLE, [f"differing_{table.name}"]):
         _watch(table)
     return table.find()
 
 
-def recorded(model: Model, *, limit: int) -> tuple[int, tuple[str, ...]]:
-    return _differing_table(model).recorded(limit=limit)
-
-
 def apply_recorded(model: Model) -> None:
-    table = _differing_table(model)
+    table = Differing(model)
     keys = f"SELECT * FROM {table.records}"
     table.delete_outdated(keys)
     table.insert_missing(keys)
-
-
-def _differing_table(model: Model) -> Differing:
-    return Differing(model, database=HERE, equals="IS NOT DISTINCT FROM")
 
 
 def _watch(table: Differing) -> None:
@@ -135,28 +127,15 @@ def _watch(table: Differing) -> None:
     )
 
 
+recorded = differing.recorded
+table_digest = differing.table_digest
+
+
 def replace_table(table: str) -> None:
     if not rows.fetch(_HAS_TABLE, [table]):
         return
     rows.execute(f'DELETE FROM {LIVE}."{table}"')
     rows.execute(f'INSERT INTO {LIVE}."{table}" SELECT * FROM {HERE}."{table}"')
-
-
-def table_digest(model: Model, database: str) -> tuple[int, str]:
-    return differing.table_digest(model, database, _lengths_and_texts)
-
-
-# The same texts as in SQLite
-def _lengths_and_texts(fields: list[Any]) -> str:
-    parts = []
-    for field in fields:
-        text = f'"{field.column}"::text'
-        if isinstance(field, models.BooleanField):
-            text = f'"{field.column}"::int::text'
-        elif isinstance(field, models.BinaryField):
-            text = f"convert_from(\"{field.column}\", 'UTF8')"
-        parts.append(f"coalesce(octet_length({text}) || ':' || {text}, '-')")
-    return " || ".join(parts)
 
 
 _WHY = "a store in PostgreSQL is repaired by the server's own backups"
@@ -185,15 +164,11 @@ _IN_USE_SECONDS = 0.5
 _PREFIX = "view:"
 _FIND = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
 _TABLES = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = to_regnamespace(%s)"
-_USED = (
-    "SELECT n.nspname, d.description FROM pg_namespace n JOIN pg_description d ON d.objoid = n.oid "
-    "AND d.classoid = 'pg_namespace'::regclass WHERE starts_with(d.description, %s)"
-)
 
 
 def view_names(store: StoreId, prefix: str = "") -> list[tuple[str, float]]:
     views = []
-    for _, text in direct(store).rows(_USED, [_PREFIX]):
+    for _, text in direct(store).labelled(_PREFIX):
         name, used = text.removeprefix(_PREFIX).split("@")
         if name.startswith(f"{prefix or key_of(store)}-"):
             locations.note_view(name, url_of(store))
@@ -278,7 +253,7 @@ def remove_views(names: Iterable[str]) -> None:
 
 
 def remove_abandoned_views(store: StoreId) -> None:
-    for name, text in direct(store).rows(_USED, [DRAFT]):
+    for name, text in direct(store).labelled(DRAFT):
         if abs(clock.now().timestamp() - float(text.removeprefix(DRAFT))) > _ABANDONED_SECONDS:
             _remove_unused(name, store)
 
@@ -291,7 +266,7 @@ def forget_views_early(store: StoreId) -> None:
 
 
 def forget_views(store: StoreId) -> None:
-    for schema, text in direct(store).rows(_USED, [_PREFIX]):
+    for schema, text in direct(store).labelled(_PREFIX):
         if text.removeprefix(_PREFIX).startswith(f"{key_of(store)}-"):
             try:
                 direct(store).rows(f"DROP SCHEMA IF EXISTS {quote(schema)} CASCADE")
@@ -301,7 +276,7 @@ def forget_views(store: StoreId) -> None:
                 raise Locked(
                     f"a view of {store.name!r} at a past position is being read, so it could not be removed"
                 ) from error
-    for schema, _ in direct(store).rows(_USED, [DRAFT]):
+    for schema, _ in direct(store).labelled(DRAFT):
         if schema.startswith(f"{DRAFT_NAME}_{key_of(store)}_") and not _remove_unused(schema, store):
             # Its builder does not publish it, and removes it. If that is killed, ``remove_abandoned_views`` does
             with suppress(DatabaseError):  # it has just been removed
@@ -312,7 +287,7 @@ def forget_views(store: StoreId) -> None:
 def remove_dead_copies(store: StoreId) -> list[str]:
     """Remove what processes that were killed have left of copies of a store; return those that are still in use."""
     in_use = []
-    for name, _ in direct(store).rows(_USED, [DRAFT]):
+    for name, _ in direct(store).labelled(DRAFT):
         is_copy = name.startswith(f"{SCRATCH}_{key_of(store)}_")
         if is_copy and (machines.any_held(name) or not _remove_unused(name, store)):
             in_use.append(name)

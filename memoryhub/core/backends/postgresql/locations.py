@@ -38,6 +38,10 @@ _CREATE = (
 _PUT = f"INSERT INTO {HEADS}.places VALUES (%s, %s) ON CONFLICT (store) DO UPDATE SET server = excluded.server"
 _REMOVE = f"DELETE FROM {HEADS}.places WHERE store = %s"
 _READ = f"SELECT store, server FROM {HEADS}.places"
+_LABELLED = (
+    "SELECT n.nspname, d.description FROM pg_namespace n JOIN pg_description d ON d.objoid = n.oid "
+    "AND d.classoid = 'pg_namespace'::regclass WHERE starts_with(d.description, %s)"
+)
 
 # Servers by store, by the address of the hub's own tables, with the time when they were read
 _assigned: dict[str, tuple[float, dict[str, str]]] = {}
@@ -81,6 +85,10 @@ class Direct:
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run statements in one transaction, and return the rows of the last one."""
         return run(self._url, sql, parameters, before=f"SET LOCAL lock_timeout TO '{_LOCK_SECONDS}s'; ")
+
+    def labelled(self, beginning: str) -> list[tuple[str, str]]:
+        """Return the names and the comments of schemas whose comment has this beginning."""
+        return self.rows(_LABELLED, [beginning])
 
     def alone(self, sql: str) -> None:
         """Run a statement that may not be in a transaction."""

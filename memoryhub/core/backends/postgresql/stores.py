@@ -58,10 +58,7 @@ _FIND = (
     "coalesce(obj_description(n.oid, 'pg_namespace'), '') "
     "FROM pg_namespace n JOIN pg_roles r ON r.rolname = current_user WHERE n.nspname = %s"
 )
-_NAMES = (
-    "SELECT substr(d.description, %s) FROM pg_namespace n JOIN pg_description d ON d.objoid = n.oid "
-    "AND d.classoid = 'pg_namespace'::regclass WHERE starts_with(d.description, %s)"
-)
+
 _MAY_CREATE_ROLES = "SELECT current_database(), rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"
 _SIZES = (
     "SELECT coalesce(sum(pg_relation_size(oid)), 0)::bigint, coalesce(sum(pg_indexes_size(oid)), 0)::bigint, "
@@ -88,9 +85,9 @@ def exists(store: StoreId) -> bool:
 
 def names(scope: Scope) -> list[str]:
     prefix = f"{scope}:"
-    store_names = {name for (name,) in direct().rows(_NAMES, [len(prefix) + 1, prefix])}
-    store_names |= {label.removeprefix(prefix) for label in locations.assigned() if label.startswith(prefix)}
-    return sorted(name for name in store_names if SLUG.fullmatch(name))
+    labels = {label for _, label in direct().labelled(prefix)}
+    labels.update(label for label in locations.assigned() if label.startswith(prefix))
+    return sorted(filter(SLUG.fullmatch, (label.removeprefix(prefix) for label in labels)))
 
 
 def identity(store: StoreId) -> StoreSchema | None:
@@ -311,10 +308,7 @@ _REMOVE = f"DELETE FROM {HEADS}.departures WHERE store = %s"
 _IS_KEPT = "COALESCE(CAST(departure AS json) ->> 'kept', 'true') = 'true'"
 _REMOVE_OF = f"{_REMOVE} AND CAST(departure AS json) ->> 'epoch' = %s AND {_IS_KEPT} RETURNING departure"
 _FORGET = f"{_REMOVE} AND NOT {_IS_KEPT}"
-_COMMENTS = (
-    "SELECT d.description FROM pg_namespace n JOIN pg_description d ON d.objoid = n.oid "
-    "AND d.classoid = 'pg_namespace'::regclass WHERE starts_with(d.description, %s)"
-)
+
 # "" if the schema belongs to the role that connects
 _OWNER = (
     "SELECT coalesce(nullif(pg_get_userbyid(nspowner)::text, current_user::text), '') "
@@ -364,7 +358,7 @@ def _opened(schema: str, store: StoreId) -> Iterator[None]:
 
 
 def kept_stores() -> list[StoreId]:
-    labels = sorted(text.removeprefix(_MOVED) for (text,) in direct().rows(_COMMENTS, [_MOVED]))
+    labels = sorted(text.removeprefix(_MOVED) for _, text in direct().labelled(_MOVED))
     return [StoreId.parse(label) for label in labels]
 
 
@@ -402,7 +396,7 @@ def forget_departure(store: StoreId) -> None:
 
 def drafts(store: StoreId) -> list[str]:
     end = f":{store.text}"
-    labels = [text for (text,) in direct(store).rows(_COMMENTS, [_ARRIVING]) if text.endswith(end)]
+    labels = [text for _, text in direct(store).labelled(_ARRIVING) if text.endswith(end)]
     return sorted(text.removeprefix(_ARRIVING).removesuffix(end) for text in labels)
 
 
