@@ -102,7 +102,14 @@ def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
         Unavailable: it cannot be opened, read or written.
     """
     _require_reach(store)
-    held = _open(store, create=create)
+    try:
+        with _translated(store):
+            identity = stores.identity(store) or _find_or_create(store, create=create)
+            while (held := _hold(store.alias, identity)) is None:
+                _connect(store, identity)
+    except OSError as error:
+        _failed.add(store.alias)
+        raise _unavailable(store, error) from error
     try:
         with use_alias(store.alias), _translated(store):
             yield store
@@ -188,18 +195,6 @@ def _unavailable(store: StoreId, error: Exception) -> Unavailable:
     if isinstance(error, OSError) and error.strerror:
         reason = error.strerror
     return Unavailable(f"memory database unavailable: {reason}", store=store.name)
-
-
-def _open(store: StoreId, *, create: bool) -> HeldConnection:
-    try:
-        with _translated(store):
-            identity = stores.identity(store) or _find_or_create(store, create=create)
-            while (held := _hold(store.alias, identity)) is None:
-                _connect(store, identity)
-            return held
-    except OSError as error:
-        _failed.add(store.alias)
-        raise _unavailable(store, error) from error
 
 
 def _find_or_create(store: StoreId, *, create: bool) -> Hashable:
