@@ -94,6 +94,18 @@ def column(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[Any]:
     return [value for (value,) in fetch(sql, parameters)]
 
 
+def meta(key: str) -> str | None:
+    """Return the value of a key of ``store_meta``, which has what is not in the log; None if there is none."""
+    return next(iter(column("SELECT value FROM store_meta WHERE key = %s", [key])), None)
+
+
+def put_meta(key: str, value: str, *, table: str = "store_meta") -> None:
+    execute(_PUT_META.format(table=table), [key, value])
+
+
+_PUT_META = "INSERT INTO {table} (key, value) VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+
+
 def rendered(sql: str) -> str:
     return render(sql, connections[require_current_alias()].vendor)
 

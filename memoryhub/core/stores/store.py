@@ -223,8 +223,8 @@ def _find_or_create(store: StoreId, *, create: bool) -> Hashable:
 
 def arrival() -> dict[str, Any] | None:
     """Return where the current store came from, until its move is confirmed; the fields of a ``Departure``."""
-    values = rows.column("SELECT value FROM store_meta WHERE key = %s", [ARRIVAL])
-    return json.loads(values[0]) if values else None
+    mark = rows.meta(ARRIVAL)
+    return json.loads(mark) if mark else None
 
 
 def require_stayed(store: StoreId) -> None:
