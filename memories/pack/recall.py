@@ -8,7 +8,6 @@ share can be compared with a threshold. The weights are measured in docs/interna
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from math import log, sqrt
 
@@ -27,7 +26,7 @@ from memories.pack_sorts import RECALL, RECALL_SECTION, reference_of
 from memories.scopes import Level
 from memories.search import engine
 from memories.search.index import has_full_text, text_index
-from memories.search.parsed_query import ParsedQuery, one_of
+from memories.search.parsed_query import ParsedQuery
 from memories.search.weights import SAYS_LITTLE
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores.store import use_store
@@ -142,8 +141,7 @@ def relevant_entries(
     """
     if len(prompt.terms) < _LEAST_WORDS or not has_full_text():
         return {}
-    prompt = replace(prompt, filters=(one_of("d.source", list(sources)),))
-    ranked = engine.rank(prompt, level=level, blended=True)
+    ranked = engine.rank(prompt.among(list(sources)), level=level, blended=True)
     empty = {hit for hit, factors in ranked.factors.items() if SAYS_LITTLE in factors}
     candidates = [hit for hit, _ in ranked.hits if hit not in without and hit not in empty][:_CANDIDATES]
     if not candidates:

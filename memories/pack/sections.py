@@ -21,7 +21,7 @@ from memories.schemas import SearchSourceName
 from memories.scopes import Level, hidden_among
 from memories.search import engine
 from memories.search.parsed_query import ParsedQuery, parse
-from memories.search.pipeline import USUAL
+from memories.search.weights import USUAL
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.text import flat, one_line
@@ -103,7 +103,7 @@ class GatherRequest:
         if not self.query.text:
             return {}
         pipeline = replace(USUAL, lowers_empty_sections=self.edition is Edition.PRESENT)
-        return dict(engine.rank(self.query.among(source), "auto", level, pipeline=pipeline).hits[: self.most])
+        return dict(engine.rank(self.query.among([source]), "auto", level, pipeline=pipeline).hits[: self.most])
 
 
 class PackItem:

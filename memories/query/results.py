@@ -29,8 +29,8 @@ from memories.scopes import (
     store_key,
 )
 from memories.search.index import text_index
-from memories.search.pipeline import by_index
 from memories.search.snippets import snippet
+from memories.search.weights import by_index
 from memories.selectors.memories import views
 from memories.selectors.versions import versions_of
 from memoryhub.core.log.quarantine import OUTSIDE

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -17,8 +17,7 @@ from memories.embeddings.meaning import MEANING, Meaning, ask_nearest
 from memories.scopes import Level
 from memories.search.index import Hits, text_index
 from memories.search.parsed_query import ParsedQuery, with_parts
-from memories.search.pipeline import USUAL, Pipeline, by_index
-from memories.search.weights import Factors, Scores, refine, successors_of, weigh
+from memories.search.weights import USUAL, Factors, Pipeline, Scores, by_index, refine, successors_of, weigh
 from memoryhub.core.search import text_queries
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, LIKE, number_of
@@ -106,9 +105,11 @@ def rank(
     else:
         answer = Blended(_by_words(query, level, pipeline))
     if answer.near is None:
-        mode, surroundings = "fts5", pipeline
+        mode = "fts5"
+        surroundings = pipeline
     else:
-        mode, surroundings = "hybrid", pipeline.beside_others()
+        mode = "hybrid"
+        surroundings = replace(pipeline, session=min(pipeline.session, pipeline.session_beside_others))
     hits, factors = refine(answer.hits, query.terms, surroundings)
     hits = weigh(_with_successors(hits, query, level), query, factors, pipeline)
     return Ranked(hits, mode, query.terms, factors, answer.why, answer.problems, answer.near)
@@ -141,14 +142,12 @@ def _with_meaning(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -
     with ask_nearest(query.text) as answer:
         by_words = _by_words(query, level, pipeline)
         meaning: Meaning = answer()
-    if meaning.problem:
-        return Blended(by_words, problems=[meaning.problem])
-    if meaning.model is None:
-        return Blended(by_words)
-    if not meaning.hits:
-        return Blended(by_words, near={})
-    allowed = set(_meeting(dict(meaning.hits), query, level))
-    nearest = [hit for hit in meaning.hits if hit[0] in allowed]
+    if meaning.problem or meaning.model is None:
+        return Blended(by_words, problems=[meaning.problem] if meaning.problem else [])
+    nearest = meaning.hits
+    if nearest:
+        allowed = set(_meeting(dict(nearest), query, level))
+        nearest = [hit for hit in nearest if hit[0] in allowed]
     if not nearest:
         return Blended(by_words, near={})
     hits = blend(by_words, nearest)
@@ -201,46 +200,23 @@ def blend(by_words: Hits, nearest: Hits, weights: BlendWeights = MEANING_WEIGHTS
     return sorted(sums.items(), key=lambda ranked: -ranked[1])
 
 
+# The documents with any of the words; names of several words count more as a whole
 def _by_words(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -> Hits:
-    names = query.phrases if pipeline.phrases else ()
-    return rank_by_words(query.terms, *query.conditions(level, text_index.DOCUMENT_ID), names=names, pipeline=pipeline)
-
-
-def rank_by_words(
-    words: Sequence[str],
-    conditions: list[str],
-    parameters: list[Any],
-    *,
-    names: Sequence[str] = (),
-    pipeline: Pipeline = USUAL,
-) -> Hits:
-    """Return the ids that match any of ``words`` and all conditions, best first, with their scores.
-
-    Args:
-        words: search terms.
-        conditions: SQL conditions on ``f``, the index, and ``d``, the documents.
-        parameters: of the conditions.
-        names: names of several words that count more as a whole.
-        pipeline: the weights of the columns.
-    """
+    words = query.terms
     if not words:
         return []
-    scored = [*words, *names]
+    conditions, parameters = query.conditions(level, text_index.DOCUMENT_ID)
+    scored = [*words, *query.phrases] if pipeline.phrases else list(words)
     weights = (pipeline.title, pipeline.near, pipeline.date)
     # Scoring matches of common words takes most of the time and hardly changes the order: in a large store, documents
     # with only common words are not scored if the rare words find enough. Scores still count all words (decision 11).
-    if len(words) > 1 and _is_large():
+    if len(words) > 1 and (rows.fetch("SELECT max(id) FROM memories_searchdocument")[0][0] or 0) > _LARGE_STORE:
         rare = _rarest(words)
         if len(rare) < len(words):
             hits = text_index.score(rare, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST)
             if len(hits) >= _ENOUGH:
                 return hits
     return text_index.score(scored, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST)
-
-
-def _is_large() -> bool:
-    newest = rows.fetch("SELECT max(id) FROM memories_searchdocument")[0][0]
-    return (newest or 0) > _LARGE_STORE
 
 
 # The rarest words that together match a few thousand documents, and at least enough

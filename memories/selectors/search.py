@@ -13,12 +13,13 @@ from memories.schemas import MemorySearch
 from memories.scopes import hidden_among
 from memories.search import engine
 from memories.search.parsed_query import ParsedQuery, parse_search
-from memories.search.pipeline import configured_mode, note_on, notes_of, why
-from memories.search.snippets import excerpt, words_in
+from memories.search.snippets import snippet, spans, words_in
+from memories.search.weights import note_on, notes_of, why
 from memories.selectors.versions import open_conflicts
 from memories.substance import split_joined
 from memories.superseded import superseded_by
 from memories.uses.notes import note_found
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
@@ -71,7 +72,7 @@ def search(
     with retrieval("search", command):
         chain = _chain(command, whole_store=whole_store)
         query = parse_search(command)
-        mode = mode or configured_mode()
+        mode = mode or project_settings().search_mode
         answer = _ranked(chain, query, mode)
         (start,) = decode_cursor(command.cursor, (int,)) or (0,)
         page_hits = answer.hits[start : start + command.limit]
@@ -199,7 +200,6 @@ def hits(
     ids = [document_id for document_id, _ in ranked_hits]
     documents = engine.documents_of(ids)
     texts = engine.texts_of(documents)
-    excerpts = {hit_id: excerpt(split_joined(texts.get(hit_id, ""))[0], ranked.terms) for hit_id in ids}
     notes = notes_of(documents)
     conflicts = open_conflicts(ids)
     successors = superseded_by(ids)
@@ -211,7 +211,7 @@ def hits(
             {
                 **documents[document_id],
                 "scope": hit_scopes[document_id],
-                "snippet": excerpts[document_id].text,
+                "snippet": snippet(split_joined(texts.get(document_id, ""))[0], ranked.terms),
                 "score": round(score, 6),
                 "similarity_score": similarities.get(document_id, 0.0),
                 "event": document_id,
@@ -223,7 +223,7 @@ def hits(
     if explained:
         for item in items:
             by_words = why(item["title"], texts.get(item["id"], ""), ranked.terms, ranked.factors.get(item["id"], {}))
-            item["matches"] = excerpts[item["id"]].matches
+            item["matches"] = spans(item["snippet"], ranked.terms)
             item["why"] = _why(by_words, ranked.why.get(item["id"], engine.TEXT))
     return items
 
