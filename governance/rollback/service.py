@@ -25,7 +25,7 @@ from governance.rollback.schemas import (
     Selection,
 )
 from governance.rollback.selectors import find_rollback, view
-from governance.rollback.state import changed_since, promoted_by, void_positions
+from governance.rollback.state import changed_since, entries_at_end, void_positions
 from governance.rollback.tracing import Traced, groups, touched_things, trace, view_trace
 from memories.models import Conflict as VersionConflict
 from memoryhub.core import log
@@ -329,7 +329,8 @@ class _Planner:
             kind = event_type(name)
             why = "this version can't roll back events of this type; they stay in force"
             yield Left(title=f"{count} × {name}", why=kind.rollback.why if kind else why)
-        promoted = promoted_by(header.position for header in self._selected.of(SESSION_ENDED.name))
+        ends = log.events().at(header.position for header in self._selected.of(SESSION_ENDED.name))
+        promoted = {entry.memory_id for entry in entries_at_end(ends) if not entry.is_discarded}
         for memory_id in promoted - set(self._direct["memories_created"]) - self._leave:
             yield Left(id=memory_id, why="kept at the end of its scratch session; stays kept")
 

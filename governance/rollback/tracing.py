@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from governance.rollback.schemas import SHOWN, Group, Selection, Thing, Trace
 from governance.rollback.selectors import EventHeader, SelectedEvents, listed, select
-from governance.rollback.state import changed_since, discarded_by, void_positions
+from governance.rollback.state import changed_since, entries_at_end, void_positions
 from memories.events import RELATION_CREATED
 from memoryhub.core import log
 from memoryhub.core.entities import Entity, find_entities
@@ -197,8 +197,9 @@ def _add_sessions(by_group: dict[str, dict[int, Touched]], events: list[EventHea
             _add(by_group["sessions"], session, header.position)
         else:
             _add(by_group["other"], header.position, header.position)
-    for memory_id, position in discarded_by(header.position for header in events):
-        _add(by_group["memories_deleted"], memory_id, position)
+    for entry in entries_at_end(log.events().at(header.position for header in events)):
+        if entry.is_discarded:
+            _add(by_group["memories_deleted"], entry.memory_id, entry.position)
 
 
 # A turn's row shows its summary, which the event that ends it contains
