@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.db.models.expressions import RawSQL
@@ -43,7 +43,7 @@ from memories.models import ACYCLIC, Memory, MemoryVersion, Relation, statement
 from memories.services.revise import append_version
 from memoryhub.core import log
 from memoryhub.core.entities import find_entities
-from memoryhub.core.events.event_types import EventType, rollback_groups, types_reversed_by
+from memoryhub.core.events.event_types import EventType, rollback_groups
 from memoryhub.core.events.rollback import Apply, Effect, Left, Own, Reach, Step, Treatment, effects
 from memoryhub.core.log.quarantine import (
     QUARANTINE_LIFTED,
@@ -59,27 +59,6 @@ from memoryhub.core.stores.dialect import IDS, json_int
 _PLACED = f"SELECT id FROM quarantine WHERE placed_by = %s AND id IN {IDS}"
 _QUARANTINED_BEFORE = "already in quarantine"
 _INVERSE = {"delete": "restore", "restore": "delete", "revert": "revert", "review": "review"}
-
-
-def execute_steps(steps: Sequence[Step], *, reason: str) -> None:
-    """Apply steps in the order of their effects; needs an open transaction of the log."""
-    by_name: dict[str, list[Step]] = {}
-    for step in steps:
-        by_name.setdefault(step.do, []).append(step)
-    for name, effect in effects().items():
-        if name in by_name:
-            apply = effect.apply or partial(_put_back, effect)
-            apply(by_name[name], reason)
-
-
-def _put_back(effect: Effect, steps: Sequence[Step], reason: str) -> None:
-    values = effect.values
-    if values is None or values.write is None:
-        raise TypeError(f"effect {effect.step!r} can't be applied")  # ``Effect`` refuses such a declaration
-    event_type = types_reversed_by(effect.step)[0]
-    for step in steps:
-        stream = f"{values.thing}:{step.id}" if values.thing else "project"
-        log.append(log.prepare(event_type, values.write(step, reason)), stream=stream)
 
 
 def quarantine(steps: Sequence[Step], reason: str) -> None:

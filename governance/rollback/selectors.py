@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from django.db.models import Q
@@ -18,9 +19,7 @@ from memoryhub.core.events.event_types import names_where
 from memoryhub.core.events.rollback import Left, Treatment
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
-from memoryhub.core.stores.dialect import (
-    json_list,
-)
+from memoryhub.core.stores.dialect import json_list
 
 
 class EventHeader(NamedTuple):
@@ -60,7 +59,7 @@ class SelectedEvents:
 def select(selection: Selection) -> SelectedEvents:
     """Return the events that match a selection, except those that govern the store."""
     columns = _matching(selection).values_list("position", "event_type", "stream_id", "session_id")
-    headers = [EventHeader(*row) for row in columns]
+    headers = list(starmap(EventHeader, columns))
     by_type: dict[str, list[EventHeader]] = {}
     for header in headers:
         by_type.setdefault(header.type, []).append(header)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +13,7 @@ from django.db.models import Count, Max
 
 from governance.events import ROLLBACK_MADE, ROLLBACK_UNDONE, RollbackMade, RollbackUndone
 from governance.models import Rollback, RollbackAction
-from governance.rollback.reversal import execute_steps, memory_groups, plan_values, undo_values
+from governance.rollback.reversal import memory_groups, plan_values, undo_values
 from governance.rollback.schemas import (
     SHOWN,
     Include,
@@ -30,8 +30,8 @@ from governance.rollback.tracing import Traced, groups, touched_things, trace, v
 from memories.models import Conflict as VersionConflict
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, ConflictError, Invalid
-from memoryhub.core.events.event_types import event_type, types_that_change_streams
-from memoryhub.core.events.rollback import Left, Own, Reach, Step, Treatment, Undo, count_events, effects
+from memoryhub.core.events.event_types import event_type, types_reversed_by, types_that_change_streams
+from memoryhub.core.events.rollback import Effect, Left, Own, Reach, Step, Treatment, Undo, count_events, effects
 from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.permissions import Act, demand
 from sessions_app.events import SESSION_ENDED
@@ -65,7 +65,7 @@ def preview(*, command: RollbackPlan) -> Preview:
         Invalid: an id in ``also`` is not downstream of the selection.
     """
     traced = trace(command)
-    plan = _plan_rollback(command, traced)
+    plan = _sorted_plan(_Planner(command, traced).parts())
     return Preview(
         trace=view_trace(traced),
         action=command.action,
@@ -87,7 +87,7 @@ def roll_back(*, command: RollbackMake) -> RollbackView:
     """
     demand(Act.GOVERN)
     with log.transaction():
-        plan = _plan_rollback(command, trace(command))
+        plan = _sorted_plan(_Planner(command, trace(command)).parts())
         if not plan.steps:
             raise Invalid("nothing to roll back: nothing of the selection is in force")
         _require_confirmation(command, plan)
@@ -120,6 +120,27 @@ def undo_rollback(*, command: RollbackUndo) -> RollbackView:
         log.append(log.prepare(ROLLBACK_UNDONE, payload), stream=f"rollback:{rollback.id}")
         execute_steps(plan.steps, reason=_reason(f"roll-back #{rollback.id} undone", command.reason))
         return view(find_rollback(rollback.id))
+
+
+def execute_steps(steps: Sequence[Step], *, reason: str) -> None:
+    """Apply steps in the order of their effects; needs an open transaction of the log."""
+    by_name: dict[str, list[Step]] = {}
+    for step in steps:
+        by_name.setdefault(step.do, []).append(step)
+    for name, effect in effects().items():
+        if name in by_name:
+            apply = effect.apply or partial(_put_back, effect)
+            apply(by_name[name], reason)
+
+
+def _put_back(effect: Effect, steps: Sequence[Step], reason: str) -> None:
+    values = effect.values
+    if values is None or values.write is None:
+        raise TypeError(f"effect {effect.step!r} can't be applied")  # ``Effect`` refuses such a declaration
+    event_type = types_reversed_by(effect.step)[0]
+    for step in steps:
+        stream = f"{values.thing}:{step.id}" if values.thing else "project"
+        log.append(log.prepare(event_type, values.write(step, reason)), stream=stream)
 
 
 def _reason(what: str, why: str) -> str:
@@ -191,10 +212,6 @@ def _plan_undo(rollback: Rollback) -> StepPlan:
     return _sorted_plan(parts)
 
 
-def _plan_rollback(command: RollbackPlan, traced: Traced) -> StepPlan:
-    return _sorted_plan(_Planner(command, traced).parts())
-
-
 # What a roll-back would do to each item, and what it would leave; nothing is written
 class _Planner:
     def __init__(self, command: RollbackPlan, traced: Traced) -> None:
@@ -209,13 +226,14 @@ class _Planner:
         self._leave = set(command.leave)
         # Events of excluded items count as if others had caused them
         self._rolled_back = selected.positions
-        for thing in touched_things(self._direct):
+        touched = touched_things(self._direct)
+        for thing in touched:
             if thing.id in self._leave:
                 self._rolled_back -= set(thing.events)
         self._void = void_positions() - selected.positions
         self._firsts = self._first_events()
         self._changed = changed_since(self._until(), selected.positions, self._void)
-        self._aside = quarantined_among(sorted(thing.id for thing in touched_things(self._direct)))
+        self._aside = quarantined_among(sorted(thing.id for thing in touched))
 
     def parts(self) -> Iterator[Step | Left]:
         setting_aside = {*self._to_set_aside(), *self._derived_chosen()} - self._leave

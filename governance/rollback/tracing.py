@@ -359,8 +359,8 @@ class _TraceView:
                 positions.add(derived.event)
         self._entities = find_entities(ids)
         self._marks = quarantine_marks(ids)
-        events = list(log.events().at(positions))
-        self._entries: dict[int, TimelineItem] = {entry.position: entry for entry in entries_of(events)}
+        entries = entries_of(list(log.events().at(positions)))
+        self._entries: dict[int, TimelineItem] = {entry.position: entry for entry in entries}
         self._changed = changed_since(self._streams(), traced.selected.positions, void_positions())
 
     # The first change of each item that others may have changed since
@@ -382,7 +382,7 @@ class _TraceView:
     def derived(self) -> Iterator[Group]:
         for name, group in self._traced.downstream.groups.items():
             if group:
-                things = [self._derived(thing) for thing in _first(group)]
+                things = list(map(self._derived, _first(group)))
                 yield Group(name=name, title=_TITLES[name], count=len(group), shown=things)
 
     def _touched(self, rule: RollbackRule, thing: Touched) -> Thing:
