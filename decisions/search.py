@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from decisions.edges import heads
-from decisions.events import (
-    DECISION_EVIDENCED,
-    DECISION_RECORDED,
-    IMPORT_KEY,
-    DecisionEvidenced,
-    DecisionRecorded,
-)
+from decisions.events import DECISION_EVIDENCED, DECISION_RECORDED, IMPORT_KEY, DecisionEvidenced, DecisionRecorded
 from decisions.models import EdgeRelation
 from decisions.present import note_text
 from decisions.selectors import find_decisions, views
@@ -115,8 +109,7 @@ def section_notes(ids: Sequence[int]) -> dict[int, str]:
     """Map sections of records to a note that names the latest decision of their file."""
     latest = f"(SELECT max(d.id) FROM {_RECORD_OF_SECTION})"
     sections = rows.fetch(
-        f"SELECT m.id, {latest} FROM memories_memory m WHERE m.id IN {IDS} AND {_SECTION_OF_RECORD}",
-        [json_list(ids)],
+        f"SELECT m.id, {latest} FROM memories_memory m WHERE m.id IN {IDS} AND {_SECTION_OF_RECORD}", [json_list(ids)]
     )
     return {memory_id: f"superseded by decision #{decision_id}" for memory_id, decision_id in sections}
 

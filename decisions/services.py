@@ -23,15 +23,7 @@ from decisions.events import (
     DecisionUnlinked,
     Edge,
 )
-from decisions.models import (
-    KIND_OF_FIELD,
-    LINEAGE,
-    ArtifactKind,
-    Decision,
-    DecisionStatus,
-    EdgeRelation,
-    LinkType,
-)
+from decisions.models import KIND_OF_FIELD, LINEAGE, ArtifactKind, Decision, DecisionStatus, EdgeRelation, LinkType
 from decisions.schemas import (
     DecisionEvidence,
     DecisionFields,
@@ -132,10 +124,7 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
         refuse_superseded(edges, branch=command.branch)
         commits, waiting = commits_named(command.commits)
         payload = DecisionRecorded(
-            **_fields(command),
-            edges=edges,
-            commits=commits,
-            artifacts=[*artifacts_of(command), *waiting],
+            **_fields(command), edges=edges, commits=commits, artifacts=[*artifacts_of(command), *waiting]
         )
         draft = log.prepare(DECISION_RECORDED, payload)
         event = log.append(draft, entity="decision", idempotency_key=command.idempotency_key)
@@ -354,10 +343,7 @@ define_effect(
         110,
         "status put back",
         Values(
-            read=_read_status,
-            thing="decision",
-            also=(DECISION_RECORDED.name,),
-            unset="marked as reviewed, which stays",
+            read=_read_status, thing="decision", also=(DECISION_RECORDED.name,), unset="marked as reviewed, which stays"
         ),
         apply=_put_status_back,
     )

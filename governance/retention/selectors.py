@@ -4,14 +4,7 @@ from governance.events import RetentionBegan
 from governance.models import Hold, RetentionRun
 from governance.retention.candidates import RetentionPolicy, day_start, words_of
 from governance.retention.plan import Survey, Tally, numbers
-from governance.retention.schemas import (
-    HoldList,
-    HoldView,
-    Plan,
-    RetentionPlanRequest,
-    RunList,
-    RunView,
-)
+from governance.retention.schemas import HoldList, HoldView, Plan, RetentionPlanRequest, RunList, RunView
 from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
 

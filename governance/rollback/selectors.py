@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import starmap
 from typing import Any, NamedTuple
 
 from django.db.models import Q
@@ -42,7 +41,13 @@ class SelectedEvents:
     """The events of a selection."""
 
     headers: list[EventHeader]
-    by_type: dict[str, list[EventHeader]] = field(default_factory=dict)
+
+    @cached_property
+    def _by_type(self) -> Mapping[str, list[EventHeader]]:
+        by_type: defaultdict[str, list[EventHeader]] = defaultdict(list)
+        for header in self.headers:
+            by_type[header.type].append(header)
+        return by_type
 
     @cached_property
     def positions(self) -> frozenset[int]:
@@ -53,17 +58,13 @@ class SelectedEvents:
         return {header.position: header.stream for header in self.headers}
 
     def of(self, *types: str) -> list[EventHeader]:
-        return sorted(header for name in types for header in self.by_type.get(name, ()))
+        return sorted(header for name in types for header in self._by_type.get(name, ()))
 
 
 def select(selection: Selection) -> SelectedEvents:
     """Return the events that match a selection, except those that govern the store."""
     columns = _matching(selection).values_list("position", "event_type", "stream_id", "session_id")
-    headers = list(starmap(EventHeader, columns))
-    by_type: dict[str, list[EventHeader]] = {}
-    for header in headers:
-        by_type.setdefault(header.type, []).append(header)
-    return SelectedEvents(headers, by_type)
+    return SelectedEvents(list(map(EventHeader._make, columns)))
 
 
 def _matching(selection: Selection) -> log.EventQuerySet:
