@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from django.db.models.expressions import RawSQL
@@ -17,10 +18,13 @@ from governance.rollback.state import (
     changed_since,
     clean_versions,
     deletion_histories,
+    events_of,
+    ids_of,
     memories_by_id,
     name_of,
     review_histories,
     rivals,
+    unchanged,
     value_histories,
     values_of,
 )
@@ -62,17 +66,17 @@ _INVERSE = {"delete": "restore", "restore": "delete", "revert": "revert", "revie
 
 
 def quarantine(steps: Sequence[Step], reason: str) -> None:
-    payload = QuarantinePlaced(ids=[step.id for step in steps], reason=reason)
+    payload = QuarantinePlaced(ids=ids_of(steps), reason=reason)
     log.append(log.prepare(QUARANTINE_PLACED, payload), stream="quarantine")
 
 
 def lift(steps: Sequence[Step], reason: str) -> None:
-    payload = QuarantineLifted(ids=[step.id for step in steps], reason=reason)
+    payload = QuarantineLifted(ids=ids_of(steps), reason=reason)
     log.append(log.prepare(QUARANTINE_LIFTED, payload), stream="quarantine")
 
 
 def undo_quarantine(steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
-    ids = [step.id for step in steps]
+    ids = ids_of(steps)
     in_quarantine = set(rows.column(_PLACED, [undone.positions.start, listed(ids)]))
     for thing_id in ids:
         if thing_id in in_quarantine:
@@ -100,13 +104,13 @@ def plan_values(effect: Effect, reach: Reach) -> Iterator[Step | Left]:
         return
     touched -= created
     quarantined = touched & set(reach.aside)
-    yield from (Left(id=thing_id, why=_QUARANTINED_BEFORE) for thing_id in quarantined)
+    yield from unchanged(quarantined, _QUARANTINED_BEFORE)
     touched -= quarantined
     histories = value_histories(effect, touched)
     yield from _taken_back(effect, histories, reach)
     for thing_id in touched:
         changes = histories.get(thing_id, History()).changes
-        if not any(change.position in reach.rolled_back for change in changes):
+        if reach.rolled_back.isdisjoint(change.position for change in changes):
             yield Left(id=thing_id, why=values_of(effect).unset)
 
 
@@ -133,7 +137,7 @@ def undo_values(effect: Effect, steps: Sequence[Step], undone: Own) -> Iterator[
     ids = [step.id for step in steps if step.id]
     aside = quarantined_among(ids)
     histories = value_histories(effect, ids) if steps else {}
-    yield from (Left(id=thing_id, why="in quarantine since") for thing_id in aside)
+    yield from unchanged(aside, "in quarantine since")
     for step in steps:
         if step.id in aside:
             continue
@@ -158,7 +162,7 @@ def append_to_memories(event_type: EventType[MemoryTouched]) -> Apply:
 
 
 def revert(steps: Sequence[Step], reason: str) -> None:
-    memories = Memory.objects.in_bulk([step.id for step in steps])
+    memories = Memory.objects.in_bulk(ids_of(steps))
     states = _states_at({step.id: step.to_version or 1 for step in steps})
     for step in steps:
         existing = Existing.of(memories[step.id])
@@ -167,7 +171,7 @@ def revert(steps: Sequence[Step], reason: str) -> None:
 
 
 def review(steps: Sequence[Step], reason: str) -> None:
-    memories = Memory.objects.in_bulk([step.id for step in steps])
+    memories = Memory.objects.in_bulk(ids_of(steps))
     for step in steps:
         memory = memories[step.id]
         payload = MemoryReviewed(
@@ -207,7 +211,7 @@ def plan_memories(reach: Reach) -> Iterator[Step | Left]:
     if not reach.include_changed:
         reached = {memory_id for memory_id in reached if f"memory:{memory_id}" not in reach.changed}
     quarantined = reached & set(reach.aside)
-    yield from (Left(id=memory_id, why=_QUARANTINED_BEFORE) for memory_id in quarantined)
+    yield from unchanged(quarantined, _QUARANTINED_BEFORE)
     memories = memories_by_id(reached - quarantined)
     limits = {}
     for memory_id in memories:
@@ -314,7 +318,7 @@ def _occupied(memory_id: int, rival: int) -> Left:
 
 
 def undo_memories(steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
-    ids = {step.id for step in steps}
+    ids = set(ids_of(steps))
     memories = memories_by_id(ids)
     streams = {f"memory:{memory_id}": undone.positions.start for memory_id in ids}
     why: dict[int, str] = {}
@@ -339,7 +343,7 @@ def _rivals_of_undo(steps: list[Step], memories: Mapping[int, Memory]) -> dict[i
     back = {step.id for step in steps if step.do == "delete"}
     states = _states_at({step.id: step.from_version or 1 for step in steps if step.do == "revert"})
     names = {}
-    for memory_id in {step.id for step in steps} - going:
+    for memory_id in set(ids_of(steps)) - going:
         memory = memories[memory_id]
         name = name_of(memory, states.get(memory_id))
         if (memory.deleted_at and memory_id in back) or (not memory.deleted_at and name != name_of(memory)):
@@ -365,7 +369,7 @@ def plan_relations(reach: Reach) -> Iterator[Step | Left]:
     erased = set(removed)
     for changes in histories.values():
         erased -= {change.relation_id for change in changes}
-    yield from (Left(id=relation_id, title="Relation", why="erased since") for relation_id in erased)
+    yield from unchanged(erased, "erased since", title="Relation")
     recreated: list[int] = []
     for changes in histories.values():
         decided = _relation_to_recreate(changes, reach)
@@ -389,7 +393,7 @@ def _relation_histories(relation_ids: set[int], void: Collection[int]) -> dict[S
             changes.append(RelationChange(event.position, event.actor, True, event.position))
     quarantined = quarantined_among(list(statements))
     changes = [change for change in changes if change.position not in quarantined]
-    for event in log.events().of_type(RELATION_DELETED).of_stream(*(f"relation:{number}" for number in statements)):
+    for event in events_of("relation", statements).of_type(RELATION_DELETED):
         changes.append(RelationChange(event.position, event.actor, False, entity_of(event)))
     for change in sorted(changes):
         if change.position not in void:
@@ -412,15 +416,16 @@ def _relations_between(ends: Iterable[int]) -> log.EventQuerySet:
 
 # The relation to recreate, why not, or None if there should be none
 def _relation_to_recreate(changes: list[RelationChange], reach: Reach) -> int | Left | None:
-    firsts = [place for place, change in enumerate(changes) if change.position in reach.rolled_back]
-    removed = [changes[place].relation_id for place in firsts if not changes[place].is_created]
-    if not removed:
+    rolled_back = [change for change in changes if change.position in reach.rolled_back]
+    removal = next((change for change in rolled_back if not change.is_created), None)
+    if removal is None:
         return None
     last = changes[-1]
     if last.position not in reach.rolled_back:
         if not reach.include_changed:
-            return Left(id=removed[0], title="Relation", why=f"changed since by {last.actor} at #{last.position}")
-        changes = changes[: firsts[0]]
+            why = f"changed since by {last.actor} at #{last.position}"
+            return Left(id=removal.relation_id, title="Relation", why=why)
+        changes = changes[: changes.index(rolled_back[0])]
     for change in reversed(changes):
         if change.position not in reach.rolled_back:
             return change.relation_id if change.is_created else None
@@ -433,11 +438,9 @@ def _possible_relations(relation_ids: Sequence[int], going: Collection[int]) -> 
     for relation in relations.values():
         ends |= {relation.source_id, relation.target_id}
     existing_ends = set(find_entities(ends))
-    present: list[Statement] = []
-    for number, *row in Relation.objects.values_list("id", "relation", "source_id", "target_id"):
-        if number not in going:
-            present.append((row[0], row[1], row[2]))
-    existing = {statement(*row) for row in present}
+    staying = Relation.objects.exclude(id__in=as_parameter(IDS, going))
+    present: list[Statement] = list(staying.values_list("relation", "source_id", "target_id"))
+    existing = set(starmap(statement, present))
     for relation_id in sorted(relations, reverse=True):
         relation = relations[relation_id]
         row = (relation.relation, relation.source_id, relation.target_id)
@@ -467,7 +470,7 @@ def _closes_cycle(row: Statement, present: Sequence[Statement]) -> bool:
 
 
 def relate(steps: Sequence[Step], _: str) -> None:
-    relations = _created_relations(step.id for step in steps)
+    relations = _created_relations(ids_of(steps))
     for step in steps:
         log.append(log.prepare(RELATION_CREATED, relations[step.id]), entity="relation")
 
@@ -486,8 +489,9 @@ def unrelate(steps: Sequence[Step], reason: str) -> None:
 def undo_relations(steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
     if not steps:
         return
-    restored = list(Relation.objects.filter(id__in=list(undone.positions)).values_list("id", flat=True))
-    yield from (Step(do="unrelate", id=relation_id) for relation_id in restored)
+    restored = Relation.objects.filter(id__in=as_parameter(IDS, undone.positions)).values_list("id", flat=True)
+    for relation_id in restored:
+        yield Step(do="unrelate", id=relation_id)
     removed = len(steps) - len(restored)
     if removed > 0:
         yield Left(title="Relations", why=f"{removed} of the restored relations were removed since")

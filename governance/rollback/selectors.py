@@ -15,7 +15,7 @@ from governance.rollback.schemas import SHOWN, RollbackList, RollbackView, Selec
 from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
 from memoryhub.core.events.event_types import names_where
-from memoryhub.core.events.rollback import Left, Treatment
+from memoryhub.core.events.rollback import Treatment
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.stores.dialect import json_list
@@ -131,9 +131,9 @@ def view(rollback: Rollback) -> RollbackView:
     return RollbackView(
         **{name: getattr(rollback, name) for name in names},
         counts=dict(Counter(step["do"] for step in rollback.steps)),
-        left=[Left.model_validate(item) for item in rollback.left[:SHOWN]],
+        left=rollback.left[:SHOWN],
         left_count=len(rollback.left),
-        undone_left=[Left.model_validate(item) for item in rollback.undone_left[:SHOWN]],
+        undone_left=rollback.undone_left[:SHOWN],
     )
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from pydantic import TypeAdapter
+
 from governance.events import ROLLBACK_MADE, ROLLBACK_UNDONE
 from governance.rollback.selectors import listed
 from memories.events import (
@@ -25,7 +27,7 @@ from memories.models import Memory
 from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core import log
 from memoryhub.core.events.event_types import types_reversed_by, types_that_change_streams
-from memoryhub.core.events.rollback import Effect, Step, Values, count_events
+from memoryhub.core.events.rollback import Effect, Left, Step, Values, count_events
 from memoryhub.core.log.read import as_parameter, entity_of
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS, elements, int_entries, json_int, json_text
@@ -64,6 +66,22 @@ SELECT id, min(rival) FROM rivals GROUP BY id
 
 # Greater than every position.
 NEVER = 2**53
+
+STEPS = TypeAdapter(list[Step])
+LEFTS = TypeAdapter(list[Left])
+
+
+def ids_of(steps: Iterable[Step]) -> list[int]:
+    return [step.id for step in steps]
+
+
+def unchanged(ids: Iterable[int], why: str, *, title: str = "") -> list[Left]:
+    return [Left(id=thing_id, title=title, why=why) for thing_id in ids]
+
+
+def events_of(thing: str, ids: Iterable[Any]) -> log.EventQuerySet:
+    """Return the events of the streams of some memories, decisions, relations or sessions."""
+    return log.events().of_stream(*(f"{thing}:{thing_id}" for thing_id in ids))
 
 
 class Change(NamedTuple, Generic[V]):
@@ -126,8 +144,7 @@ def name_of(memory: Memory, state: MemoryState | None = None) -> dict[str, Any]:
 def deletion_histories(memories: Mapping[int, Memory]) -> Mapping[int, History[bool]]:
     histories = _own_deletions(memories)
     sessions = {memory.session_id for memory in memories.values()} - {""}
-    ends = log.events().of_type(SESSION_ENDED).of_stream(*(f"session:{name}" for name in sessions))
-    for entry in entries_at_end(ends):
+    for entry in entries_at_end(events_of("session", sessions).of_type(SESSION_ENDED)):
         if entry.is_discarded and entry.memory_id in memories:
             histories[entry.memory_id].changes.append(Change(entry.position, "", True))
     for history in histories.values():
@@ -137,14 +154,10 @@ def deletion_histories(memories: Mapping[int, Memory]) -> Mapping[int, History[b
 
 def _own_deletions(memory_ids: Iterable[int]) -> defaultdict[int, History[bool]]:
     histories: defaultdict[int, History[bool]] = defaultdict(History)
-    for event in _events_of_memories(memory_ids).of_type(MEMORY_DELETED, MEMORY_RESTORED):
+    for event in events_of("memory", memory_ids).of_type(MEMORY_DELETED, MEMORY_RESTORED):
         is_deletion = event.event_type == MEMORY_DELETED.name
         histories[entity_of(event)].changes.append(Change(event.position, event.actor, is_deletion))
     return histories
-
-
-def _events_of_memories(ids: Iterable[int]) -> log.EventQuerySet:
-    return log.events().of_stream(*(f"memory:{memory_id}" for memory_id in ids))
 
 
 class EntryAtEnd(NamedTuple):
@@ -183,7 +196,7 @@ def entries_at_end(ends: log.EventQuerySet) -> Iterator[EntryAtEnd]:
 
 def review_histories(ids: Collection[int]) -> dict[int, History[ReviewStatus]]:
     histories: dict[int, History[ReviewStatus]] = {memory_id: History() for memory_id in ids}
-    for event in _events_of_memories(ids).of_type(MEMORY_WRITTEN, MEMORY_REVISED, MEMORY_REVIEWED):
+    for event in events_of("memory", ids).of_type(MEMORY_WRITTEN, MEMORY_REVISED, MEMORY_REVIEWED):
         payload = json.loads(event.payload_json or "{}")
         review = payload.get("after") or payload.get("review")
         status = ReviewStatus.model_validate(review) if review else ACCEPTED
@@ -219,9 +232,10 @@ def rivals(names: Iterable[Mapping[str, Any]], going: Iterable[int]) -> dict[int
 # By name or by id; ``ids`` are those of memories or decisions, if the values belong to such
 def value_histories(effect: Effect, ids: Iterable[int] = ()) -> dict[Any, History[Any]]:
     values = values_of(effect)
-    events = log.events().of_type(*values.also, *types_reversed_by(effect.step)).readable()
+    events = log.events()
     if values.thing:
-        events = events.of_stream(*(f"{values.thing}:{thing_id}" for thing_id in ids))
+        events = events_of(values.thing, ids)
+    events = events.of_type(*values.also, *types_reversed_by(effect.step)).readable()
     histories: dict[Any, History[Any]] = {}
     for event in events:
         for key, value in values.read(event.position, json.loads(event.payload_json or "")).items():
@@ -241,7 +255,7 @@ def void_positions() -> frozenset[int]:
     void: set[int] = set()
     for event in log.events().of_type(ROLLBACK_MADE, ROLLBACK_UNDONE).readable():
         payload = json.loads(event.payload_json or "")
-        steps = [Step.model_validate(step) for step in payload.get("steps", [])]
+        steps = STEPS.validate_python(payload.get("steps", []))
         positions = range(event.position, event.position + 1 + count_events(steps))
         if event.event_type == ROLLBACK_MADE.name:
             rollbacks[event.position] = positions
