@@ -175,5 +175,9 @@ def forget_erased(event: Event[PayloadErased]) -> None:
     rows.execute(
         f"UPDATE governance_affirmation SET reason = '' WHERE event IN {IDS}", [json.dumps(event.payload.positions)]
     )
-    gone = [int(tail) for _, _, tail in (stream.partition(":") for stream in event.payload.streams) if tail.isdecimal()]
+    gone = []
+    for stream in event.payload.streams:
+        number = stream.partition(":")[2]
+        if number.isdecimal():
+            gone.append(int(number))
     rows.execute(f"DELETE FROM governance_affirmation WHERE entity_id IN {IDS}", [json.dumps(gone)])
