@@ -91,10 +91,7 @@ def record_decision(request: HttpRequest, command: DecisionRecord, response: Htt
 @router.get(
     "decisions/behind", response=Decisions, tags=["decisions"], summary="List the decisions that explain a file"
 )
-def list_behind(
-    request: HttpRequest,
-    query: Query[Behind],
-) -> Any:
+def list_behind(request: HttpRequest, query: Query[Behind]) -> Any:
     """For a file or folder, those with the most commits on it first; 404 if no decision explains it."""
     return {"results": selectors.get_decisions(command=command_of(DecisionGet, query))}
 

@@ -84,8 +84,7 @@ def _fetch(clauses: str, parameters: Sequence[Any] = ()) -> list[_Decision]:
 
 def _matching(request: GatherRequest) -> list[_Decision]:
     ids = list(request.matching(request.chain[0], SearchSourceName.DECISION))
-    by_id = {decision.id: decision for decision in _fetch(f"AND id IN {IDS}", [json.dumps(ids)])}
-    return [by_id[decision_id] for decision_id in ids if decision_id in by_id]
+    return sorted(_fetch(f"AND id IN {IDS}", [json.dumps(ids)]), key=lambda decision: ids.index(decision.id))
 
 
 def _item(decision: _Decision, name: str = "") -> PackItem:

@@ -176,7 +176,7 @@ def blame(*, command: BlameRequest, folder: Path | None = None) -> Blame:
         more_ranges=max(0, len(groups) - command.limit),
         known=known_about(path),
     )
-    return Blame(view, [_masked(line) for line in lines])
+    return Blame(view, [replace(line, text=sanitize_text(line.text[:_MAX_LINE])[0]) for line in lines])
 
 
 def _folder_of_project() -> Path:
@@ -217,10 +217,6 @@ def _content(top: Path, name: str) -> bytes:
     if not content:
         raise Invalid(f"{path.name} is empty")
     return content
-
-
-def _masked(line: git.Line) -> git.Line:
-    return replace(line, text=sanitize_text(line.text[:_MAX_LINE])[0])
 
 
 class _Trail:
@@ -374,9 +370,8 @@ def known_about(path: str) -> list[KnownEntry]:
     for number, thing in governing().items():
         if any(path == governed or path.startswith(f"{governed}/") for governed in thing.paths):
             how[number] = "governs"
-    entities = find_entities(list(how))
-    entries = [
-        KnownEntry(type=entity.type, id=number, title=entity.title, kind=entity.kind, how=how[number])
-        for number, entity in entities.items()
-    ]
+    entries = []
+    for number, entity in find_entities(list(how)).items():
+        entry = KnownEntry(type=entity.type, id=number, title=entity.title, kind=entity.kind, how=how[number])
+        entries.append(entry)
     return sorted(entries, key=lambda entry: (entry.how, entry.id))

@@ -98,14 +98,14 @@ def with_texts(entries: Collection[InboxItem]) -> list[InboxItem]:
     decisions = Decision.objects.filter(id__in=ids).values_list("id", "title", Substr("chosen", 1, 2 * _TEXT))
     heads = {memory_id: head for memory_id, *head in memories}
     heads |= {decision_id: ["decision", *head] for decision_id, *head in decisions}
-    return [_with_text(entry, heads) for entry in entries if not entry.about or entry.about in heads]
-
-
-def _with_text(entry: InboxItem, heads: dict[int, list[str]]) -> InboxItem:
-    if not entry.about:
-        return entry
-    kind, title, text = heads[entry.about]
-    return replace(entry, kind=kind, title=title, text=one_line(text, _TEXT))
+    complete = []
+    for entry in entries:
+        if not entry.about:
+            complete.append(entry)
+        elif entry.about in heads:
+            kind, title, text = heads[entry.about]
+            complete.append(replace(entry, kind=kind, title=title, text=one_line(text, _TEXT)))
+    return complete
 
 
 def by_session(entries: list[InboxItem]) -> list[InboxGroup]:

@@ -11,7 +11,8 @@ from governance.staleness.schemas import AffirmResult
 from memoryhub.core import clock
 from memoryhub.core.text import counted, flat, indented
 
-_NAMES = {
+# One and several of each sort of item
+NOUNS = {
     "captured": ("captured event", "captured events"),
     "pack": ("context pack", "context packs"),
     "deleted": ("deleted memory", "deleted memories"),
@@ -59,7 +60,7 @@ def hold_line(hold: HoldView) -> str:
 
 
 def thing_name(share: Share) -> str:
-    noun = _NAMES[share.what][share.things != 1]
+    noun = NOUNS[share.what][share.things != 1]
     return f"{noun} ({share.sub})" if share.sub else noun
 
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from decisions import services
 from decisions.admin import listing
-from decisions.admin.forms import MORE, DecisionForm, RecordForm, SupersedeForm, error_text, ids_in, with_more_rows
+from decisions.admin.forms import MORE, RecordForm, SupersedeForm, error_text, ids_in, with_more_rows
 from decisions.admin.lineage import draw_lineage
 from decisions.admin.listing import DecisionListAdmin, used_words
 from decisions.edges import heads
@@ -40,24 +40,16 @@ from memories.admin.rendering import render
 from memoryhub.core import log
 from memoryhub.core.admin import needs
 from memoryhub.core.admin.cells import counted
-from memoryhub.core.admin.svg import Edge
+from memoryhub.core.admin.schema_form import posted
 from memoryhub.core.errors import ConflictError, Gone, HubError, Invalid, NotFound
 from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.permissions import Act, require
+from memoryhub.core.schemas import Command
 from memoryhub.core.validation import explain
 from sessions_app.models import Iteration, Turn
 
 FORM = "admin/decisions/form.html"
 _REFUSALS = (ConflictError, Invalid, NotFound)
-
-Change = Callable[[], DecisionResult]
-Record = Callable[..., DecisionResult]
-
-
-def _form(request: HttpRequest, make: Any) -> DecisionForm:
-    if request.method != "POST":
-        return make()  # type: ignore[no-any-return]
-    return with_more_rows(make, request.POST) if MORE in request.POST else make(request.POST)
 
 
 MAX_SHOWN = 100
@@ -98,8 +90,13 @@ def _edge_row(
     relation = EdgeRelation(name)
     is_out = start == decision_id
     other = neighbours[end if is_out else start]
+    label = _INVERSE_NAMES[relation]
+    if is_out:
+        label = str(relation.label).lower()
+    elif relation is EdgeRelation.SUPERSEDES and other.status in NEVER_ACCEPTED:
+        label = f"{other.status} successor"
     return {
-        "name": str(relation.label).lower() if is_out else _inverse_name(relation, other.status),
+        "name": label,
         "start": start,
         "relation": name,
         "end": end,
@@ -109,12 +106,6 @@ def _edge_row(
         "mark": listing.status(other.status, is_quarantined=other.id in quarantined),
         "decided_at": other.decided_at,
     }
-
-
-def _inverse_name(relation: EdgeRelation, status: str) -> str:
-    if relation is EdgeRelation.SUPERSEDES and status in NEVER_ACCEPTED:
-        return f"{status} successor"
-    return _INVERSE_NAMES[relation]
 
 
 def lineage_shown(decision: Decision) -> dict[str, Any]:
@@ -129,8 +120,9 @@ def lineage_shown(decision: Decision) -> dict[str, Any]:
     }
     drawing = None
     if sides:
-        steps = [this, *sides]
-        drawing = draw_lineage(steps, _edges_among([step["id"] for step in steps]), decision.id)
+        ids = [decision.id, *(step["id"] for step in sides)]
+        edges = DecisionEdge.objects.filter(relation__in=LINEAGE, from_id__in=ids, to_id__in=ids)
+        drawing = draw_lineage([this, *sides], edges.values_list("from_id", "relation", "to_id"), decision.id)
     return {
         "drawing": drawing,
         "before": [_step_row(step, named_by=True) for step in lineage["ancestors"]],
@@ -138,11 +130,6 @@ def lineage_shown(decision: Decision) -> dict[str, Any]:
         "hidden": _hidden(lineage),
         "heads": [head for head in lineage["heads"] if head["id"] != decision.id],
     }
-
-
-def _edges_among(ids: list[int]) -> list[Edge]:
-    edges = DecisionEdge.objects.filter(relation__in=LINEAGE, from_id__in=ids, to_id__in=ids)
-    return list(edges.values_list("from_id", "relation", "to_id"))
 
 
 def _step_row(step: dict[str, Any], *, named_by: bool) -> dict[str, Any]:
@@ -261,9 +248,17 @@ class DecisionAdmin(DecisionListAdmin):
         return self._recording(request, make, services.supersede_decision, context, earlier)
 
     def _recording(
-        self, request: HttpRequest, make: Any, record: Record, context: dict[str, Any], earlier: Decision | None = None
+        self,
+        request: HttpRequest,
+        make: Any,
+        record: Callable[..., DecisionResult],
+        context: dict[str, Any],
+        earlier: Decision | None = None,
     ) -> HttpResponse:
-        form = _form(request, make)
+        if MORE in request.POST:
+            form = with_more_rows(make, request.POST)
+        else:
+            form = make(posted(request))
         command = form.command() if form.is_bound else None
         if command:
             try:
@@ -291,52 +286,31 @@ class DecisionAdmin(DecisionListAdmin):
 
     def mark_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Set the status of a decision, or confirm that it is still valid."""
-        decision: Decision = self.find(request, object_id)
-        is_review = "reviewed" in request.POST
-        change_fields = {"reviewed": True} if is_review else {"status": request.POST.get("status", "")}
-
-        def change() -> DecisionResult:
-            command = DecisionMark.model_validate(
-                {"id": decision.id, "reason": request.POST.get("reason", "").strip(), **change_fields}
-            )
-            return services.mark_decision(command=command)
-
-        label = dict(DecisionStatus.choices).get(request.POST.get("status", ""), "")
-        message = "Confirmed that the decision is still valid." if is_review else f"Set the status to {label.lower()}."
-        return self._changed(request, decision, change, message=message)
+        fields: dict[str, Any] = {"reason": request.POST.get("reason", "").strip()}
+        if "reviewed" in request.POST:
+            fields["reviewed"] = True
+            message = "Confirmed that the decision is still valid."
+        else:
+            fields["status"] = request.POST.get("status", "")
+            message = f"Set the status to {dict(DecisionStatus.choices).get(fields['status'], '').lower()}."
+        return self._change(request, object_id, services.mark_decision, DecisionMark, fields, message=message)
 
     def link_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        decision: Decision = self.find(request, object_id)
-        typed = ids_in(request.POST.get("to", ""))
-
-        def change() -> DecisionResult:
-            edge = {"relation": request.POST.get("relation", ""), "to": " ".join(typed)}
-            command = DecisionLink.model_validate({"id": decision.id, **edge})
-            return services.link_decisions(command=command)
-
-        return self._changed(request, decision, change, where="#edges")
+        edge = {"relation": request.POST.get("relation", ""), "to": " ".join(ids_in(request.POST.get("to", "")))}
+        return self._change(request, object_id, services.link_decisions, DecisionLink, edge, where="#edges")
 
     def unlink_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        decision: Decision = self.find(request, object_id)
-
-        def change() -> DecisionResult:
-            fields = {name: request.POST.get(name, "") for name in ("id", "relation", "to")}
-            return services.unlink_decisions(command=DecisionUnlink.model_validate(fields))
-
-        return self._changed(request, decision, change, message="Removed.", where="#edges")
+        edge = {name: request.POST.get(name, "") for name in ("id", "relation", "to")}
+        return self._change(
+            request, object_id, services.unlink_decisions, DecisionUnlink, edge, message="Removed.", where="#edges"
+        )
 
     def evidence_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        decision: Decision = self.find(request, object_id)
         field, _, link_type = request.POST.get("kind", "").partition(":")
-
-        def change() -> DecisionResult:
-            evidence: dict[str, Any] = {field: [request.POST.get("value", "").strip()]}
-            if link_type:
-                evidence["link_type"] = link_type
-            command = DecisionEvidence.model_validate({"id": decision.id, **evidence})
-            return services.add_evidence(command=command)
-
-        return self._changed(request, decision, change, where="#evidence")
+        evidence: dict[str, Any] = {field: [request.POST.get("value", "").strip()]}
+        if link_type:
+            evidence["link_type"] = link_type
+        return self._change(request, object_id, services.add_evidence, DecisionEvidence, evidence, where="#evidence")
 
     def lookup_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         self.find(request, object_id)
@@ -349,11 +323,20 @@ class DecisionAdmin(DecisionListAdmin):
             return plain_answer(error_text(error), is_found=False)
         return plain_answer(f"{decision.get_status_display()}: {decision.title}", is_found=True)
 
-    def _changed(
-        self, request: HttpRequest, decision: Decision, change: Change, *, message: str = "Added.", where: str = ""
+    def _change(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        service: Callable[..., DecisionResult],
+        schema: type[Command],
+        fields: dict[str, Any],
+        *,
+        message: str = "Added.",
+        where: str = "",
     ) -> HttpResponse:
+        decision: Decision = self.find(request, object_id)
         try:
-            result = change()
+            result = service(command=schema.model_validate({"id": decision.id, **fields}))
         except ValidationError as error:
             messages.error(request, error_text(Invalid(explain(error))))
         except _REFUSALS as refusal:

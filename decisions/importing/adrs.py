@@ -39,11 +39,6 @@ STATUS_OF_FILE = "its file says so"
 DecisionEdgeKey = tuple[int, EdgeRelation, int]
 
 
-# The idempotency key of a file's event: the file, the earlier decision and the content.
-def _key_of(path: str, *content: Any) -> str:
-    return f"{_prefix_of(path)}{_digest(json.dumps(content, ensure_ascii=False, sort_keys=True))}"
-
-
 def _prefix_of(path: str) -> str:
     return f"{IMPORT_KEY}{_digest(path)}:"
 
@@ -86,7 +81,7 @@ def read_imported() -> Imported:
         payload = json.loads(text or "{}")
         imported.statuses[position] = DecisionStatus(payload.get("status", DecisionStatus.ACCEPTED))
         imported.paths.add(payload.get("source", ""))
-    imported.existing = {decision.id: decision for decision in Decision.objects.filter(id__in=imported.statuses)}
+    imported.existing = Decision.objects.in_bulk(list(imported.statuses))
     for payload in log.events().of_type(DECISION_MARKED).payloads().values():
         if payload.get("reason") == STATUS_OF_FILE and payload["decision_id"] in imported.statuses:
             imported.statuses[payload["decision_id"]] = DecisionStatus(payload["status"])
@@ -101,12 +96,6 @@ def _removed_edges(imported: Imported) -> set[DecisionEdgeKey]:
         if start in imported.existing and end in imported.existing:
             edges.add((start, EdgeRelation(payload["edge"]["relation"]), end))
     return edges
-
-
-def _existing_edges(imported: Imported) -> set[DecisionEdgeKey]:
-    ids = imported.existing
-    edges = DecisionEdge.objects.filter(from_id__in=ids, to_id__in=ids).values_list("from_id", "relation", "to_id")
-    return {(start, EdgeRelation(relation), end) for start, relation, end in edges}
 
 
 # A change of one of these makes a new decision.
@@ -243,7 +232,8 @@ class _Import:
         named = self._named(path, is_first=earlier is None)
         if earlier is not None:
             named["supersedes"] = [earlier]
-        key = _key_of(path, earlier, named, [fields[name] for name in _CONTENT])
+        content = json.dumps([earlier, named, [fields[name] for name in _CONTENT]], ensure_ascii=False, sort_keys=True)
+        key = f"{_prefix_of(path)}{_digest(content)}"
         filled = {name: value for name, value in fields.items() if name != "chosen" or value}
         command = DecisionRecord.model_validate({**filled, **named, "branch": True, "idempotency_key": key})
         return record_decision(command=command).id
@@ -275,7 +265,9 @@ class _Import:
         return self.imported.statuses[decision_id] == status or current in (status, DecisionStatus.SUPERSEDED)
 
     def link(self) -> None:
-        existing = _existing_edges(self.imported)
+        ids = self.imported.existing
+        edges = DecisionEdge.objects.filter(from_id__in=ids, to_id__in=ids).values_list("from_id", "relation", "to_id")
+        existing = {(start, EdgeRelation(relation), end) for start, relation, end in edges}
         for edge in sorted(self.edges):
             start, end = self.imported.latest(edge.path), self.imported.latest(edge.to)
             if start is None or end is None or self._exists(edge, end, existing):
@@ -427,7 +419,10 @@ def _report(records: Records, path: str, link: RecordLink, targets: Sequence[str
         return
     else:
         problem = "which is not a record in this folder"
-    records.problems.append((path, f"its link ({_verb(link)}) leads to {link.target}, {problem}"))
+    verb = link.relation.label.lower()
+    if link.is_backward:
+        verb += ", inverse"
+    records.problems.append((path, f"its link ({verb}) leads to {link.target}, {problem}"))
 
 
 # By path, from the file or from the top of the repository, or by the number of the file's name.
@@ -477,11 +472,6 @@ def in_order(paths: Iterable[str], edges: Iterable[FileEdge]) -> Iterator[str]:
                 if path not in yielded:
                     yielded.add(path)
                     yield path
-
-
-def _verb(link: RecordLink) -> str:
-    name = link.relation.label.lower()
-    return f"{name}, inverse" if link.is_backward else name
 
 
 def _title_of(path: str) -> str:

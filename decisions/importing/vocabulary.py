@@ -242,29 +242,27 @@ def status_of(text: str) -> DecisionStatus:
     Raises:
         Invalid: no status is recognised.
     """
-    plain = _plain(text[:_MAX_LENGTH])
+    unlinked = _STRUCK_OR_ASIDE.sub(" ", _LINK.sub(f" {_RECORD} ", text[:_MAX_LENGTH]))
+    plain = re.sub(r"[*`\"“”„«»]|(?<!\w)_|_(?!\w)", "", unlinked)
     if not plain.strip():
         return DecisionStatus.ACCEPTED
-    sentences = list(_SENTENCE.split(plain)) if plain.count("|") < 2 else []
+    sentences = list(filter(str.strip, _SENTENCE.split(plain))) if plain.count("|") < 2 else []
     clauses = list(_clauses(sentences))
     if any(clause.status is DecisionStatus.SUPERSEDED for clause in clauses):
         return DecisionStatus.SUPERSEDED
     if clauses and _ARROW.search(plain):
         return clauses[-1].status
+    if clauses and all(clause.date for clause in clauses):
+        return max(clauses, key=lambda clause: clause.date).status
     if clauses:
-        return max(clauses, key=lambda clause: clause.date).status if _is_history(clauses) else clauses[0].status
-    if sentences and _names_records_only(sentences):
+        return clauses[0].status
+    if sentences and _RELATION.match(sentences[0].strip(" -*+\n")):
         return DecisionStatus.ACCEPTED
     raise Invalid(f"status {text.strip()[:60]!r} is unknown; use one of {', '.join(DecisionStatus)}")
 
 
-def _plain(text: str) -> str:
-    unlinked = _STRUCK_OR_ASIDE.sub(" ", _LINK.sub(f" {_RECORD} ", text))
-    return re.sub(r"[*`\"“”„«»]|(?<!\w)_|_(?!\w)", "", unlinked)
-
-
 def _clauses(sentences: Sequence[str]) -> Iterator[_Clause]:
-    for number, sentence in enumerate(filter(str.strip, sentences)):
+    for number, sentence in enumerate(sentences):
         date = _DATE.search(sentence)
         for place, part in enumerate(_CLAUSE_BREAK.split(_without_label(sentence))):
             status = _status_of_clause(part)
@@ -285,15 +283,6 @@ def _without_label(sentence: str) -> str:
     undated = re.sub(rf"\A[^\w{_RECORD}]*(?:\d{{4}}-\d{{2}}-\d{{2}}\W+)?", "", sentence)
     label, _, value = undated.replace("：", ":").partition(":")
     return value if PART_OF.get(normal_name(label)) is RecordPart.STATUS else undated
-
-
-def _is_history(clauses: Sequence[_Clause]) -> bool:
-    return len(clauses) > 1 and all(clause.date for clause in clauses)
-
-
-def _names_records_only(sentences: Sequence[str]) -> bool:
-    first = next((sentence for sentence in sentences if sentence.strip()), "")
-    return bool(_RELATION.match(first.strip(" -*+\n")))
 
 
 # The clause begins with the status; before it are at most adverbs and words that mean the record itself.

@@ -178,9 +178,10 @@ def _erase_whole(command: RedactionRun) -> RedactionDone:
     with traces.cleaning() as clean_spool, log.transaction():
         events = selected_events(command)
         _require(command, _token(events), [event.position for event in events], Spooled())
-        alone, streams = _apart(events)
+        streams = {event.stream for event in events if not log.stands_alone(event.type)}
+        alone = [event.position for event in events if event.stream not in streams]
         if streams:
-            log.erase_streams(streams, reason=reason)
+            log.erase_streams(sorted(streams), reason=reason)
         if alone:
             log.erase_events(alone, reason=reason)
         traces.erase_packs(reason=reason)
@@ -190,12 +191,6 @@ def _erase_whole(command: RedactionRun) -> RedactionDone:
     for event in events:
         removed.texts.update(text for text in texts_of(event) if len(text) >= _TELLING)
     return _proven(removed)
-
-
-def _apart(events: Sequence[EventText]) -> tuple[list[int], list[str]]:
-    alone = [event for event in events if log.stands_alone(event.type)]
-    streams = {event.stream for event in events if event not in alone}
-    return [event.position for event in alone if event.stream not in streams], sorted(streams)
 
 
 def _require_found(positions: Sequence[int], spooled: Spooled) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from governance.rollback.schemas import SHOWN, Group, Selection, Thing, Trace
 from governance.rollback.selectors import EventHeader, SelectedEvents, listed, select
-from governance.rollback.state import changed_since, discarded_by, void_positions
+from governance.rollback.state import changed_since, entries_at_end, void_positions
 from memories.events import RELATION_CREATED
 from memoryhub.core import log
 from memoryhub.core.entities import Entity, find_entities
@@ -197,8 +197,9 @@ def _add_sessions(by_group: dict[str, dict[int, Touched]], events: list[EventHea
             _add(by_group["sessions"], session, header.position)
         else:
             _add(by_group["other"], header.position, header.position)
-    for memory_id, position in discarded_by(header.position for header in events):
-        _add(by_group["memories_deleted"], memory_id, position)
+    for entry in entries_at_end(log.events().at(header.position for header in events)):
+        if entry.is_discarded:
+            _add(by_group["memories_deleted"], entry.memory_id, entry.position)
 
 
 # A turn's row shows its summary, which the event that ends it contains
@@ -358,8 +359,8 @@ class _TraceView:
                 positions.add(derived.event)
         self._entities = find_entities(ids)
         self._marks = quarantine_marks(ids)
-        events = list(log.events().at(positions))
-        self._entries: dict[int, TimelineItem] = {entry.position: entry for entry in entries_of(events)}
+        entries = entries_of(list(log.events().at(positions)))
+        self._entries: dict[int, TimelineItem] = {entry.position: entry for entry in entries}
         self._changed = changed_since(self._streams(), traced.selected.positions, void_positions())
 
     # The first change of each item that others may have changed since
@@ -381,7 +382,7 @@ class _TraceView:
     def derived(self) -> Iterator[Group]:
         for name, group in self._traced.downstream.groups.items():
             if group:
-                things = [self._derived(thing) for thing in _first(group)]
+                things = list(map(self._derived, _first(group)))
                 yield Group(name=name, title=_TITLES[name], count=len(group), shown=things)
 
     def _touched(self, rule: RollbackRule, thing: Touched) -> Thing:
