@@ -12,7 +12,7 @@ from memoryhub.core.stores.store import StoreId, use_store
 from memoryhub.core.text import counted
 from memoryhub.management.base import HubCommand, add_store_options, store_or_folders
 from memoryhub.management.progress import progress_bar
-from memoryhub.ops.backups.rebuilding import rebuild_store
+from memoryhub.ops.backups.restoring import rebuild_store
 
 EXIT_DIFFERENT = 12
 _DIGITS = 12

@@ -41,8 +41,8 @@ class Command(HubCommand):
         running = process.find_running()
         if running:
             raise ConflictError(f"the hub is running at {running.address} (process {running.pid}); stop it first")
-        restored = restore_hub(source=source)
-        previous = f"; previous file: {restored.previous_file}" if restored.previous_file else ""
+        previous_file = restore_hub(source=source)
+        previous = f"; previous file: {previous_file}" if previous_file else ""
         self.stdout.write(f"hub.db: restored{previous}")
 
 

@@ -16,7 +16,7 @@ from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import Every, Over, Run, define_job
 from memoryhub.core.stores.store import StoreId, current_store, folder_of, use_store
 from memoryhub.core.text import counted
-from memoryhub.ops.backups.rebuilding import Rebuilt, rebuild_store
+from memoryhub.ops.backups.restoring import Rebuilt, rebuild_store
 from memoryhub.ops.backups.service import back_up_target
 from memoryhub.ops.jobs.status import check_store
 from sessions_app.services import end_idle_sessions
