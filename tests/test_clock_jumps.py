@@ -51,7 +51,7 @@ from memoryhub.ops.backups.service import (
 from memoryhub.ops.doctor.store import _beside
 from memoryhub.ops.jobs import running, schedules
 from memoryhub.ops.jobs.running import targets_of
-from memoryhub.ops.jobs.schedules import queue_now
+from memoryhub.ops.jobs.schedules import enqueue
 from memoryhub.registry import tokens
 from memoryhub.teams import sending
 from memoryhub.web import signin
@@ -312,7 +312,7 @@ class JobTests(ClockTestCase):
 
     def test_a_queued_task_is_not_held_for_ten_years(self) -> None:
         Schedule.objects.all().delete()
-        queue_now(job=find_job("backup"), targets=[], asked_by="ada")
+        enqueue(job=find_job("backup"), targets=[], asked_by="ada")
         OrmQ.objects.update(lock=NOW + TEN_YEARS)
         schedules.queue_due()
         self.assertLessEqual(OrmQ.objects.get().lock, clock.now())
