@@ -33,7 +33,7 @@ from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import ConflictError, NotFound
 from memoryhub.core.origin import SAMPLE_TRACE, use_origin
 from memoryhub.core.stores.store import StoreId, forget, project_store, use_store
-from memoryhub.ops.backups.files import backup_folder
+from memoryhub.ops.backups.service import backup_folder
 from memoryhub.registry.projects import ProjectCreate, create_project
 from sessions_app.hook_parser import parse_hook
 from sessions_app.models import Turn, TurnStatus

@@ -91,13 +91,15 @@ class HubCommand(BaseCommand):
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
-        nested = (action for action in parser._actions if isinstance(action, _SubParsersAction))
-        subcommands = {name: command for action in nested for name, command in action.choices.items()}
+        subcommands = {}
+        for action in parser._actions:
+            if isinstance(action, _SubParsersAction):
+                subcommands.update(action.choices)
         reading = [parser] * self.reads if isinstance(self.reads, bool) else map(subcommands.__getitem__, self.reads)
         for command in reading:
             command.add_argument("--json", action="store_true", help="print JSON")
         for command in (parser, *subcommands.values()):
-            command.print_usage = _print_nothing  # an error is one sentence
+            command.print_usage = lambda _file=None: None  # an error is one sentence
         return parser
 
     def values(self) -> dict[str, Iterable[str]]:
@@ -125,15 +127,19 @@ class HubCommand(BaseCommand):
             with answering(as_json=self.as_json):
                 return super().execute(*args, **options)
         except BrokenPipeError:
-            _discard_output()
+            # The reader has closed the pipe; the interpreter would fail when it flushes once more
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, sys.stdout.fileno())
+            os.close(nothing)
             return None
         except KeyboardInterrupt:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the clean-up
             raise CommandRefusal(self.interrupted, returncode=INTERRUPTED_EXIT_CODE) from None
         except HubError as error:
-            choices = error.data.get("choices")
-            more = f" (one of: {', '.join(choices)})" if choices else ""
-            raise CommandRefusal(hanging(error.message + more), returncode=error.exit_code) from error
+            sentence = error.message
+            if choices := error.data.get("choices"):
+                sentence += f" (one of: {', '.join(choices)})"
+            raise CommandRefusal(hanging(sentence), returncode=error.exit_code) from error
         except DatabaseError as error:  # of the hub or its queue; stores raise HubError
             refused = _hub_error(error)
             raise CommandRefusal(refused.message, returncode=refused.exit_code) from error
@@ -178,17 +184,6 @@ def _hub_error(error: DatabaseError) -> HubError:
     return Unavailable(f"{_HUB} is unavailable: {error}; run `memory-hub doctor`")
 
 
-def _print_nothing(_file: Any = None) -> None:
-    pass
-
-
-# The reader has closed the pipe; the interpreter would fail when it flushes once more
-def _discard_output() -> None:
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, sys.stdout.fileno())
-    os.close(nothing)
-
-
 def entity_id(text: str) -> int:
     number = text.removeprefix("#")
     if not (number.isascii() and number.isdigit()):
@@ -213,9 +208,8 @@ def add_store_options(parser: CommandParser, purpose: str, otherwise: str = "") 
 
 def store_or_folders(options: dict[str, Any]) -> StoreId:
     """Return the store that the options name, or that of the folder's project."""
-    named = store_option(options)
-    if named:
-        return named
+    if store := store_option(options):
+        return store
     project = identify_project(project=None, directory=working_folder())
     require_project_of(working_folder(), project)
     return project_store(project)
@@ -230,6 +224,8 @@ def store_option(options: dict[str, Any]) -> StoreId | None:
 
 
 class ProjectCommand(HubCommand):
+    group = CommandGroup.CONTENT
+    is_slim = True
     creates_store = False
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -267,6 +263,8 @@ class ProjectCommand(HubCommand):
 
 
 class StoreCommand(ProjectCommand):
+    group = CommandGroup.MAINTENANCE
+
     def add_arguments(self, parser: CommandParser) -> None:
         add_store_options(parser, "in {}", "; default: the project of this folder")
 

@@ -24,7 +24,7 @@ from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, project_store, use_store
-from memoryhub.ops.backups.files import backups_of, require_sound
+from memoryhub.ops.backups.service import backups_of, require_sound
 from memoryhub.ops.jobs.status import models_behind
 from tests.support import forget_all_stores
 from tests.torture.workload import PROJECT

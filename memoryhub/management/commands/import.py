@@ -16,7 +16,7 @@ from memoryhub.config.repository import working_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.stores.store import list_projects
 from memoryhub.core.text import counted, flat
-from memoryhub.management.base import CommandGroup, ProjectCommand, use_cli_origin
+from memoryhub.management.base import ProjectCommand, use_cli_origin
 from memoryhub.management.progress import progress_bar
 from memoryhub.transfer.file_imports import FILE_IMPORTS, FileImport
 from memoryhub.transfer.importing import Importer
@@ -29,8 +29,6 @@ class Command(ProjectCommand):
         "Import files, decision records, git history, an exported store, or the memory of another tool. Importing "
         "again adds only changes."
     )
-    group = CommandGroup.CONTENT
-    is_slim = True
     creates_store = True
     reads = ("list",)
     interrupted = "interrupted; what was imported is kept, and the same command imports the rest"

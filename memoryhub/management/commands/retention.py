@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from governance.present import hold_line, plan_lines, run_lines
-from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest, RunView
+from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest
 from governance.retention.selectors import list_holds, list_runs, plan_retention
 from governance.retention.service import lift_hold, place_hold, run_retention
 from memoryhub.core import clock
@@ -19,6 +19,7 @@ from memoryhub.management.progress import progress_bar
 
 class Command(StoreCommand):
     help = "Preview and run retention, and place holds on what must be kept."
+    is_slim = False
     reads = ("plan", "runs", "holds")
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -81,10 +82,10 @@ class Command(StoreCommand):
 
     def _runs(self, _project: str, _options: dict[str, Any]) -> None:
         runs = list_runs()
-        self.answer(runs, [*map(_run_line, runs.results)] or ["no runs yet"])
-
-
-def _run_line(run: RunView) -> str:
-    deleted = f"deleted {counted(run.events, 'event')}"
-    ended = deleted if run.ran_at else "interrupted; run retention again to finish it"
-    return flat(f"#{run.id} {clock.minute(run.began_at)} by {run.actor} ({run.source}): {ended}")
+        lines = []
+        for run in runs.results:
+            ended = "interrupted; run retention again to finish it"
+            if run.ran_at:
+                ended = f"deleted {counted(run.events, 'event')}"
+            lines.append(flat(f"#{run.id} {clock.minute(run.began_at)} by {run.actor} ({run.source}): {ended}"))
+        self.answer(runs, lines or ["no runs yet"])

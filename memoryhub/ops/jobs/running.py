@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
@@ -95,7 +95,12 @@ class JobPass:
                 self.remaining = list(targets[number:])
                 break
             outcomes.append(self._run(target))
-        record_idle_runs(self._job, [outcome for outcome in outcomes if outcome.idle])
+        idle = [_job_run(self._job, outcome) for outcome in outcomes if outcome.idle]
+        # One transaction for all stores: idle runs are frequent (decision 22)
+        if idle:
+            with transaction.atomic():
+                JobRun.objects.filter(job=self._job.name, idle=True, store__in=[run.store for run in idle]).delete()
+                JobRun.objects.bulk_create(idle)
         return outcomes
 
     def _run(self, target: JobTarget) -> RunOutcome:
@@ -152,14 +157,7 @@ class JobPass:
 def run_job(
     *, job: Job, targets: Sequence[JobTarget] | None = None, asked_by: str, watch: Watch = lambda *_: None
 ) -> list[RunOutcome]:
-    """Run a job now, in this process, without a time limit; return the outcomes.
-
-    Args:
-        job: the job.
-        targets: default: all targets of the job.
-        asked_by: shown with the runs.
-        watch: called with the target and its progress.
-    """
+    """Run a job now, in this process, without a time limit; ``watch`` is called with each target and its progress."""
     if targets is None:
         targets = targets_of(job)
     return JobPass(job, asked_by=asked_by, capped=False, watch=watch).over(targets)
@@ -249,7 +247,6 @@ def announce_worker() -> Presence:
 
 
 def worker_is_running() -> bool:
-    """Return whether a worker runs, on any machine of this hub."""
     return machines.is_present(_WORKER)
 
 
@@ -289,15 +286,6 @@ def record_run(job: Job, outcome: RunOutcome) -> None:
         runs = JobRun.objects.filter(job=job.name, store=outcome.target.alias, idle=False)
         # By their order: a run of a time when the clock was ahead must not outlast later ones
         JobRun.objects.filter(pk__in=list(runs.order_by("-pk").values_list("pk", flat=True)[KEPT:])).delete()
-
-
-# One transaction for all stores: idle runs are frequent (decision 22)
-def record_idle_runs(job: Job, outcomes: Iterable[RunOutcome]) -> None:
-    rows = [_job_run(job, outcome) for outcome in outcomes]
-    if rows:
-        with transaction.atomic():
-            JobRun.objects.filter(job=job.name, idle=True, store__in=[row.store for row in rows]).delete()
-            JobRun.objects.bulk_create(rows)
 
 
 def _job_run(job: Job, outcome: RunOutcome) -> JobRun:
@@ -344,19 +332,14 @@ def seen_at(job: Job, target: JobTarget) -> datetime | None:
 
     Runs of a time when the clock was ahead do not count.
     """
-    latest = clock.now() - min(_SEEN_AFTER, _interval(job) / 2)
+    # Only the last run that found nothing to do is stored, so a job that runs every hour cannot look back half a day
+    interval = timedelta(days=1)
+    if schedule := Schedule.objects.filter(name=job.name).first():
+        interval = schedule.calculate_next_run(schedule.next_run) - schedule.next_run
+    latest = clock.now() - min(_SEEN_AFTER, interval / 2)
     earlier = JobRun.objects.filter(job=job.name, store=target.alias, started_at__lte=latest)
     newest: datetime | None = earlier.aggregate(newest=Max("started_at"))["newest"]
     return newest
-
-
-# Only the last run that found nothing to do is stored, so a job that runs every hour cannot look back half a day
-def _interval(job: Job) -> timedelta:
-    schedule = Schedule.objects.filter(name=job.name).first()
-    if schedule is None:
-        return timedelta(days=1)
-    interval: timedelta = schedule.calculate_next_run(schedule.next_run) - schedule.next_run
-    return interval
 
 
 # By job and store
