@@ -21,7 +21,7 @@ from memoryhub.core.log.read import entity_of, main_text
 from memoryhub.core.paging import BYTES_PER_TOKEN
 from memoryhub.core.stores import rows
 from memoryhub.core.text import first_line
-from sessions_app.events.sessions import TURN_BEGAN, TURN_ENDED
+from sessions_app.events import TURN_BEGAN, TURN_ENDED
 from sessions_app.models import Iteration, Session, Turn, TurnStatus
 
 # Events per page.

@@ -25,7 +25,7 @@ from memoryhub.registry.members import MemberSet
 from memoryhub.rest.framework import header_of
 from memoryhub.transfer.folder import ExportSelection, FolderForm, export_archive
 from memoryhub.transfer.jsonl import export_lines
-from sessions_app.events.sessions import Slug
+from sessions_app.events import Slug
 from sessions_app.hook_parser import HookEvent, answer_for_client, parse_hook, place_event
 from sessions_app.schemas import HookContext, HookDelivery
 from sessions_app.services.capture import note_window, take_delivery, take_event

@@ -20,7 +20,7 @@ from memoryhub.core.events.event_types import (
 )
 from memoryhub.core.events.rollback import sets_aside
 from memoryhub.core.schemas import STORED, Instant, Payload
-from sessions_app.events.sessions import WORK, joined
+from sessions_app.events import WORK, joined
 
 MAX_TEXT = 100_000
 

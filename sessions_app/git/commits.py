@@ -15,8 +15,7 @@ from memoryhub.config.repository import is_folder
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.text import counted, flat
-from sessions_app.events import FileChange
-from sessions_app.events.sessions import MAX_LINES
+from sessions_app.events import MAX_LINES, FileChange
 from sessions_app.git.process import MAX_AUTHOR, moment_of, reason_of, run, run_in_repository, stream, text_of
 from sessions_app.schemas import CommitRecord
 

@@ -23,8 +23,7 @@ from memoryhub.core.secrets.context import forget_rules, use_rules
 from memoryhub.core.secrets.rule import SecretFinding
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores.store import Scope, current_store, list_orgs
-from sessions_app.events import PROJECT_CONFIGURED, ProjectConfigured
-from sessions_app.events.sessions import PROJECT_DESCRIBED, ProjectDescribed
+from sessions_app.events import PROJECT_CONFIGURED, PROJECT_DESCRIBED, ProjectConfigured, ProjectDescribed
 from sessions_app.schemas import FoundSecret, OrgDescribe, ProfileView, Sanitise, Sanitised, SettingsChange
 from sessions_app.selectors import org_of_project, profile, root_of_project
 

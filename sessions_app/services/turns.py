@@ -25,8 +25,7 @@ from memoryhub.core.events.projection import Event
 from memoryhub.core.origin import Origin, current_origin, use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.validation import explain
-from sessions_app.events.client import CUSTOM_RECORDED, client_event, client_events, outline
-from sessions_app.events.sessions import (
+from sessions_app.events import (
     SESSION_STARTED,
     TURN_BEGAN,
     TURN_ENDED,
@@ -36,6 +35,7 @@ from sessions_app.events.sessions import (
     TurnEnded,
     TurnExpired,
 )
+from sessions_app.events.client import CUSTOM_RECORDED, client_event, client_events, outline
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import EventAppend, TurnBegin, TurnEnd
 

@@ -19,17 +19,20 @@ from memoryhub.core.schemas import Payload
 from memoryhub.core.stores.dialect import begins_with
 from memoryhub.core.text import flat
 from sessions_app import git
-from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
-from sessions_app.events.client import FILE_EDITED
-from sessions_app.events.sessions import (
+from sessions_app.events import (
+    COMMIT_LINKED,
+    COMMIT_RECORDED,
     ITERATION_ABANDONED,
     ITERATION_ADVANCED,
     ITERATION_COMPLETED,
     ITERATION_STARTED,
+    CommitLinked,
+    CommitRecorded,
     IterationAdvanced,
     IterationEnded,
     IterationStarted,
 )
+from sessions_app.events.client import FILE_EDITED
 from sessions_app.hook_parser import HookEvent
 from sessions_app.models import Commit, Iteration, IterationStatus
 from sessions_app.schemas import CommitRead, CommitRecord, IterationAdvance, IterationComplete, IterationStart
