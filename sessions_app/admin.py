@@ -22,27 +22,9 @@ from memoryhub.core.contributions import parts_of
 from memoryhub.core.events.event_types import event_types
 from memoryhub.core.log import EventQuerySet
 from memoryhub.core.text import first_line
+from sessions_app import models, timeline
 from sessions_app.events import COMMIT_RECORDED
-from sessions_app.models import (
-    Commit,
-    Iteration,
-    IterationStatus,
-    Session,
-    SessionMode,
-    SessionStatus,
-    Turn,
-    TurnStatus,
-)
 from sessions_app.services.sessions import is_held_out
-from sessions_app.timeline import (
-    count_types,
-    first_prompts,
-    iteration_events,
-    session_events,
-    session_titles,
-    timeline_page,
-    turn_events,
-)
 
 _MAX_FILES = 500
 _MAX_COMMITS = 100
@@ -50,15 +32,15 @@ _MAX_COMMITS = 100
 _WRITTEN = {"memories": "memory.written", "decisions": "decision.recorded", "commits": COMMIT_RECORDED.name}
 # State of the phase that was started last
 _LAST_STATES = {
-    IterationStatus.ACTIVE: "current",
-    IterationStatus.COMPLETED: "done",
-    IterationStatus.ABANDONED: "stopped",
+    models.IterationStatus.ACTIVE: "current",
+    models.IterationStatus.COMPLETED: "done",
+    models.IterationStatus.ABANDONED: "stopped",
 }
 
 
 def rail(request: HttpRequest, events: EventQuerySet) -> dict[str, Any]:
     # The context of memoryhub/rail.html: one page of events, and the decisions that its commits implement.
-    page = timeline_page(events, before=_position(request, "before"), after=_position(request, "after"))
+    page = timeline.timeline_page(events, before=_position(request, "before"), after=_position(request, "after"))
     entries = (entry for day in page.days for part in day.parts for entry in part.entries)
     commits = [entry.position for entry in entries if entry.type == COMMIT_RECORDED.name]
     return {"timeline": page, "commit_parts": parts_of("commit", commits)}
@@ -104,7 +86,7 @@ class SessionFilter(ValueFilter):
 
     def labels(self, values: Iterable[str]) -> Mapping[str, str]:
         names = list(values)
-        purposes = dict(Session.objects.filter(session_id__in=names).values_list("session_id", "purpose"))
+        purposes = dict(models.Session.objects.filter(session_id__in=names).values_list("session_id", "purpose"))
         return {name: Truncator(purposes.get(name) or name).chars(40) for name in names}
 
 
@@ -138,7 +120,7 @@ class WorkChangeList(HubChangeList):
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         self.result_list = list(self.result_list)
-        self.model_admin.complete(self.result_list)
+        self.model_admin.complete(self.result_list)  # type: ignore[attr-defined]
 
 
 class WorkAdmin(HubModelAdmin):
@@ -171,13 +153,13 @@ class WorkAdmin(HubModelAdmin):
         return cells.lasted(entry.started_at, entry.ended_at)
 
 
-@admin.register(Session)
+@admin.register(models.Session)
 class SessionAdmin(WorkAdmin):
     list_display = ("number", "about", "state", "agent", "started", "duration", "events")
     list_display_links = ("number", "about")
     list_filter = (
-        value_filter("status", SessionStatus.choices),
-        value_filter("mode", SessionMode.choices),
+        value_filter("status", models.SessionStatus.choices),
+        value_filter("mode", models.SessionMode.choices),
         value_filter("agent"),
         StartFilter,
     )
@@ -192,7 +174,7 @@ class SessionAdmin(WorkAdmin):
     def complete(self, rows: list[Any]) -> None:
         events = log.events().of_session(*[session.session_id for session in rows]).values("session_id").order_by()
         counts = dict(events.annotate(events=Count("position")).values_list("session_id", "events"))
-        titles = session_titles(rows)
+        titles = timeline.session_titles(rows)
         for session in rows:
             session.title = titles[session.session_id]
             session.event_count = counts.get(session.session_id, 0)
@@ -203,19 +185,19 @@ class SessionAdmin(WorkAdmin):
         return [path("named/<path:name>/", by_name, name="sessions_app_session_named"), *super().get_urls()]
 
     def named_view(self, request: HttpRequest, name: str) -> HttpResponse:
-        return self.change_or_events(Session.objects.filter(session_id=name), session=name)
+        return self.change_or_events(models.Session.objects.filter(session_id=name), session=name)
 
-    def stream_of(self, session: Session) -> str:
+    def stream_of(self, session: models.Session) -> str:
         return f"session:{session.session_id}"
 
     def stream_url(self, tail: str) -> str:
         return self.url("named", tail)
 
-    def detail(self, request: HttpRequest, session: Session) -> dict[str, Any]:
-        events = session_events(session)
-        types = count_types(events)
+    def detail(self, request: HttpRequest, session: models.Session) -> dict[str, Any]:
+        events = timeline.session_events(session)
+        types = timeline.count_types(events)
         return {
-            "title": session_titles([session])[session.session_id] or "No purpose",
+            "title": timeline.session_titles([session])[session.session_id] or "No purpose",
             "duration": self.duration(session),
             "counts": counted_things(types),
             "event_total": sum(types.values()),
@@ -226,27 +208,27 @@ class SessionAdmin(WorkAdmin):
         }
 
     @admin.display(description="session", ordering="purpose")
-    def about(self, session: Session) -> SafeString:
+    def about(self, session: models.Session) -> SafeString:
         title = session.title[:160] or "No purpose"  # type: ignore[attr-defined]
         return format_html('<span class="title">{}</span><code class="id under">{}</code>', title, session.session_id)
 
     @admin.display(description="status", ordering="status")
-    def state(self, session: Session) -> SafeString:
+    def state(self, session: models.Session) -> SafeString:
         badge = cells.badge(session.status, session.get_status_display())
-        if session.mode == SessionMode.SCRATCH:
+        if session.mode == models.SessionMode.SCRATCH:
             return format_html("{} {}", badge, cells.badge(session.mode, "Scratch"))
         return badge
 
     @admin.display(description="events")
-    def events(self, session: Session) -> str:
+    def events(self, session: models.Session) -> str:
         return f"{session.event_count:,}"  # type: ignore[attr-defined]
 
 
-@admin.register(Turn)
+@admin.register(models.Turn)
 class TurnAdmin(WorkAdmin):
     list_display = ("number", "about", "state", "session", "began", "duration", "events")
     list_display_links = ("number", "about")
-    list_filter = (value_filter("status", TurnStatus.choices), RecorderFilter, TurnStartFilter, SessionFilter)
+    list_filter = (value_filter("status", models.TurnStatus.choices), RecorderFilter, TurnStartFilter, SessionFilter)
     search_fields = ("turn_id", "session_id", "summary", "actor")
     search_help_text = "Summary, actor, turn ID or session ID"
     stream_kind = "turn"
@@ -255,8 +237,10 @@ class TurnAdmin(WorkAdmin):
     empty_text = "Connect an agent over MCP: the hub records a turn for each request in which the agent writes."
 
     def complete(self, rows: list[Any]) -> None:
-        prompts = first_prompts(rows)
-        titles = session_titles(Session.objects.filter(session_id__in={turn.session_id for turn in rows}))
+        prompts = timeline.first_prompts(rows)
+        titles = timeline.session_titles(
+            models.Session.objects.filter(session_id__in={turn.session_id for turn in rows})
+        )
         for turn in rows:
             turn.prompt = prompts.get(turn.id, "")
             turn.session_title = titles.get(turn.session_id, "")
@@ -268,9 +252,9 @@ class TurnAdmin(WorkAdmin):
     def stream_view(self, request: HttpRequest, tail: str) -> HttpResponse:
         stream = f"turn:{tail}"
         first = log.events().of_stream(stream).filter(stream_seq=1).values("position")
-        return self.change_or_events(Turn.objects.filter(id__in=first), stream=stream)
+        return self.change_or_events(models.Turn.objects.filter(id__in=first), stream=stream)
 
-    def stream_of(self, turn: Turn) -> str:
+    def stream_of(self, turn: models.Turn) -> str:
         # A stream contains the names of session and turn, or a digest of long ones.
         return str(log.events().values_list("stream_id", flat=True).get(position=turn.id))
 
@@ -279,48 +263,48 @@ class TurnAdmin(WorkAdmin):
             raise NoReverseMatch("a turn's stream ID contains names")
         return self.url("stream", tail)
 
-    def detail(self, request: HttpRequest, turn: Turn) -> dict[str, Any]:
-        events = turn_events(turn)
+    def detail(self, request: HttpRequest, turn: models.Turn) -> dict[str, Any]:
+        events = timeline.turn_events(turn)
         return {
-            "title": first_prompts([turn]).get(turn.id) or f"Turn {turn.turn_id}",
-            "session": Session.objects.filter(session_id=turn.session_id).first(),
+            "title": timeline.first_prompts([turn]).get(turn.id) or f"Turn {turn.turn_id}",
+            "session": models.Session.objects.filter(session_id=turn.session_id).first(),
             "duration": self.duration(turn),
-            "counts": [pair for pair in counted_things(count_types(events)) if not pair[1].startswith("turn")],
+            "counts": [pair for pair in counted_things(timeline.count_types(events)) if not pair[1].startswith("turn")],
             "is_alone": True,
             **rail(request, events),
         }
 
     @admin.display(description="turn")
-    def about(self, turn: Turn) -> SafeString:
+    def about(self, turn: models.Turn) -> SafeString:
         title = turn.prompt or turn.summary.split("\n", 1)[0] or "No prompt recorded"  # type: ignore[attr-defined]
         return format_html('<span class="title">{}</span><code class="id under">{}</code>', title[:160], turn.turn_id)
 
     @admin.display(description="status", ordering="status")
-    def state(self, turn: Turn) -> SafeString:
+    def state(self, turn: models.Turn) -> SafeString:
         badge = cells.badge(turn.status, turn.get_status_display())
         if turn.automatic:
             return format_html("{} {}", badge, cells.badge("automatic", "Automatic"))
         return badge
 
     @admin.display(description="session", ordering="session_id")
-    def session(self, turn: Turn) -> SafeString:
+    def session(self, turn: models.Turn) -> SafeString:
         url = reverse("admin:sessions_app_session_named", args=[turn.session_id])
         return cells.link(url, turn.session_title[:60] or turn.session_id)  # type: ignore[attr-defined]
 
     @admin.display(description="started", ordering="began_at")
-    def began(self, turn: Turn) -> SafeString:
+    def began(self, turn: models.Turn) -> SafeString:
         return cells.moment(turn.began_at)
 
     @admin.display(description="duration")
-    def duration(self, turn: Turn) -> str:
+    def duration(self, turn: models.Turn) -> str:
         return cells.lasted(turn.began_at, turn.ended_at)
 
     @admin.display(description="events", ordering="event_count")
-    def events(self, turn: Turn) -> str:
+    def events(self, turn: models.Turn) -> str:
         return f"{turn.event_count:,}"
 
 
-@admin.register(Commit)
+@admin.register(models.Commit)
 class CommitAdmin(WorkAdmin):
     list_display = ("number", "subject", "author_name", "committed", "change")
     list_display_links = ("number", "subject")
@@ -346,15 +330,15 @@ class CommitAdmin(WorkAdmin):
         return [path("sha/<str:sha>/", by_sha, name="sessions_app_commit_sha"), *super().get_urls()]
 
     def sha_view(self, request: HttpRequest, sha: str) -> HttpResponse:
-        return self.change_or_events(Commit.objects.filter(sha=sha), stream=f"commit:{sha}")
+        return self.change_or_events(models.Commit.objects.filter(sha=sha), stream=f"commit:{sha}")
 
-    def stream_of(self, commit: Commit) -> str:
+    def stream_of(self, commit: models.Commit) -> str:
         return f"commit:{commit.sha}"
 
     def stream_url(self, tail: str) -> str:
         return self.url("sha", tail)
 
-    def detail(self, request: HttpRequest, commit: Commit) -> dict[str, Any]:
+    def detail(self, request: HttpRequest, commit: models.Commit) -> dict[str, Any]:
         subject, _, body = commit.message.partition("\n")
         return {
             "title": subject or commit.sha[:10],
@@ -367,20 +351,20 @@ class CommitAdmin(WorkAdmin):
         }
 
     @admin.display(description="commit")
-    def subject(self, commit: Commit) -> SafeString:
+    def subject(self, commit: models.Commit) -> SafeString:
         line = first_line(commit.message, 160) or "No message"
         return format_html('<span class="title">{}</span><code class="id under">{}</code>', line, commit.sha[:10])
 
     @admin.display(description="author", ordering="author")
-    def author_name(self, commit: Commit) -> str:
+    def author_name(self, commit: models.Commit) -> str:
         return commit.author.partition(" <")[0]
 
     @admin.display(description="committed", ordering="committed_at")
-    def committed(self, commit: Commit) -> SafeString:
+    def committed(self, commit: models.Commit) -> SafeString:
         return cells.moment(commit.committed_at)
 
     @admin.display(description="lines", ordering="insertions")
-    def change(self, commit: Commit) -> SafeString:
+    def change(self, commit: models.Commit) -> SafeString:
         return format_html(
             '<span class="lines"><span class="plus">+{}</span> <span class="minus">−{}</span></span>',
             f"{commit.insertions:,}",
@@ -404,11 +388,11 @@ class PhaseStep:
     state: str  # done, current or stopped
 
 
-@admin.register(Iteration)
+@admin.register(models.Iteration)
 class IterationAdmin(WorkAdmin):
     list_display = ("number", "about", "state", "phases", "commits", "started", "duration")
     list_display_links = ("number", "about")
-    list_filter = (value_filter("status", IterationStatus.choices), value_filter("command"), StartFilter)
+    list_filter = (value_filter("status", models.IterationStatus.choices), value_filter("command"), StartFilter)
     search_fields = ("command", "description", "outcome")
     search_help_text = "Command, description or outcome"
     stream_kind = "iteration"
@@ -419,42 +403,42 @@ class IterationAdmin(WorkAdmin):
     )
 
     def complete(self, rows: list[Any]) -> None:
-        commits = Commit.objects.filter(iteration_id__in=[iteration.id for iteration in rows]).order_by()
+        commits = models.Commit.objects.filter(iteration_id__in=[iteration.id for iteration in rows]).order_by()
         counts = dict(commits.values("iteration_id").annotate(n=Count("id")).values_list("iteration_id", "n"))
         for iteration in rows:
             iteration.commit_count = counts.get(iteration.id, 0)
 
-    def detail(self, request: HttpRequest, iteration: Iteration) -> dict[str, Any]:
+    def detail(self, request: HttpRequest, iteration: models.Iteration) -> dict[str, Any]:
         steps = [PhaseStep(name, "done") for name in iteration.phases_completed]
         if iteration.phase and iteration.phase not in iteration.phases_completed:
-            steps.append(PhaseStep(iteration.phase, _LAST_STATES[IterationStatus(iteration.status)]))
-        commits = Commit.objects.filter(iteration_id=iteration.id)
+            steps.append(PhaseStep(iteration.phase, _LAST_STATES[models.IterationStatus(iteration.status)]))
+        commits = models.Commit.objects.filter(iteration_id=iteration.id)
         return {
             "title": first_line(iteration.description) or iteration.command,
             "duration": self.duration(iteration),
             "steps": steps,
             "commits": commits.defer("files").order_by("-id")[:_MAX_COMMITS],
             "commit_total": commits.count(),
-            **rail(request, iteration_events(iteration)),
+            **rail(request, timeline.iteration_events(iteration)),
         }
 
     @admin.display(description="iteration", ordering="description")
-    def about(self, iteration: Iteration) -> SafeString:
+    def about(self, iteration: models.Iteration) -> SafeString:
         title = first_line(iteration.description, 160) or "No description"
         return format_html('<span class="title">{}</span><code class="id under">{}</code>', title, iteration.command)
 
     @admin.display(description="status", ordering="status")
-    def state(self, iteration: Iteration) -> SafeString:
+    def state(self, iteration: models.Iteration) -> SafeString:
         return cells.badge(iteration.status, iteration.get_status_display())
 
     @admin.display(description="phases")
-    def phases(self, iteration: Iteration) -> SafeString:
+    def phases(self, iteration: models.Iteration) -> SafeString:
         completed = cells.counted(len(iteration.phases_completed), "phase") + " done"
         current = ""
-        if iteration.phase and iteration.status == IterationStatus.ACTIVE:
+        if iteration.phase and iteration.status == models.IterationStatus.ACTIVE:
             current = f"now: {iteration.phase}"
         return format_html('{}<span class="under">{}</span>', completed, current)
 
     @admin.display(description="commits")
-    def commits(self, iteration: Iteration) -> str:
+    def commits(self, iteration: models.Iteration) -> str:
         return f"{iteration.commit_count:,}"  # type: ignore[attr-defined]

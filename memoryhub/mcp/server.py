@@ -18,20 +18,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 import memoryhub
+from memoryhub.core import tools
 from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
 from memoryhub.core.paging import answering
 from memoryhub.core.text import compact_json
-from memoryhub.core.tools import (
-    MAX_SUGGESTIONS,
-    Prompt,
-    Resource,
-    Suggest,
-    Tool,
-    all_prompts,
-    all_resources,
-    all_tools,
-    find_tool,
-)
 from memoryhub.core.validation import explain
 from memoryhub.mcp.binding import ADMITTED, SESSION_HEADER, Admitted, Caller
 from memoryhub.mcp.calls import Calls, Context, Questions, Result, StateSeal, clean_actor, error_result, nearest_tools
@@ -120,11 +110,11 @@ class _Offer:
         return _whole_list("resources", [], page)
 
     async def list_templates(self, _: Context, page: PageRequest) -> Result:
-        described = [_describe_resource(resource) for resource in all_resources() if not resource.is_view]
+        described = [_describe_resource(resource) for resource in tools.all_resources() if not resource.is_view]
         return _whole_list("resourceTemplates", described, page)
 
     async def list_prompts(self, _: Context, page: PageRequest) -> Result:
-        return _whole_list("prompts", [describe_prompt(prompt) for prompt in all_prompts()], page)
+        return _whole_list("prompts", [describe_prompt(prompt) for prompt in tools.all_prompts()], page)
 
     async def get_prompt(self, _: Context, params: types.GetPromptRequestParams) -> Result:
         return get_prompt(params)
@@ -141,7 +131,7 @@ class _Offer:
             raise MCPError(types.INTERNAL_ERROR, f"{error.code}: {error.message}") from error
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> Result:
-        tool = find_tool(params.name)
+        tool = tools.find_tool(params.name)
         if tool is None:
             nearest = nearest_tools(params.name)
             hint = "; see tools/list"
@@ -188,11 +178,11 @@ class _Offer:
 
 def instructions_of(profile: str) -> str:
     """Return the instructions with the tools' names of the profile."""
-    names = {tool.name: listed_name(tool, profile) for tool in all_tools()}
+    names = {tool.name: listed_name(tool, profile) for tool in tools.all_tools()}
     return re.sub(r"\b\w+_\w+\b", lambda word: names.get(word[0], word[0]), INSTRUCTIONS)
 
 
-def describe_tool(tool: Tool, profile: str) -> Result:
+def describe_tool(tool: tools.Tool, profile: str) -> Result:
     # The specification's defaults are left out: not read-only, destructive, not idempotent.
     hints = {}
     if not tool.writes:
@@ -212,7 +202,7 @@ def describe_tool(tool: Tool, profile: str) -> Result:
     return described
 
 
-def _describe_resource(resource: Resource) -> Result:
+def _describe_resource(resource: tools.Resource) -> Result:
     return {
         "uriTemplate": resource.uri_template,
         "name": resource.name,
@@ -245,7 +235,7 @@ def _not_found(context: Context, uri: str, message: str) -> MCPError:
 class Match:
     """A resource and its parameters in a URI."""
 
-    resource: Resource
+    resource: tools.Resource
     parameters: dict[str, str]
     project_id: str | None = None
 
@@ -259,7 +249,7 @@ class Match:
 
 class Resources:
     def __init__(self) -> None:
-        self._templates = [(UriTemplate.parse(resource.uri_template), resource) for resource in all_resources()]
+        self._templates = [(UriTemplate.parse(resource.uri_template), resource) for resource in tools.all_resources()]
 
     def find(self, uri: str) -> Match | None:
         for template, resource in self._templates:
@@ -271,7 +261,7 @@ class Resources:
         return None
 
 
-def describe_prompt(prompt: Prompt) -> Result:
+def describe_prompt(prompt: tools.Prompt) -> Result:
     fields = prompt.input.model_fields
     arguments = []
     for name, field in fields.items():
@@ -294,7 +284,7 @@ def get_prompt(params: types.GetPromptRequestParams) -> Result:
     }
 
 
-def find_suggest(params: types.CompleteRequestParams) -> Suggest | None:
+def find_suggest(params: types.CompleteRequestParams) -> tools.Suggest | None:
     argument = params.argument.name
     if isinstance(params.ref, types.PromptReference):
         return _find_prompt(params.ref.name).suggest.get(argument)
@@ -302,19 +292,19 @@ def find_suggest(params: types.CompleteRequestParams) -> Suggest | None:
 
 
 def completion_of(suggestions: list[str]) -> Result:
-    more = len(suggestions) > MAX_SUGGESTIONS
-    return {"completion": {"values": suggestions[:MAX_SUGGESTIONS], "hasMore": more}, "resultType": "complete"}
+    more = len(suggestions) > tools.MAX_SUGGESTIONS
+    return {"completion": {"values": suggestions[: tools.MAX_SUGGESTIONS], "hasMore": more}, "resultType": "complete"}
 
 
-def _find_prompt(name: str) -> Prompt:
-    prompts = {prompt.name: prompt for prompt in all_prompts()}
+def _find_prompt(name: str) -> tools.Prompt:
+    prompts = {prompt.name: prompt for prompt in tools.all_prompts()}
     if name not in prompts:
         raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name[:80]}; known: {', '.join(prompts)}")
     return prompts[name]
 
 
-def _find_resource(uri: str) -> Resource:
-    for resource in all_resources():
+def _find_resource(uri: str) -> tools.Resource:
+    for resource in tools.all_resources():
         if resource.uri_template == uri:
             return resource
     raise MCPError(types.INVALID_PARAMS, f"Unknown resource template: {uri[:200]}; see resources/templates/list")

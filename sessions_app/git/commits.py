@@ -287,7 +287,10 @@ def _parse_log(tokens: Iterator[bytes]) -> Iterator[tuple[CommitRecord, set[byte
             continue
         if token.lstrip(b"\n").startswith(b":"):
             blobs.update(sha for sha in token.split(b" ")[2:4] if sha.strip(b"0"))
-            file = _uncounted_file(token, tokens)
+            # `:old-mode new-mode old-sha new-sha status`; the path follows, for a renamed file after the old one
+            if b" R" in token:
+                next(tokens, b"")
+            file = FileChange(path=text_of(next(tokens, b"")), insertions=None, deletions=None)
         elif b"\t" in token:
             file = _file(token, tokens)
         else:
@@ -306,13 +309,6 @@ def _file(token: bytes, tokens: Iterator[bytes]) -> FileChange:
         next(tokens, b"")
         path = next(tokens, b"")
     return FileChange(path=text_of(path), insertions=_number(insertions), deletions=_number(deletions))
-
-
-# A token is `:old-mode new-mode old-sha new-sha status`; the path follows, for a renamed file after the old one.
-def _uncounted_file(token: bytes, tokens: Iterator[bytes]) -> FileChange:
-    if b" R" in token:
-        next(tokens, b"")
-    return FileChange(path=text_of(next(tokens, b"")), insertions=None, deletions=None)
 
 
 def _record(header: list[bytes], files: list[FileChange]) -> CommitRecord:
