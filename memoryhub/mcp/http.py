@@ -42,7 +42,12 @@ def serve_http(options: Options, address: tuple[str, int]) -> int:
 
             binding = Binding(options.project, working_folder())
             _announce(binding.store().name, listener, options)
-            return _run_server(binding, options, listener)
+            with asyncio.Runner() as runner:
+                host = runner.run(_serve(binding, options, listener))
+            for number in STOP_SIGNALS:
+                signal.signal(number, signal.SIG_IGN)  # already exiting
+            host.finish()
+            return 0
     except HubError as error:
         sys.stderr.write(f"{error.message}\n")
         return error.exit_code
@@ -55,15 +60,6 @@ def _announce(project: str, listener: socket.socket, options: Options) -> None:
         callers = f"clients with the token in {env.home() / TOKEN} or an agent's token"
     sys.stderr.write(f"Memory Hub serves {project} over MCP at {address_of(listener)}{PATH} to {callers}\n")
     sys.stderr.flush()
-
-
-def _run_server(binding: Binding, options: Options, listener: socket.socket) -> int:
-    with asyncio.Runner() as runner:
-        host = runner.run(_serve(binding, options, listener))
-    for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # already exiting
-    host.finish()
-    return 0
 
 
 async def _serve(binding: Binding, options: Options, listener: socket.socket) -> Host:
