@@ -57,8 +57,6 @@ _QUESTION = "confirm"
 # The field of a choice, and what the state of one begins with
 _CHOICE = "choice"
 _SEAL = "memory-hub mcp state"
-# The form has no fields; accepting it confirms.
-_NO_FIELDS: Arguments = {"type": "object", "properties": {}}
 
 
 class Calls:
@@ -113,7 +111,7 @@ class Calls:
             with use_grant(caller.grant), use_store(store, create=self._binding.creates), folder, origin:
                 connection = connections[store.alias]
                 connection.ensure_connection()
-                job.watch(connection)  # type: ignore[arg-type] # of the backend
+                job.watch(connection)
                 self._binding.note_folder()
                 if self.describe_client:
                     self.describe_client(caller.actor, store.name)
@@ -159,7 +157,12 @@ def _arguments(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
         Invalid: an argument is unknown, missing or breaks a rule.
     """
     fields = tool.input.model_fields
-    values = _by_field_name(tool, arguments)
+    values: Arguments = {}
+    for argument, value in arguments.items():
+        name = tool.renamed.get(argument, argument)
+        if name in values:
+            raise errors.Invalid(f"{tool.name} got {name!r} twice, once under an older name; send only {name!r}")
+        values[name] = value
     for name in _SERVER_ARGUMENTS.difference(fields):
         values.pop(name, None)
     names = {*fields, *(field.alias for field in fields.values())}
@@ -177,16 +180,6 @@ def _arguments(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
         return tool.input.model_validate(plain_arguments(tool.input, values))
     except ValidationError as error:
         raise errors.Invalid(f"{tool.name}: {explain(error)}") from error
-
-
-def _by_field_name(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for argument, value in arguments.items():
-        name = tool.renamed.get(argument, argument)
-        if name in values:
-            raise errors.Invalid(f"{tool.name} got {name!r} twice, once under an older name; send only {name!r}")
-        values[name] = value
-    return values
 
 
 def _present(answer: Answer, *, as_json: bool) -> Result:
@@ -320,7 +313,7 @@ def _question_text(question: Question) -> str:
 
 def _form_of(question: Question) -> Arguments:
     if not isinstance(question, errors.ChoiceRequired):
-        return _NO_FIELDS
+        return {"type": "object", "properties": {}}  # accepting it confirms
     field = {"type": "string", "enum": list(question.choices)}
     return {"type": "object", "properties": {_CHOICE: field}, "required": [_CHOICE]}
 

@@ -86,9 +86,23 @@ async def _serve(binding: Binding, options: Options, listener: socket.socket) ->
 async def _serve_until_stopped(gate: Gate, listener: socket.socket) -> None:
     config = uvicorn.Config(gate, http="h11", timeout_graceful_shutdown=_GRACE_SECONDS, **UVICORN_OPTIONS)
     server = _McpServer(config)
-    shutdown = _Shutdown(gate, server)
+    loop = asyncio.get_running_loop()
+    endings: list[asyncio.Task[None]] = []
+
+    async def end() -> None:
+        from memoryhub.mcp.threads import LAST_WRITE_SECONDS
+
+        await gate.close(LAST_WRITE_SECONDS)  # running calls first, then connections
+        server.should_exit = True
+
+    def begin_to_end() -> None:
+        if endings:
+            server.should_exit = True  # a second signal doesn't wait for the running write
+        else:
+            endings.append(loop.create_task(end()))
+
     for number in STOP_SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(number, shutdown.begin)
+        loop.add_signal_handler(number, begin_to_end)
     await server.serve(sockets=[listener])
 
 
@@ -122,25 +136,3 @@ class _McpServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-class _Shutdown:
-    """Shutdown: running calls first, then connections."""
-
-    def __init__(self, gate: Gate, server: uvicorn.Server) -> None:
-        self._gate = gate
-        self._server = server
-        self._task: asyncio.Task[None] | None = None
-
-    def begin(self) -> None:
-        # A second signal doesn't wait for the running write.
-        if self._task is not None:
-            self._server.should_exit = True
-            return
-        self._task = asyncio.get_running_loop().create_task(self._end())
-
-    async def _end(self) -> None:
-        from memoryhub.mcp.threads import LAST_WRITE_SECONDS
-
-        await self._gate.close(LAST_WRITE_SECONDS)
-        self._server.should_exit = True

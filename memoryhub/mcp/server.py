@@ -110,17 +110,31 @@ class _Offer:
         return _whole_list("resources", [], page)
 
     async def list_templates(self, _: Context, page: PageRequest) -> Result:
-        described = [_describe_resource(resource) for resource in tools.all_resources() if not resource.is_view]
+        described = []
+        for resource in tools.all_resources():
+            if not resource.is_view:
+                names = {"uriTemplate": resource.uri_template, "name": resource.name}
+                described.append({**names, "description": resource.description, "mimeType": resource.mime_type})
         return _whole_list("resourceTemplates", described, page)
 
     async def list_prompts(self, _: Context, page: PageRequest) -> Result:
         return _whole_list("prompts", [describe_prompt(prompt) for prompt in tools.all_prompts()], page)
 
     async def get_prompt(self, _: Context, params: types.GetPromptRequestParams) -> Result:
-        return get_prompt(params)
+        prompt = _find_prompt(params.name)
+        try:
+            arguments = prompt.input.model_validate(params.arguments or {})
+        except ValidationError as error:
+            raise MCPError(types.INVALID_PARAMS, f"{prompt.name}: {explain(error)}") from error
+        content = {"type": "text", "text": prompt.render(arguments)}
+        messages = [{"role": "user", "content": content}]
+        return {"description": prompt.description, "messages": messages, "resultType": "complete"}
 
     async def complete(self, context: Context, params: types.CompleteRequestParams) -> Result:
-        suggest = find_suggest(params)
+        if isinstance(params.ref, types.PromptReference):
+            suggest = _find_prompt(params.ref.name).suggest.get(params.argument.name)
+        else:
+            suggest = _find_resource(params.ref.uri).suggest.get(params.argument.name)
         if suggest is None:
             return completion_of([])
         try:
@@ -202,15 +216,6 @@ def describe_tool(tool: tools.Tool, profile: str) -> Result:
     return described
 
 
-def _describe_resource(resource: tools.Resource) -> Result:
-    return {
-        "uriTemplate": resource.uri_template,
-        "name": resource.name,
-        "description": resource.description,
-        "mimeType": resource.mime_type,
-    }
-
-
 def _whole_list(name: str, entries: list[Result], page: PageRequest) -> Result:
     if page is not None and page.cursor is not None:
         raise MCPError(types.INVALID_PARAMS, "Unknown cursor: this list has one page; omit 'cursor'")
@@ -262,33 +267,10 @@ class Resources:
 
 
 def describe_prompt(prompt: tools.Prompt) -> Result:
-    fields = prompt.input.model_fields
     arguments = []
-    for name, field in fields.items():
-        argument = {"name": name, "description": field.description or name, "required": field.is_required()}
-        arguments.append(argument)
+    for name, field in prompt.input.model_fields.items():
+        arguments.append({"name": name, "description": field.description or name, "required": field.is_required()})
     return {"name": prompt.name, "description": prompt.description, "arguments": arguments}
-
-
-def get_prompt(params: types.GetPromptRequestParams) -> Result:
-    prompt = _find_prompt(params.name)
-    try:
-        arguments = prompt.input.model_validate(params.arguments or {})
-    except ValidationError as error:
-        raise MCPError(types.INVALID_PARAMS, f"{prompt.name}: {explain(error)}") from error
-    content = {"type": "text", "text": prompt.render(arguments)}
-    return {
-        "description": prompt.description,
-        "messages": [{"role": "user", "content": content}],
-        "resultType": "complete",
-    }
-
-
-def find_suggest(params: types.CompleteRequestParams) -> tools.Suggest | None:
-    argument = params.argument.name
-    if isinstance(params.ref, types.PromptReference):
-        return _find_prompt(params.ref.name).suggest.get(argument)
-    return _find_resource(params.ref.uri).suggest.get(argument)
 
 
 def completion_of(suggestions: list[str]) -> Result:
