@@ -30,7 +30,7 @@ from memories.admin.rendering import UseFilter
 from memories.models import KIND_MODELS, Memory, MemoryKind
 from memoryhub.core.admin import cells
 from memoryhub.core.kinds import INDEXED, KINDS, AttributeShape, Kind, Show
-from sessions_app.admin.sessions import SessionFilter
+from sessions_app.admin import SessionFilter
 
 Column = Callable[[Memory], SafeString | str]
 

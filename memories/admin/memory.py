@@ -59,7 +59,7 @@ from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.permissions import Act, require
 from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import explain
-from sessions_app.admin.sessions import SessionFilter
+from sessions_app.admin import SessionFilter
 
 _INVERSE_NAMES = {
     RelationType.APPLIES_TO: "subject of",

@@ -40,8 +40,12 @@ def main(argv: list[str]) -> int:
 
 
 def serve(chosen: options.Options) -> int:
-    if chosen.directory is not None and not _go_to(chosen.directory):
-        return 2
+    if chosen.directory is not None:
+        try:
+            os.chdir(chosen.directory)
+        except OSError as error:
+            sys.stderr.write(f"memory-hub mcp: --directory {chosen.directory!r} can't be entered: {error.strerror}\n")
+            return 2
     if refusal := _refusal():
         return _refuse(chosen, refusal)
     if chosen.http is not None:
@@ -59,15 +63,6 @@ def serve(chosen: options.Options) -> int:
         sys.stderr.flush()
         os._exit(front.exit_code)  # the other thread may be in the middle of an import
     return hub.run(front.handover)
-
-
-def _go_to(directory: str) -> bool:
-    try:
-        os.chdir(directory)
-    except OSError as error:
-        sys.stderr.write(f"memory-hub mcp: --directory {directory!r} can't be entered: {error.strerror}\n")
-        return False
-    return True
 
 
 class HubRefusal:
@@ -105,19 +100,15 @@ def _refuse(chosen: options.Options, refusal: HubRefusal) -> int:
     if chosen.http is not None:
         return refusal.exit_code
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-        _answer_with_refusal(refusal, claim())
+        wire, buffer = claim(), LineBuffer()
+        while chunk := os.read(wire.incoming, _CHUNK_BYTES):
+            for line in buffer.feed(chunk):
+                try:
+                    answer = _refusal_line(jsonrpc.parse(line), refusal)
+                except MalformedError as malformed:
+                    answer = b"".join(malformed.answers)
+                write_all(wire.outgoing, answer)
     return 0
-
-
-def _answer_with_refusal(refusal: HubRefusal, wire: Wire) -> None:
-    buffer = LineBuffer()
-    while chunk := os.read(wire.incoming, _CHUNK_BYTES):
-        for line in buffer.feed(chunk):
-            try:
-                answer = _refusal_line(jsonrpc.parse(line), refusal)
-            except MalformedError as malformed:
-                answer = b"".join(malformed.answers)
-            write_all(wire.outgoing, answer)
 
 
 def _refusal_line(message: Message, refusal: HubRefusal) -> bytes:

@@ -128,7 +128,8 @@ class Gate:
 
     async def _pass_on(self, request: Request, caller: Admitted, receive: Receive, send: _Sent) -> None:
         session = request.headers.get(SESSION_HEADER, "")
-        if not session and _begins_session(request):
+        version = request.headers.get("mcp-protocol-version")
+        if not session and request.method == "POST" and (version is None or version in HANDSHAKE_VERSIONS):
             for ended, project in self._sessions.make_room(caller):
                 await (await self._ready()).end_session(ended, project)
             send.on_session = lambda begun: self._sessions.begin(begun, caller)
@@ -190,7 +191,12 @@ class Gate:
         while True:
             await asyncio.sleep(PATROL_SECONDS)
             try:
-                await self._end_streams_without_right()
+                for stream, request in list(self._open.items()):
+                    try:  # again, because a token may have been revoked
+                        await self._admission.admit(request, request.scope[ADMITTED].project)
+                    except HubError as error:
+                        logger.info("a stream was ended: %s", error.message)
+                        stream.cancel()
                 for session, project in self._sessions.idle():
                     self._sessions.end(session)
                     if self._backend:
@@ -199,14 +205,6 @@ class Gate:
                     await self._backend.end_idle()
             except Exception:
                 logger.exception("idle sessions could not be ended; retrying")
-
-    async def _end_streams_without_right(self) -> None:
-        for stream, request in list(self._open.items()):
-            try:
-                await self._admission.admit(request, request.scope[ADMITTED].project)
-            except HubError as error:
-                logger.info("a stream was ended: %s", error.message)
-                stream.cancel()
 
 
 class _Count:
@@ -250,8 +248,10 @@ class _Sent:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            if message["status"] < 400:
-                self._note_session(message)
+            if self.on_session and message["status"] < 400:
+                for name, value in message["headers"]:
+                    if name.lower() == SESSION_HEADER.encode():
+                        self.on_session(value.decode("latin-1"))
         elif message["type"] == "http.response.body" and not message.get("more_body", False):
             self._ended = True
         await self._send(message)
@@ -263,20 +263,10 @@ class _Sent:
             with suppress(Exception):  # the client is gone
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _note_session(self, message: Message) -> None:
-        for name, value in message["headers"]:
-            if self.on_session and name.lower() == SESSION_HEADER.encode():
-                self.on_session(value.decode("latin-1"))
-
 
 def _is_stream(request: Request) -> bool:
     # The newest revision repeats the method in a header, and the SDK refuses another one than the body's.
     return request.method == "GET" or request.headers.get("mcp-method") == "subscriptions/listen"
-
-
-def _begins_session(request: Request) -> bool:
-    version = request.headers.get("mcp-protocol-version")
-    return request.method == "POST" and (version is None or version in HANDSHAKE_VERSIONS)
 
 
 def _open_to_all(path: str) -> Response | None:
@@ -323,7 +313,13 @@ class RequestBody:
             async with asyncio.timeout(MOST_SECONDS_OF_A_BODY):
                 has_more = True
                 while has_more and len(self.content) <= most:
-                    has_more = await self._read_part(receive)
+                    message = await receive()
+                    part = message.get("body", b"")
+                    if self._bodies.held + len(part) > MOST_BYTES_OF_BODIES:
+                        raise Busy("the bodies of all requests together are too large; try again in a moment")
+                    self._bodies.held += len(part)
+                    self.content += part
+                    has_more = bool(message.get("more_body", False))
         except TimeoutError:
             return PlainTextResponse("The body took too long\n", 408)
         if len(self.content) > most:
@@ -339,12 +335,3 @@ class RequestBody:
             return await receive()
 
         return replayed
-
-    async def _read_part(self, receive: Receive) -> bool:
-        message = await receive()
-        part = message.get("body", b"")
-        if self._bodies.held + len(part) > MOST_BYTES_OF_BODIES:
-            raise Busy("the bodies of all requests together are too large; try again in a moment")
-        self._bodies.held += len(part)
-        self.content += part
-        return bool(message.get("more_body", False))

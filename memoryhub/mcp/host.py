@@ -290,22 +290,26 @@ class _Follower:
                 changed = await watcher.version_after(version)
                 # The part before the dash is the log; the other part changes with each read.
                 if changed.partition("-")[0] != version.partition("-")[0]:
-                    await self._look_again()
+                    try:
+                        await self.look()
+                    except HubError as error:
+                        logger.info("the resources of %s cannot be followed: %s", self._store.name, error)
+                    except Exception:
+                        logger.exception("the resources of %s cannot be followed", self._store.name)
                 version = changed
                 await asyncio.sleep(PAUSE_SECONDS)
-
-    async def _look_again(self) -> None:
-        try:
-            await self.look()
-        except HubError as error:
-            logger.info("the resources of %s cannot be followed: %s", self._store.name, error)
-        except Exception:
-            logger.exception("the resources of %s cannot be followed", self._store.name)
 
     # Not as an agent, so that it doesn't count as a use.
     def _read(self, matches: dict[str, Match]) -> dict[str, str]:
         with use_store(self._store), use_origin(source="job", actor="memory-hub"):
-            return {uri: _resource_digest(match) for uri, match in matches.items()}
+            digests = {}
+            for uri, match in matches.items():
+                try:
+                    text = match.read()
+                except HubError as error:
+                    text = f"{error.code} {error.message}"
+                digests[uri] = hashlib.sha256(text.encode()).hexdigest()
+            return digests
 
     async def _notify(self, uri: str) -> None:
         await self._bus.publish(ResourceUpdated(uri))
@@ -340,14 +344,6 @@ class _Recipient:
                 await self._session.send_resource_updated(uri)
             except Exception:
                 logger.exception("a client could not be notified")
-
-
-def _resource_digest(match: Match) -> str:
-    try:
-        text = match.read()
-    except HubError as error:
-        text = f"{error.code} {error.message}"
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _place_of(context: Context) -> tuple[str, str]:

@@ -74,21 +74,15 @@ class McpMount:
         return await self._host.start()
 
 
-def allowed_callers() -> tuple[list[str], list[str]]:
-    """Return the hosts, as in ``ALLOWED_HOSTS``, and the origins of pages beside the hub's own."""
-    return list(settings.ALLOWED_HOSTS), list(settings.CSRF_TRUSTED_ORIGINS)
-
-
 async def check_caller(request: Request) -> Response | None:
     from starlette.responses import PlainTextResponse
 
-    hosts, origins = allowed_callers()
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")
     name, _ = split_domain_port(host)
-    if not name or not validate_host(name, hosts):
+    if not name or not validate_host(name, settings.ALLOWED_HOSTS):
         return PlainTextResponse("Invalid Host header\n", 421)
-    if origin is not None and origin not in (*origins, f"{request.url.scheme}://{host}"):
+    if origin is not None and origin not in (*settings.CSRF_TRUSTED_ORIGINS, f"{request.url.scheme}://{host}"):
         return PlainTextResponse("Invalid Origin header\n", 403)
     return None
 

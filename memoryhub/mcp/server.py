@@ -18,20 +18,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 import memoryhub
+from memoryhub.core import tools
 from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
 from memoryhub.core.paging import answering
 from memoryhub.core.text import compact_json
-from memoryhub.core.tools import (
-    MAX_SUGGESTIONS,
-    Prompt,
-    Resource,
-    Suggest,
-    Tool,
-    all_prompts,
-    all_resources,
-    all_tools,
-    find_tool,
-)
 from memoryhub.core.validation import explain
 from memoryhub.mcp.binding import ADMITTED, SESSION_HEADER, Admitted, Caller
 from memoryhub.mcp.calls import Calls, Context, Questions, Result, StateSeal, clean_actor, error_result, nearest_tools
@@ -120,17 +110,31 @@ class _Offer:
         return _whole_list("resources", [], page)
 
     async def list_templates(self, _: Context, page: PageRequest) -> Result:
-        described = [_describe_resource(resource) for resource in all_resources() if not resource.is_view]
+        described = []
+        for resource in tools.all_resources():
+            if not resource.is_view:
+                names = {"uriTemplate": resource.uri_template, "name": resource.name}
+                described.append({**names, "description": resource.description, "mimeType": resource.mime_type})
         return _whole_list("resourceTemplates", described, page)
 
     async def list_prompts(self, _: Context, page: PageRequest) -> Result:
-        return _whole_list("prompts", [describe_prompt(prompt) for prompt in all_prompts()], page)
+        return _whole_list("prompts", [describe_prompt(prompt) for prompt in tools.all_prompts()], page)
 
     async def get_prompt(self, _: Context, params: types.GetPromptRequestParams) -> Result:
-        return get_prompt(params)
+        prompt = _find_prompt(params.name)
+        try:
+            arguments = prompt.input.model_validate(params.arguments or {})
+        except ValidationError as error:
+            raise MCPError(types.INVALID_PARAMS, f"{prompt.name}: {explain(error)}") from error
+        content = {"type": "text", "text": prompt.render(arguments)}
+        messages = [{"role": "user", "content": content}]
+        return {"description": prompt.description, "messages": messages, "resultType": "complete"}
 
     async def complete(self, context: Context, params: types.CompleteRequestParams) -> Result:
-        suggest = find_suggest(params)
+        if isinstance(params.ref, types.PromptReference):
+            suggest = _find_prompt(params.ref.name).suggest.get(params.argument.name)
+        else:
+            suggest = _find_resource(params.ref.uri).suggest.get(params.argument.name)
         if suggest is None:
             return completion_of([])
         try:
@@ -141,7 +145,7 @@ class _Offer:
             raise MCPError(types.INTERNAL_ERROR, f"{error.code}: {error.message}") from error
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> Result:
-        tool = find_tool(params.name)
+        tool = tools.find_tool(params.name)
         if tool is None:
             nearest = nearest_tools(params.name)
             hint = "; see tools/list"
@@ -188,11 +192,11 @@ class _Offer:
 
 def instructions_of(profile: str) -> str:
     """Return the instructions with the tools' names of the profile."""
-    names = {tool.name: listed_name(tool, profile) for tool in all_tools()}
+    names = {tool.name: listed_name(tool, profile) for tool in tools.all_tools()}
     return re.sub(r"\b\w+_\w+\b", lambda word: names.get(word[0], word[0]), INSTRUCTIONS)
 
 
-def describe_tool(tool: Tool, profile: str) -> Result:
+def describe_tool(tool: tools.Tool, profile: str) -> Result:
     # The specification's defaults are left out: not read-only, destructive, not idempotent.
     hints = {}
     if not tool.writes:
@@ -210,15 +214,6 @@ def describe_tool(tool: Tool, profile: str) -> Result:
     if tool.view:
         described["_meta"] = {"ui": {"resourceUri": tool.view}}
     return described
-
-
-def _describe_resource(resource: Resource) -> Result:
-    return {
-        "uriTemplate": resource.uri_template,
-        "name": resource.name,
-        "description": resource.description,
-        "mimeType": resource.mime_type,
-    }
 
 
 def _whole_list(name: str, entries: list[Result], page: PageRequest) -> Result:
@@ -245,7 +240,7 @@ def _not_found(context: Context, uri: str, message: str) -> MCPError:
 class Match:
     """A resource and its parameters in a URI."""
 
-    resource: Resource
+    resource: tools.Resource
     parameters: dict[str, str]
     project_id: str | None = None
 
@@ -259,7 +254,7 @@ class Match:
 
 class Resources:
     def __init__(self) -> None:
-        self._templates = [(UriTemplate.parse(resource.uri_template), resource) for resource in all_resources()]
+        self._templates = [(UriTemplate.parse(resource.uri_template), resource) for resource in tools.all_resources()]
 
     def find(self, uri: str) -> Match | None:
         for template, resource in self._templates:
@@ -271,50 +266,27 @@ class Resources:
         return None
 
 
-def describe_prompt(prompt: Prompt) -> Result:
-    fields = prompt.input.model_fields
+def describe_prompt(prompt: tools.Prompt) -> Result:
     arguments = []
-    for name, field in fields.items():
-        argument = {"name": name, "description": field.description or name, "required": field.is_required()}
-        arguments.append(argument)
+    for name, field in prompt.input.model_fields.items():
+        arguments.append({"name": name, "description": field.description or name, "required": field.is_required()})
     return {"name": prompt.name, "description": prompt.description, "arguments": arguments}
 
 
-def get_prompt(params: types.GetPromptRequestParams) -> Result:
-    prompt = _find_prompt(params.name)
-    try:
-        arguments = prompt.input.model_validate(params.arguments or {})
-    except ValidationError as error:
-        raise MCPError(types.INVALID_PARAMS, f"{prompt.name}: {explain(error)}") from error
-    content = {"type": "text", "text": prompt.render(arguments)}
-    return {
-        "description": prompt.description,
-        "messages": [{"role": "user", "content": content}],
-        "resultType": "complete",
-    }
-
-
-def find_suggest(params: types.CompleteRequestParams) -> Suggest | None:
-    argument = params.argument.name
-    if isinstance(params.ref, types.PromptReference):
-        return _find_prompt(params.ref.name).suggest.get(argument)
-    return _find_resource(params.ref.uri).suggest.get(argument)
-
-
 def completion_of(suggestions: list[str]) -> Result:
-    more = len(suggestions) > MAX_SUGGESTIONS
-    return {"completion": {"values": suggestions[:MAX_SUGGESTIONS], "hasMore": more}, "resultType": "complete"}
+    more = len(suggestions) > tools.MAX_SUGGESTIONS
+    return {"completion": {"values": suggestions[: tools.MAX_SUGGESTIONS], "hasMore": more}, "resultType": "complete"}
 
 
-def _find_prompt(name: str) -> Prompt:
-    prompts = {prompt.name: prompt for prompt in all_prompts()}
+def _find_prompt(name: str) -> tools.Prompt:
+    prompts = {prompt.name: prompt for prompt in tools.all_prompts()}
     if name not in prompts:
         raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name[:80]}; known: {', '.join(prompts)}")
     return prompts[name]
 
 
-def _find_resource(uri: str) -> Resource:
-    for resource in all_resources():
+def _find_resource(uri: str) -> tools.Resource:
+    for resource in tools.all_resources():
         if resource.uri_template == uri:
             return resource
     raise MCPError(types.INVALID_PARAMS, f"Unknown resource template: {uri[:200]}; see resources/templates/list")

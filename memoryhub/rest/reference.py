@@ -164,13 +164,9 @@ def _answer(schema: Schema, status: str, answer: Schema) -> DescribedAnswer:
 
 def _parameters(schema: Schema, operation: Schema) -> Iterator[DescribedField]:
     for parameter in operation.get("parameters", ()):
-        yield DescribedField(
-            parameter["name"],
-            parameter["in"],
-            _type(schema, parameter["schema"]),
-            parameter.get("required", False),
-            parameter.get("description", ""),
-        )
+        kind = _type(schema, parameter["schema"])
+        is_required, description = parameter.get("required", False), parameter.get("description", "")
+        yield DescribedField(parameter["name"], parameter["in"], kind, is_required, description)
 
 
 def _fields(schema: Schema, content: Schema) -> Iterator[DescribedField]:

@@ -27,8 +27,7 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.registry.access_history import noting_moves
 from memoryhub.transfer.jsonl import UNFIT, EventLine, ExportFile, refusal, require_earlier
-from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, CommitRecorded, SessionStarted
-from sessions_app.events.sessions import TURN_BEGAN, TurnBegan
+from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, TURN_BEGAN, CommitRecorded, SessionStarted, TurnBegan
 
 LEFT_OUT = -1
 HERE = "this store has its own version of their memory, decision, session, turn, commit or relation"

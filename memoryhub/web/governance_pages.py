@@ -15,20 +15,10 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from pydantic import ValidationError
 
+from governance import imports
 from governance.audit import AuditExport, AuditPeriod, AuditRequest, export_audit, list_activity, list_packs_read
 from governance.blame import Blame, BlamedRange, BlameRequest, blame
 from governance.graph import Graph, GraphEdge, GraphNode, NodeType, graph_around
-from governance.imports import (
-    Batch,
-    ImportUndo,
-    counts_text,
-    find_batch,
-    gain_of,
-    imported_memories,
-    list_batches,
-    preview_undo,
-)
-from governance.imports import undo_import as undo
 from memories.admin.base import sentence
 from memoryhub.core import log
 from memoryhub.core.admin.svg import lay_out, wrapped
@@ -77,35 +67,35 @@ _NOT_IMPORTED = ("unchanged", "duplicates", "conflicts", "deleted", "sessions_kn
 
 
 def show_imports(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-    page = Paginator(list_batches(), _IMPORTS_PER_PAGE).get_page(request.GET.get("p"))
-    rows = [(batch, counts_text(batch.counts)) for batch in page]
+    page = Paginator(imports.list_batches(), _IMPORTS_PER_PAGE).get_page(request.GET.get("p"))
+    rows = [(batch, imports.counts_text(batch.counts)) for batch in page]
     return TemplateResponse(
         request, "admin/imports/list.html", {**context, "title": "Imports", "page": page, "rows": rows}
     )
 
 
 def show_import(request: HttpRequest, batch_id: int, context: dict[str, Any]) -> HttpResponse:
-    batch = find_batch(batch_id)
+    batch = imports.find_batch(batch_id)
     if request.method == "POST":
         return _undo_batch(request, batch)
-    memories = imported_memories(batch).defer("content", "resource_links").order_by("id")
+    memories = imports.imported_memories(batch).defer("content", "resource_links").order_by("id")
     details = {
         "title": f"Import #{batch.id}",
         "batch": batch,
-        "left_over": counts_text({name: (batch.counts or {}).get(name, 0) for name in _NOT_IMPORTED}),
+        "left_over": imports.counts_text({name: (batch.counts or {}).get(name, 0) for name in _NOT_IMPORTED}),
     }
     if not batch.is_undone:
-        gain = gain_of(batch)
+        gain = imports.gain_of(batch)
         details |= {
             "gain": gain,
             "kinds": [(kind, KINDS[kind].plural, count) for kind, count in gain.kinds.items()],
             "page": Paginator(memories, _IMPORTS_PER_PAGE).get_page(request.GET.get("p")),
-            "plan": preview_undo(batch_id),
+            "plan": imports.preview_undo(batch_id),
         }
     return TemplateResponse(request, "admin/imports/detail.html", {**context, **details})
 
 
-def _undo_batch(request: HttpRequest, batch: Batch) -> HttpResponse:
+def _undo_batch(request: HttpRequest, batch: imports.Batch) -> HttpResponse:
     require(request.user, Act.GOVERN)
     token = request.POST.get("token", "")
     page = reverse("admin:import", args=[batch.id])
@@ -115,14 +105,14 @@ def _undo_batch(request: HttpRequest, batch: Batch) -> HttpResponse:
             task = start_task(
                 "Undo of an import",
                 page=page,
-                work=lambda report: undo(
+                work=lambda report: imports.undo_import(
                     batch_id=batch.id, token=token, progress=lambda count: report(min(count, events), events)
                 ),
                 describe=_undo_messages,
                 failed=messages.ERROR,
             )
             return redirect("admin:task", task.id)
-        result = undo(batch_id=batch.id, token=token)
+        result = imports.undo_import(batch_id=batch.id, token=token)
     except HubError as error:
         messages.error(request, sentence(error))
         return redirect(page)
@@ -131,7 +121,7 @@ def _undo_batch(request: HttpRequest, batch: Batch) -> HttpResponse:
     return redirect(page)
 
 
-def _undo_messages(result: ImportUndo) -> list[tuple[int, str]]:
+def _undo_messages(result: imports.ImportUndo) -> list[tuple[int, str]]:
     text = f"Import #{result.batch.id} is undone: {counted(result.events, 'event')} removed."
     if result.kept_items:
         text += f" {counted(len(result.kept_items), 'item')} kept, because others have built on them."

@@ -15,12 +15,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 
-from memoryhub.config.current_settings import (
-    project_settings,
-    settings_decided_by,
-    settings_decided_elsewhere,
-    settings_of_the_project,
-)
+from memoryhub.config import current_settings
 from memoryhub.config.folder import read_folder
 from memoryhub.config.identity import bound_folders
 from memoryhub.config.project_settings import (
@@ -338,9 +333,9 @@ class SettingsForm:
     """All settings of the current store, with what was posted."""
 
     def __init__(self, posted: QueryDict | None = None) -> None:
-        values = project_settings().model_dump(mode="json")
-        project_values = settings_of_the_project()
-        elsewhere = settings_decided_elsewhere()
+        values = current_settings.project_settings().model_dump(mode="json")
+        project_values = current_settings.settings_of_the_project()
+        elsewhere = current_settings.settings_decided_elsewhere()
         self.folders = _folders()
         self.before = _before(posted, project_values)
         self.settings = []
@@ -454,7 +449,7 @@ def _save(request: HttpRequest, form: SettingsForm) -> bool:
 def _folders() -> list[dict[str, Any]]:
     """Return the settings in the files of the project's folders, with the source that overrides each."""
     store = current_store()
-    sources = settings_decided_by()
+    sources = current_settings.settings_decided_by()
     folders: list[dict[str, Any]] = []
     if store.scope is not Scope.PROJECT:
         return folders

@@ -15,8 +15,7 @@ from memoryhub.config.repository import is_folder
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.text import counted, flat
-from sessions_app.events import FileChange
-from sessions_app.events.sessions import MAX_LINES
+from sessions_app.events import MAX_LINES, FileChange
 from sessions_app.git.process import MAX_AUTHOR, moment_of, reason_of, run, run_in_repository, stream, text_of
 from sessions_app.schemas import CommitRecord
 
@@ -288,7 +287,10 @@ def _parse_log(tokens: Iterator[bytes]) -> Iterator[tuple[CommitRecord, set[byte
             continue
         if token.lstrip(b"\n").startswith(b":"):
             blobs.update(sha for sha in token.split(b" ")[2:4] if sha.strip(b"0"))
-            file = _uncounted_file(token, tokens)
+            # `:old-mode new-mode old-sha new-sha status`; the path follows, for a renamed file after the old one
+            if b" R" in token:
+                next(tokens, b"")
+            file = FileChange(path=text_of(next(tokens, b"")), insertions=None, deletions=None)
         elif b"\t" in token:
             file = _file(token, tokens)
         else:
@@ -307,13 +309,6 @@ def _file(token: bytes, tokens: Iterator[bytes]) -> FileChange:
         next(tokens, b"")
         path = next(tokens, b"")
     return FileChange(path=text_of(path), insertions=_number(insertions), deletions=_number(deletions))
-
-
-# A token is `:old-mode new-mode old-sha new-sha status`; the path follows, for a renamed file after the old one.
-def _uncounted_file(token: bytes, tokens: Iterator[bytes]) -> FileChange:
-    if b" R" in token:
-        next(tokens, b"")
-    return FileChange(path=text_of(next(tokens, b"")), insertions=None, deletions=None)
 
 
 def _record(header: list[bytes], files: list[FileChange]) -> CommitRecord:
