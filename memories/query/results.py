@@ -80,19 +80,14 @@ def answer(question: Question, *, mode: str) -> ResultPage:
         total += count
         pages.append([QueryHit(place, scored) for scored in page])
         modes.add("basic" if basic else "fts5")
-    hits = list(heapq.merge(*pages, key=_key_of_name if question.command.order is QueryOrder.NAME else _key_of_number))
+    # At equal keys the nearer scope comes first
+    if question.command.order is QueryOrder.NAME:
+        hits = list(heapq.merge(*pages, key=lambda hit: (str(hit.scored.key), hit.place.rank)))
+    else:
+        hits = list(heapq.merge(*pages, key=lambda hit: (-float(hit.scored.key), hit.place.rank)))
     limit = question.command.limit
     mode_used = min(modes, default="fts5") if question.command.search else None
     return ResultPage(hits[:limit], total, len(hits) > limit, mode_used)
-
-
-# At equal keys the nearer scope comes first
-def _key_of_name(hit: QueryHit) -> tuple[str, int]:
-    return str(hit.scored.key), hit.place.rank
-
-
-def _key_of_number(hit: QueryHit) -> tuple[float, int]:
-    return -float(hit.scored.key), hit.place.rank
 
 
 def as_items(question: Question, hits: Sequence[QueryHit]) -> list[dict[str, Any]]:
@@ -139,18 +134,15 @@ def query_line(item: dict[str, Any]) -> str:
     line = memory_line(item)
     if item["session_id"]:
         line += f" session={item['session_id']}"
-    line += f" {score_text(item)}"
+    # ``score 7.1 (tags 3.0, scope 1.3, recency .4)``; parts that contribute nothing are left out
+    points = {name: part["points"] for name, part in item["parts"].items() if part["points"] >= 0.05}
+    parts = ", ".join(f"{name} {f'{value:.1f}'.removeprefix('0')}" for name, value in points.items())
+    line += f" score {item['score']:.1f}"
+    if parts:
+        line += f" ({parts})"
     if item["content"] not in ("", item["title"]):
         line += f": {item['content']}"
     return "\n".join([flat(line), *map(version_line, item.get("versions", []))])
-
-
-def score_text(item: dict[str, Any]) -> str:
-    """Return ``score 7.1 (tags 3.0, scope 1.3, recency .4)``; parts that contribute nothing are left out."""
-    points = {name: part["points"] for name, part in item["parts"].items() if part["points"] >= 0.05}
-    parts = ", ".join(f"{name} {f'{value:.1f}'.removeprefix('0')}" for name, value in points.items())
-    score = f"score {item['score']:.1f}"
-    return f"{score} ({parts})" if parts else score
 
 
 # Age at which the recency of a memory is one half

@@ -29,8 +29,7 @@ Places = Sequence[int]
 Counts = tuple[int, int, int, int]
 # Bits of the counts in a shape, by its code
 _BITS = {"H": (3, 6, 5, 2), "Q": (14, 24, 18, 8)}
-_NARROW, _WIDE = "H", "I"
-_NARROW_LIMIT = 1 << 16
+_WIDE, _NARROW_LIMIT = "I", 1 << 16
 
 
 class Posting(NamedTuple):
@@ -307,7 +306,6 @@ _WAITING_TEXTS = (
     "SELECT id, length, CAST(fresh AS text) FROM {database}.search_waiting "
     "WHERE batch = (SELECT batch FROM {database}.search_totals)"
 )
-_MERGED_IDS = "SELECT id FROM {database}.search_texts"
 _MERGED_WORDS = "SELECT words FROM {database}.search_texts WHERE id = ANY(%s::bigint[])"
 # Documents that are neither merged nor wait
 _UNLISTED = (
@@ -327,9 +325,14 @@ _WITH_OWN_BODY = f"SELECT id FROM {HERE}.memories_searchdocument WHERE id = ANY(
 def differing_postings(sample: Sequence[int] | None) -> list[int]:
     """Return the documents whose words differ between the two indexes."""
     here, live = _Index(HERE), _Index(LIVE)
-    if sample is None:
-        return sorted(_differing_postings(here, live))
-    return sorted(_differing_of_sample(here, live, sample) | live.incomplete())
+    if sample is not None:
+        return sorted(_differing_of_sample(here, live, sample) | live.incomplete())
+    documents = here.ids() ^ live.ids()
+    for ours, theirs in _by_word(here, live, None):
+        documents.update(document for document in {*ours, *theirs} if ours.get(document) != theirs.get(document))
+        if len(documents) >= _MOST:
+            break
+    return sorted(documents)[:_MOST]
 
 
 class _Index:
@@ -342,7 +345,7 @@ class _Index:
         self._removed = {document for document, length, _ in self._fetch(_WAITING_TEXTS) if length is None}
 
     def ids(self) -> set[int]:
-        merged = {document for (document,) in self._fetch(_MERGED_IDS)}
+        merged = {document for (document,) in self._fetch("SELECT id FROM {database}.search_texts")}
         return (merged | self.waiting.keys()) - self._removed
 
     def incomplete(self) -> set[int]:
@@ -378,9 +381,8 @@ class _Index:
             yield str(row_word), {key: posting for key, posting in postings.items() if key not in self.waiting}
 
     def _pages(self, words: Collection[str] | None) -> Iterator[tuple[object, ...]]:
-        named, parameters = "", []
-        if words is not None:
-            named, parameters = " AND word = ANY(%s::text[])", [sorted(words)]
+        named = "" if words is None else " AND word = ANY(%s::text[])"
+        parameters = [] if words is None else [sorted(words)]
         sql = _PAGE.replace("{named}", named)
         last: tuple[object, object] = ("", 0)
         while page := self._fetch(sql, [*last, *parameters, _AT_ONCE]):
@@ -389,17 +391,6 @@ class _Index:
 
     def _fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple]:  # type: ignore[type-arg]
         return rows.fetch(sql.replace("{database}", self._database), list(parameters))
-
-
-def _differing_postings(here: _Index, live: _Index) -> set[int]:
-    documents = here.ids() ^ live.ids()
-    for ours, theirs in _by_word(here, live, None):
-        documents |= {
-            document for document in ours.keys() | theirs.keys() if ours.get(document) != theirs.get(document)
-        }
-        if len(documents) >= _MOST:
-            return set(sorted(documents)[:_MOST])
-    return documents
 
 
 # By the texts that depend on the document's own stream: the neighbours of a message are not in a sample
