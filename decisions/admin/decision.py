@@ -228,9 +228,7 @@ class DecisionAdmin(DecisionListAdmin):
             **lineage_shown(decision),
         }
 
-    def add_view(
-        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
+    def add_view(self, request: HttpRequest, *_: Any, **_options: Any) -> HttpResponse:
         require(request.user, Act.WRITE)
         context = {"title": "Record a decision", "button": "Record", "here": "New", "back": self.url("changelist")}
         return self._recording(request, RecordForm, services.record_decision, context)
