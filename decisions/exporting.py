@@ -150,7 +150,12 @@ def _front_matter(decision: Mapping[str, Any], names: Mapping[int, str]) -> Iter
     if status == "superseded" and decision["superseded_by"]:
         status = f"superseded by {', '.join(_link(decision_id, names) for decision_id in decision['superseded_by'])}"
     yield "status", status
-    yield "date", _date(decision["decided_at"])
+    # A time at midnight came from a record that gives only a day
+    date = decision["decided_at"]
+    moment = moment_of(date)
+    if moment is not None and moment.timetz() == time(tzinfo=moment.tzinfo):
+        date = date[:10]
+    yield "date", date
     yield "decision-makers", decision["author"]
     for name in ("impact", "phase", "topic"):
         yield name, decision[name]
@@ -163,13 +168,6 @@ def _front_matter(decision: Mapping[str, Any], names: Mapping[int, str]) -> Iter
             values = implementing + values
         if values:
             yield name, values
-
-
-# A time at midnight came from a record that gives only a day.
-def _date(text: str) -> str:
-    moment = moment_of(text)
-    is_day = moment is not None and moment.timetz() == time(tzinfo=moment.tzinfo)
-    return text[:10] if is_day else text
 
 
 def _link(decision_id: int, names: Mapping[int, str]) -> str:

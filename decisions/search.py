@@ -127,8 +127,8 @@ def _titles(ids: Sequence[int]) -> str:
     if not ids:
         return ""
     marks = ", ".join(["%s"] * len(ids))
-    titles = rows.fetch(f"SELECT title, chosen FROM decisions_decision WHERE id IN ({marks}) ORDER BY id", list(ids))
-    return "\n".join(f"{title} {chosen}" for title, chosen in titles)
+    sql = f"SELECT title || ' ' || chosen FROM decisions_decision WHERE id IN ({marks}) ORDER BY id"
+    return "\n".join(rows.column(sql, list(ids)))
 
 
 def _commits(commit_ids: Sequence[int]) -> list[Document]:

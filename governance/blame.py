@@ -244,9 +244,9 @@ class _Trail:
     def range_of(self, lines: Sequence[git.Line]) -> BlamedRange:
         """Return adjacent lines of one commit with their trail."""
         line = lines[0]
-        lines_of_commit = BlamedRange(first=line.number, last=lines[-1].number)
+        first, last = line.number, lines[-1].number
         if not line.sha:
-            return lines_of_commit.model_copy(update={"ends": "the lines are not committed"})
+            return BlamedRange(first=first, last=last, ends="the lines are not committed")
         commit = BlamedCommit(
             sha=line.sha,
             id=self._commits.get(line.sha),
@@ -256,7 +256,7 @@ class _Trail:
             path=line.path if line.path != self._path else "",
         )
         trail = self._from(commit) if commit.id else {"ends": _NOT_RECORDED}
-        return lines_of_commit.model_copy(update={"commit": commit, **trail})
+        return BlamedRange(first=first, last=last, commit=commit, **trail)
 
     def _from(self, commit: BlamedCommit) -> dict[str, Any]:
         decisions = self._decisions.get(commit.id or 0, [])

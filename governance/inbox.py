@@ -66,7 +66,7 @@ class InboxGroup:
 def count_entries() -> dict[InboxItemType, int]:
     """Return the number of entries of each type that has any, in the order of their urgency."""
     counts = {
-        InboxItemType.SECRET: 1 if _secrets_found() else 0,
+        InboxItemType.SECRET: min(_secrets_found(), 1),
         InboxItemType.CONFLICT: _open_conflicts().count(),
         InboxItemType.PROPOSAL: count_waiting(),
         InboxItemType.RECHECK: count_stale(),

@@ -6,6 +6,7 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -352,13 +353,10 @@ def _complete(adrs: dict[str, Adr], directory: Path, above: str) -> None:
 
 
 def _date_in(name: str) -> datetime | None:
-    match = _DATE_IN_NAME.match(PurePath(name).name)
-    if not match:
-        return None
-    try:
-        return datetime.strptime("".join(match.groups()), "%Y%m%d").replace(tzinfo=UTC)
-    except ValueError:
-        return None
+    if match := _DATE_IN_NAME.match(PurePath(name).name):
+        with suppress(ValueError):
+            return datetime.strptime("".join(match.groups()), "%Y%m%d").replace(tzinfo=UTC)
+    return None
 
 
 def resolve(records: Records, earlier: Collection[str]) -> set[FileEdge]:
@@ -429,17 +427,16 @@ def _report(records: Records, path: str, link: RecordLink, targets: Sequence[str
 def _paths_of(target: str, path: str, paths: Collection[str]) -> list[str]:
     folder = posixpath.dirname(path)
     if target.isdigit():
-        numbered = [name for name in paths if _number_of(name) == int(target)]
+        numbered = []
+        for name in paths:
+            number = _NUMBER.match(PurePath(name).name)
+            if number and int(number[1]) == int(target):
+                numbered.append(name)
         return [name for name in numbered if posixpath.dirname(name) == folder] or numbered
     address = target.replace("%20", " ")
     here, top = posixpath.normpath(posixpath.join(folder, address)), posixpath.normpath(address.lstrip("/"))
     exact = [name for name in dict.fromkeys((here, top)) if name in paths]
     return exact[:1] or [name for name in paths if name.endswith(f"/{top}")][:2]
-
-
-def _number_of(path: str) -> int | None:
-    match = _NUMBER.match(PurePath(path).name)
-    return int(match[1]) if match else None
 
 
 def topic_of(path: str, adrs: dict[str, Adr], edges: Collection[FileEdge]) -> str:

@@ -134,9 +134,7 @@ class RedactionAdmin(HubModelAdmin):
         task = start_task("Redaction", page=page, work=work, describe=_described, failed=messages.ERROR)
         return redirect("admin:task", task.id)
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
+    def change_view(self, request: HttpRequest, object_id: str, *_: Any, **_options: Any) -> HttpResponse:
         return redirect("admin:core_rawevent_change", self.find(request, object_id).pk)
 
     def _previewed(self, request: HttpRequest, form: RedactionForm) -> Any:

@@ -165,9 +165,7 @@ class RollbackAdmin(HubModelAdmin):
             messages.warning(request, f"{unrestored} not restored. The page of the roll-back lists them.")
         return redirect(self.url("changelist"))
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
+    def change_view(self, request: HttpRequest, object_id: str, *_: Any, **_options: Any) -> HttpResponse:
         rollback = self.find(request, object_id)
         context = {
             "title": f"Roll-back #{rollback.pk}",

@@ -140,30 +140,29 @@ class Tally:
         for group in (*self.going.values(), *self.protected.values()):
             candidates += group.samples
         samples = samples_of(candidates)
-        going = [self._going(key, group, samples) for key, group in self._in_order()]
+        going = []
+        for (rule, what, sub), group in self._in_order():
+            name = self.policy.name(rule)
+            share = Going(
+                sub="" if sub in pack_types() else sub,
+                rule=name,
+                says=self.policy.rules[rule].sentence(),
+                warning=f"These are deleted only because {name} names them." if what in EXPLICIT else "",
+                **group.share(what, samples),
+            )
+            going.append(share)
+        protected = []
+        for reason, what in sorted(self.protected):
+            keeper = reason.partition(":")[0]
+            share_of_group = self.protected[reason, what].share(what, samples)
+            protected.append(Kept(keeper=keeper, says=self._says(reason), **share_of_group))
         return Report(
             going=going,
-            kept=[self._protected(key, self.protected[key], samples) for key in sorted(self.protected)],
+            kept=protected,
             things=sum(share.things for share in going),
             events=sum(share.events for share in going),
             bytes=sum(share.bytes for share in going),
         )
-
-    def _going(self, key: tuple[int, str, str], group: CandidateGroup, samples: Mapping[int, Sample]) -> Going:
-        rule, what, sub = key
-        name = self.policy.name(rule)
-        return Going(
-            sub="" if sub in pack_types() else sub,
-            rule=name,
-            says=self.policy.rules[rule].sentence(),
-            warning=f"These are deleted only because {name} names them." if what in EXPLICIT else "",
-            **group.share(what, samples),
-        )
-
-    def _protected(self, key: tuple[str, str], group: CandidateGroup, samples: Mapping[int, Sample]) -> Kept:
-        reason, what = key
-        keeper = reason.partition(":")[0]
-        return Kept(keeper=keeper, says=self._says(reason), **group.share(what, samples))
 
     def _says(self, reason: str) -> str:
         if ":" not in reason:

@@ -77,11 +77,9 @@ def view_run(run: RetentionRun) -> RunView:
     return answer
 
 
-def list_holds(*, stream_id: str = "") -> HoldList:
-    """Return the holds in force, newest first; with ``stream_id``, those on that stream."""
+def list_holds() -> HoldList:
+    """Return the holds in force, newest first."""
     holds = Hold.objects.filter(lifted_at__isnull=True).order_by("-id")
-    if stream_id:
-        holds = holds.filter(stream_id=stream_id)
     return HoldList(results=list(map(view_hold, holds)))
 
 

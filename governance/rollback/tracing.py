@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from governance.rollback.schemas import SHOWN, Group, Selection, Thing, Trace
 from governance.rollback.selectors import EventHeader, SelectedEvents, listed, select
@@ -382,33 +382,22 @@ class _TraceView:
     def derived(self) -> Iterator[Group]:
         for name, group in self._traced.downstream.groups.items():
             if group:
-                things = list(map(self._derived, _first(group)))
+                things = [
+                    self._thing(thing.id, thing.event, via=thing.via, how=thing.how, depth=thing.depth)
+                    for thing in _first(group)
+                ]
                 yield Group(name=name, title=_TITLES[name], count=len(group), shown=things)
 
-    def _touched(self, rule: RollbackRule, thing: Touched) -> Thing:
-        kind = rule.thing or self._type(thing.id, thing.first)
-        return Thing(
-            id=thing.id,
-            type=kind,
-            title=self._title(thing.id, thing.first),
-            event=thing.first,
-            events=len(thing.events),
-            versions=thing.versions,
-            changed_since=self._changed.get(f"{kind}:{thing.id}", ""),
-            quarantined=self._marks.get(thing.id, ""),
-        )
+    def _touched(self, rule: RollbackRule, touched: Touched) -> Thing:
+        thing = self._thing(touched.id, touched.first, events=len(touched.events), versions=touched.versions)
+        thing.type = rule.thing or thing.type
+        thing.changed_since = self._changed.get(f"{thing.type}:{thing.id}", "")
+        return thing
 
-    def _derived(self, thing: Derived) -> Thing:
-        return Thing(
-            id=thing.id,
-            type=self._type(thing.id, thing.event),
-            title=self._title(thing.id, thing.event),
-            event=thing.event,
-            via=thing.via,
-            how=thing.how,
-            depth=thing.depth,
-            quarantined=self._marks.get(thing.id, ""),
-        )
+    def _thing(self, thing_id: int, event: int, **fields: Any) -> Thing:
+        mark = self._marks.get(thing_id, "")
+        kind, title = self._type(thing_id, event), self._title(thing_id, event)
+        return Thing(id=thing_id, type=kind, title=title, event=event, quarantined=mark, **fields)
 
     def _type(self, thing: int, event: int) -> str:
         entity = self._entities.get(thing)

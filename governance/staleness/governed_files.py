@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -292,11 +293,10 @@ def commits_by_id(ids: Iterable[int]) -> dict[int, dict[str, Any]]:
     return commits
 
 
-def on_governed(commit: dict[str, Any], paths: Collection[str], most: int) -> dict[str, Any]:
-    governed = [file for file in commit["files"] if is_governed(file["path"], paths)]
+def on_governed(commit: dict[str, Any], paths: set[str], most: int) -> dict[str, Any]:
+    governed = []
+    for file in commit["files"]:
+        folders = accumulate(file["path"].split("/"), "{}/{}".format)
+        if not paths.isdisjoint(folders):
+            governed.append(file)
     return {**commit, "files": (governed or commit["files"])[:most]}
-
-
-def is_governed(path: str, paths: Collection[str]) -> bool:
-    parts: Sequence[str] = path.split("/")
-    return any("/".join(parts[:length]) in paths for length in range(1, len(parts) + 1))
