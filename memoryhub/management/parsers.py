@@ -26,7 +26,13 @@ class Parser(ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         chosen, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            parser, siblings = _chosen_parser(self, chosen)
+            parser = self
+            siblings = []
+            for action in self._actions:
+                if isinstance(action, _SubParsersAction) and (name := getattr(chosen, action.dest, None)):
+                    parser = action.choices[name]
+                    siblings = [sibling for sibling in action.choices.values() if sibling is not parser]
+                    break
             parser.error(_unknown(unknown[0].partition("=")[0], parser, siblings))
         return chosen
 
@@ -47,18 +53,13 @@ def read_commands() -> dict[str, Any]:
     return described
 
 
-# The parser of the sub-command in use, and those of its siblings
-def _chosen_parser(parser: Parser, chosen: Any) -> tuple[Parser, list[Parser]]:
-    for action in parser._actions:
-        name = getattr(chosen, action.dest, None)
-        if isinstance(action, _SubParsersAction) and name:
-            return action.choices[name], [sibling for key, sibling in action.choices.items() if key != name]
-    return parser, []
-
-
 def _unknown(word: str, parser: Parser, siblings: list[Parser]) -> str:
     what = f"unknown {'option' if word.startswith('-') else 'argument'} {word!r}"
-    takers = [sibling.prog for sibling in siblings if word in _options(sibling)] or _commands_with(word, parser.prog)
+    takers = [sibling.prog for sibling in siblings if word in _options(sibling)]
+    if not takers:
+        program = parser.prog.partition(" ")[0]
+        commands = read_commands()["commands"].items()
+        takers = [f"{program} {name}" for name, command in commands if word in _flags(command["arguments"])]
     if not takers:
         return what + did_you_mean(word, _options(parser))
     names = [f"`{taker}`" for taker in takers[:_MOST_TAKERS]]
@@ -67,12 +68,6 @@ def _unknown(word: str, parser: Parser, siblings: list[Parser]) -> str:
     if len(names) == 1:
         return f"{what}, which {names[0]} takes"
     return f"{what}, which {', '.join(names[:-1])} and {names[-1]} take"
-
-
-def _commands_with(option: str, prog: str) -> list[str]:
-    program = prog.partition(" ")[0]
-    commands = read_commands()["commands"].items()
-    return [f"{program} {name}" for name, command in commands if option in _flags(command["arguments"])]
 
 
 def _options(parser: Parser) -> list[str]:

@@ -37,34 +37,30 @@ def progress_bar(unit: str, total: int | None) -> Iterator[Callable[[int], None]
 @contextmanager
 def show_job(job: Job, stores: int, errors: Any) -> Iterator[Watch]:
     console = Console(stderr=True)
-    if console.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True) as bar:
-            yield _Bar(job, bar)
-    else:
-        yield _Lines(job, stores, errors)
+    if not console.is_terminal:
+        yield _line_writer(job, stores, errors)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    tasks: dict[str, TaskID] = {}
+    with Progress(*columns, console=console, transient=True) as bar:
+
+        def update(target: JobTarget, count: int, total: int) -> None:
+            if target.alias not in tasks:
+                tasks[target.alias] = bar.add_task(f"{job.name}, {target.title}", total=None)
+            bar.update(tasks[target.alias], completed=count, total=total or None)
+
+        yield update
 
 
-class _Bar:
-    def __init__(self, job: Job, bar: Progress) -> None:
-        self._job, self._bar = job, bar
-        self._tasks: dict[str, TaskID] = {}
+def _line_writer(job: Job, stores: int, errors: Any) -> Watch:
+    steps: dict[str, int] = {}
 
-    def __call__(self, target: JobTarget, count: int, total: int) -> None:
-        if target.alias not in self._tasks:
-            self._tasks[target.alias] = self._bar.add_task(f"{self._job.name}, {target.title}", total=None)
-        self._bar.update(self._tasks[target.alias], completed=count, total=total or None)
-
-
-class _Lines:
-    def __init__(self, job: Job, stores: int, errors: Any) -> None:
-        self._job, self._stores, self._errors = job, stores, errors
-        self._steps: dict[str, int] = {}
-
-    def __call__(self, target: JobTarget, count: int, total: int) -> None:
+    def write(target: JobTarget, count: int, total: int) -> None:
         step = count * _STEPS // total if total else 0
-        if self._steps.get(target.alias) != step:
-            self._steps[target.alias] = step
+        if steps.get(target.alias) != step:
+            steps[target.alias] = step
             far = f": {count} of {total}" if total else ""
-            number = f" ({len(self._steps)} of {self._stores})" if self._stores > 1 else ""
-            self._errors.write(f"{self._job.name}, {target.title}{number}{far}")
+            number = f" ({len(steps)} of {stores})" if stores > 1 else ""
+            errors.write(f"{job.name}, {target.title}{number}{far}")
+
+    return write
