@@ -83,7 +83,8 @@ class Command(ProjectCommand):
             self.creates_store = False
             with self.store(options):
                 if options["kind"] == "list":
-                    self._list()
+                    batches = list_batches()
+                    self.answer(batches, map(batch_line, batches))
                 else:
                     self._undo(options["batch"], options["confirm"])
         elif options["kind"] in SOURCES:
@@ -159,7 +160,10 @@ class Command(ProjectCommand):
         self.stdout.write(flat(str(path)))
         preview = importer().preview(source.records(path))  # invalid data changes nothing
         self._report(preview)
-        if options["preview"] or not any(report.changes for report in preview) or not self._agreed(options):
+        if options["preview"] or not any(report.changes for report in preview):
+            return
+        is_asked = not options["yes"] and sys.stdin.isatty()  # scripts are not asked
+        if is_asked and input("Import this? [y/N] ").strip().lower() not in ("y", "yes"):
             return
         total = sum(sum(report.names.values()) for report in preview)
         with progress_bar("records", total) as advance:
@@ -180,12 +184,6 @@ class Command(ProjectCommand):
         if hint:
             self.stderr.write(flat(f"note: {hint}"))
 
-    # Scripts are not asked
-    def _agreed(self, options: dict[str, Any]) -> bool:
-        if options["yes"] or not sys.stdin.isatty():
-            return True
-        return input("Import this? [y/N] ").strip().lower() in ("y", "yes")
-
     def _report(self, reports: list[ImportReport]) -> None:
         if not reports:
             self.stdout.write("  nothing to import")
@@ -193,10 +191,6 @@ class Command(ProjectCommand):
             self.stdout.write(f"  {report_line(report)}")
             for line in left_out_lines(report):
                 self.stderr.write(f"  {line}")
-
-    def _list(self) -> None:
-        batches = list_batches()
-        self.answer(batches, map(batch_line, batches))
 
     def _undo(self, batch: int, token: str) -> None:
         plan = undo_import(batch_id=batch, token=token) if token else preview_undo(batch)
