@@ -23,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     if "_ARGCOMPLETE" in os.environ:
-        from memoryhub.management.completion import complete
+        from memoryhub.management.parsers import complete
 
         complete()
     if argv[1:] == ["--version"]:
@@ -97,15 +97,13 @@ def _run(argv: list[str]) -> int:
 
 
 def _run_own(argv: list[str], name: str, command: dict[str, Any]) -> int:
-    from memoryhub.management.parsers import build
+    from memoryhub.management.parsers import build, completion_script
 
     if name != "completion" and not _asks_for_help(argv):
         _check_home(argv)
     chosen = build(f"{argv[0].rpartition('/')[2]} {name}", command).parse_args(argv[2:])
     if name == "completion":
-        from memoryhub.management.completion import script
-
-        sys.stdout.write(script(chosen.shell))
+        sys.stdout.write(completion_script(chosen.shell))
         return 0
     return _run_in_django(argv, "memoryhub.settings_store" if command["slim"] else "memoryhub.settings")
 

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import json
+import os
 from argparse import SUPPRESS, Action, ArgumentError, ArgumentParser, _ActionsContainer, _SubParsersAction
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from memoryhub import env
 from memoryhub.core.text import did_you_mean
 
 FILE = Path(__file__).with_name("parsers.json")
@@ -161,3 +164,54 @@ def _add_argument(parser: ArgumentParser, group: _ActionsContainer, facts: dict[
 # argparse fills in what follows a ``%``, which is done already, and knows SUPPRESS by identity
 def _escaped(text: str | None) -> str | None:
     return text and (SUPPRESS if text == SUPPRESS else text.replace("%", "%%"))
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def completion_script(shell: str) -> str:
+    from argcomplete.shell_integration import shellcode
+
+    return shellcode(["memory-hub"], shell=shell)
+
+
+def complete() -> None:
+    """Print the completions of ``COMP_LINE`` as argcomplete's shell functions expect them, and exit."""
+    from argcomplete import autocomplete
+    from argcomplete.completers import DirectoriesCompleter, FilesCompleter, SuppressCompleter
+
+    parser = Parser(prog="memory-hub")
+    commands = parser.add_subparsers()
+    typed = os.environ.get("COMP_LINE", "").split()[1:2]
+    for name, described in read_commands()["commands"].items():
+        command = commands.add_parser(name, help=described["summary"])
+        if name in typed:
+            add_arguments(command, described)
+    for action in _actions(parser):
+        named = str(action.metavar or action.dest).upper()
+        completer: Any = None
+        if values := getattr(action, "values", None):
+            completer = partial(_expanded, values)
+        elif named == "DIR":
+            completer = DirectoriesCompleter()
+        elif named in ("FILE", "PATH"):
+            completer = FilesCompleter()
+        if completer:
+            action.completer = completer  # type: ignore[attr-defined]
+    autocomplete(parser, always_complete_options=False, default_completer=SuppressCompleter())
+
+
+def _actions(parser: ArgumentParser) -> Iterator[Action]:
+    for action in parser._actions:
+        yield action
+        if isinstance(action, _SubParsersAction):
+            for command in action.choices.values():
+                yield from _actions(command)
+
+
+# A value with a ``*`` stands for the names of files in the home folder
+def _expanded(values: list[str], **_: Any) -> list[str]:
+    expanded = []
+    for value in values:
+        expanded += [path.name for path in env.home().glob(value)] if "*" in value else [value]
+    return expanded

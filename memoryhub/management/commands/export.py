@@ -41,19 +41,8 @@ class Command(StoreCommand):
         jsonl = kinds.add_parser("jsonl", help="the whole store, for `memory-hub import jsonl`")
         jsonl.add_argument("--out", metavar="FILE", type=Path, help="default: standard output")
         jsonl.add_argument("--force", action="store_true", help="overwrite an existing file")
-        again = "may be repeated"
-        moment = "this time or day (ISO 8601)"
         for form, help_text in _FORMS.items():
-            folder = kinds.add_parser(form, help=help_text)
-            folder.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder")
-            folder.add_argument("--force", action="store_true", help="overwrite existing files that differ")
-            folder.add_argument(
-                "--kind", action="append", dest="kinds", choices=list(Kind), help=f"only these; {again}"
-            )
-            folder.add_argument("--tag", action="append", help=f"only memories with this tag; {again}")
-            folder.add_argument("--scope", choices=list(MemoryScope), help="only memories of this scope")
-            folder.add_argument("--since", metavar="TIME", help=f"only what was created since {moment}")
-            folder.add_argument("--until", metavar="TIME", help=f"only what was created before {moment}")
+            _add_selection(kinds.add_parser(form, help=help_text))
         for kind in kinds.choices.values():
             super().add_arguments(kind)
 
@@ -96,6 +85,16 @@ class Command(StoreCommand):
         write_files(folder, files.items, force=options["force"])
         place = folder / _GRAPH if is_graph else folder
         self.stdout.write(f"wrote {counted(len(decisions), 'decision')} to {place}")
+
+
+def _add_selection(parser: CommandParser) -> None:
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder")
+    parser.add_argument("--force", action="store_true", help="overwrite existing files that differ")
+    parser.add_argument("--kind", action="append", dest="kinds", choices=list(Kind), help="only these; may be repeated")
+    parser.add_argument("--tag", action="append", help="only memories with this tag; may be repeated")
+    parser.add_argument("--scope", choices=list(MemoryScope), help="only memories of this scope")
+    parser.add_argument("--since", metavar="TIME", help="only what was created since this time or day (ISO 8601)")
+    parser.add_argument("--until", metavar="TIME", help="only what was created before this time or day (ISO 8601)")
 
 
 def _id(text: str) -> int:

@@ -16,8 +16,7 @@ from memoryhub.config.repository import working_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.stores.store import list_projects
 from memoryhub.core.text import counted, flat
-from memoryhub.management.base import ProjectCommand, use_cli_origin
-from memoryhub.management.progress import progress_bar
+from memoryhub.management.base import ProjectCommand, progress_bar, use_cli_origin
 from memoryhub.transfer.file_imports import FILE_IMPORTS, FileImport
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import ImportReport, ImportSource, batch_line, left_out_lines, report_line

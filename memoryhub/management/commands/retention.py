@@ -13,8 +13,7 @@ from memoryhub.core import clock
 from memoryhub.core.errors import PreconditionFailed
 from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import StoreCommand, entity_id
-from memoryhub.management.progress import progress_bar
+from memoryhub.management.base import StoreCommand, entity_id, progress_bar
 
 
 class Command(StoreCommand):
