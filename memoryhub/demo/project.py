@@ -33,6 +33,7 @@ from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import ConflictError, NotFound
 from memoryhub.core.origin import SAMPLE_TRACE, use_origin
 from memoryhub.core.stores.store import StoreId, forget, project_store, use_store
+from memoryhub.core.text import counted
 from memoryhub.ops.backups.service import backup_folder
 from memoryhub.registry.projects import ProjectCreate, create_project
 from sessions_app.hook_parser import parse_hook
@@ -240,7 +241,7 @@ def make_demo() -> int:
         if before.is_demo:
             raise ConflictError(f"the project {store.name!r} already exists; delete it with --remove")
         raise ConflictError(
-            f"a project {store.name!r} with {_event_count(before.events)} of its own exists; nothing was changed"
+            f"a project {store.name!r} with {counted(before.events, 'event')} of its own exists; nothing was changed"
         )
     now = clock.now()
     stage = Stage(directory=story().project["root_path"])
@@ -256,12 +257,9 @@ def make_demo() -> int:
 def remove_demo(*, also_others: bool = False) -> int:
     """Delete the sample project's store and return its number of events.
 
-    Args:
-        also_others: delete it even if someone else has written to it.
-
     Raises:
         NotFound: it does not exist.
-        ConflictError: it is not the sample project, or someone else has written to it.
+        ConflictError: it is not the sample project, or someone else has written to it, unless ``also_others``.
     """
     store = demo_store()
     if not stores.exists(store):
@@ -271,7 +269,7 @@ def remove_demo(*, also_others: bool = False) -> int:
         raise ConflictError(f"the project {store.name!r} is not the sample project; nothing was deleted")
     if demo.foreign and not also_others:
         raise ConflictError(
-            f"the project {store.name!r} has {_event_count(demo.foreign)} beyond the sample's; "
+            f"the project {store.name!r} has {counted(demo.foreign, 'event')} beyond the sample's; "
             "add --force to delete them too"
         )
     forget(store)
@@ -287,10 +285,6 @@ def contents() -> DemoContents:
         return DemoContents(events.count(), events.exclude(trace_id=SAMPLE_TRACE).exclude(source=_HUBS_OWN).count())
 
 
-def _event_count(count: int) -> str:
-    return f"{count:,} event{'s' * (count != 1)}"
-
-
 def _play(scene: Scene, stage: Stage, now: datetime) -> None:
     moment = scene.begins(now)
     stage.session, stage.client = scene.session, scene.person or scene.client
@@ -298,17 +292,12 @@ def _play(scene: Scene, stage: Stage, now: datetime) -> None:
     with ExitStack() as stack:
         stack.enter_context(use_origin(source=door, actor=stage.client, session_id=scene.session))
         if scene.session:
-            with clock.frozen(moment):
-                _open_store(scene, stage.directory)
+            # As a client starts a session: with the context pack
+            command = SessionStart(session_id=scene.session, purpose=scene.purpose, directory=stage.directory)
+            with clock.frozen(moment), use_origin(source="hook"):
+                start_session(command=command)
+                opening_of(scene.session)
         for step in scene.steps:
             moment += timedelta(minutes=step.get("wait", _STEP_MINUTES))
             with clock.frozen(moment):
                 stage.play(step)
-
-
-# As a client starts a session: with the context pack.
-def _open_store(scene: Scene, directory: str) -> None:
-    command = SessionStart(session_id=scene.session, purpose=scene.purpose, directory=directory)
-    with use_origin(source="hook"):
-        start_session(command=command)
-        opening_of(scene.session)

@@ -1,4 +1,4 @@
-"""Base classes of the hub's commands: stores, output, errors and exit codes."""
+"""Base classes of the hub's commands: stores, output, progress, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 from django.db import DatabaseError
@@ -34,6 +34,10 @@ from memoryhub.management.parsers import DJANGOS_OPTIONS, describe
 from memoryhub.ops.serving.drain import drain_before_reading
 from memoryhub.ops.serving.process import find_running
 from memoryhub.registry.project_lookup import require_project_of
+
+if TYPE_CHECKING:  # the jobs need the queue, which commands over stores do without
+    from memoryhub.core.jobs import Job
+    from memoryhub.ops.jobs.running import JobTarget, Watch
 
 # The end of the first sentence or clause of a help text
 _END = re.compile(r"[.;:](?: |$)| \(")
@@ -182,6 +186,57 @@ def _hub_error(error: DatabaseError) -> HubError:
     if faults.is_locked(error):
         return Locked(f"{_HUB} is locked by another process; try again")
     return Unavailable(f"{_HUB} is unavailable: {error}; run `memory-hub doctor`")
+
+
+_STEPS = 10
+
+
+@contextmanager
+def progress_bar(unit: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show a bar on standard error if that is a terminal; yield the function that takes the current count."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(unit, total=total)
+        yield lambda count: bar.update(task, completed=count)
+
+
+@contextmanager
+def show_job(job: Job, stores: int, errors: Any) -> Iterator[Watch]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _line_writer(job, stores, errors)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    tasks: dict[str, Any] = {}
+    with Progress(*columns, console=console, transient=True) as bar:
+
+        def update(target: JobTarget, count: int, total: int) -> None:
+            if target.alias not in tasks:
+                tasks[target.alias] = bar.add_task(f"{job.name}, {target.title}", total=None)
+            bar.update(tasks[target.alias], completed=count, total=total or None)
+
+        yield update
+
+
+def _line_writer(job: Job, stores: int, errors: Any) -> Watch:
+    steps: dict[str, int] = {}
+
+    def write(target: JobTarget, count: int, total: int) -> None:
+        step = count * _STEPS // total if total else 0
+        if steps.get(target.alias) != step:
+            steps[target.alias] = step
+            far = f": {count} of {total}" if total else ""
+            number = f" ({len(steps)} of {stores})" if stores > 1 else ""
+            errors.write(f"{job.name}, {target.title}{number}{far}")
+
+    return write
 
 
 def entity_id(text: str) -> int:

@@ -14,7 +14,7 @@ from memoryhub.core.jobs import Job, Over, find_job
 from memoryhub.core.stores.store import StoreId
 from memoryhub.core.text import flat
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import HubCommand, add_store_options, store_option, use_cli_origin
+from memoryhub.management.base import HubCommand, add_store_options, show_job, store_option, use_cli_origin
 
 if TYPE_CHECKING:
     from memoryhub.ops.jobs.status import JobStatus
@@ -93,7 +93,6 @@ class Command(HubCommand):
         self.answer({"results": list(map(_facts, statuses))}, lines)
 
     def _run(self, job: Job, store: StoreId | None) -> None:
-        from memoryhub.management.progress import show_job
         from memoryhub.ops.jobs import BUSY, run_job
 
         targets = _targets(job, store)

@@ -11,8 +11,7 @@ from memoryhub.core import log
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import counted
-from memoryhub.management.base import HubCommand, add_store_options, store_or_folders
-from memoryhub.management.progress import progress_bar
+from memoryhub.management.base import HubCommand, add_store_options, progress_bar, store_or_folders
 from memoryhub.ops.backups.restoring import rebuild_store
 
 EXIT_DIFFERENT = 12

@@ -13,8 +13,7 @@ from memoryhub.core import clock
 from memoryhub.core.errors import PreconditionFailed
 from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import StoreCommand, entity_id
-from memoryhub.management.progress import progress_bar
+from memoryhub.management.base import StoreCommand, entity_id, progress_bar
 
 
 class Command(StoreCommand):
@@ -41,9 +40,8 @@ class Command(StoreCommand):
             super().add_arguments(command)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        act = {"plan": self._plan, "run": self._run, "hold": self._hold, "lift": self._lift, "holds": self._holds}
         with self.store(options) as project:
-            act.get(options["kind"], self._runs)(project, options)
+            getattr(self, f"_{options['kind']}")(project, options)
 
     def _plan(self, _project: str, options: dict[str, Any]) -> None:
         plan = plan_retention(command=command_from(RetentionPlanRequest, options))

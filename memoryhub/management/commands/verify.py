@@ -21,10 +21,7 @@ class Command(StoreCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--checkpoint",
-            metavar="FILE",
-            type=Path,
-            help="compare with the head in FILE; create FILE the first time",
+            "--checkpoint", metavar="FILE", type=Path, help="compare with the head in FILE; create FILE the first time"
         )
         parser.add_argument(
             "--write-checkpoint", metavar="FILE", type=Path, help="save the head to FILE; keep FILE away from the store"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -180,9 +181,10 @@ def _replace_missing(store: StoreId, draft: Path, previous: Path) -> Path | None
 
 # In place, because processes that have the file open would go on writing into a file without a name (decision 22)
 def _overwrite(store: StoreId, draft: Path, previous: Path, *, replace: bool) -> int:
-    newer: list[int] = []
+    newer = 0
 
     def look() -> None:
+        nonlocal newer
         require_stayed(store)  # a move may have ended since, and its mark is in the file that is replaced
         try:
             last, common, digest = _last_and_common(store, draft)
@@ -190,10 +192,9 @@ def _overwrite(store: StoreId, draft: Path, previous: Path, *, replace: bool) ->
             _require_replace_of_broken(error, replace=replace)
             files.keep_beside(path_of(store), previous)
             anchors.remove(store)
-            newer.append(0)
             return
-        newer.append(last - common)
-        _require_replace(newer[0], replace=replace)
+        newer = last - common
+        _require_replace(newer, replace=replace)
         files.keep_beside(path_of(store), previous)
         # The process that has just committed may not have anchored its event yet, or may have died
         deadline = time.monotonic() + _LATE_SECONDS
@@ -203,21 +204,18 @@ def _overwrite(store: StoreId, draft: Path, previous: Path, *, replace: bool) ->
         replace_anchor(store, common, digest)
 
     files.overwrite(path_of(store), draft, locked=look)
-    return newer[0]
+    return newer
 
 
 # The store's last position, and position and digest of the last event in common with the draft, found by bisection
 def _last_and_common(store: StoreId, draft: Path) -> tuple[int, int, str]:
     with closing(files.open_database(path_of(store), mode="rw")) as live, closing(files.open_database(draft)) as copy:
         last = _last_position(live)
-        common = 0
-        beyond = min(last, _last_position(copy)) + 1
-        while beyond - common > 1:
-            middle = (common + beyond) // 2
-            if _chain_digest_at(live, middle) == _chain_digest_at(copy, middle):
-                common = middle
-            else:
-                beyond = middle
+
+        def differs(position: int) -> bool:
+            return _chain_digest_at(live, position) != _chain_digest_at(copy, position)
+
+        common = bisect_left(range(1, min(last, _last_position(copy)) + 1), True, key=differs)
         return last, common, _chain_digest_at(live, common) or GENESIS
 
 

@@ -25,15 +25,7 @@ from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.backends.sqlite.structure import template_file, template_problem
 from memoryhub.core.errors import Moved, NotFound, Unavailable
 from memoryhub.core.secret_files import REDACTION_KEY, SECRET_FILES, secret_problem
-from memoryhub.core.stores.store import (
-    GLOBAL_STORE,
-    SLUG,
-    StoreId,
-    folder_of,
-    org_store,
-    project_store,
-    require_stayed,
-)
+from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, folder_of, org_store, project_store, require_stayed
 from memoryhub.core.text import counted
 from memoryhub.ops.backups.service import BUNDLE, backups_of, hub_problem, is_alive
 from memoryhub.ops.doctor.store import (
@@ -398,12 +390,7 @@ def report_unusable(store: StoreId | None) -> DoctorReport | None:
 
 
 def examine(store: StoreId | None = None, *, deep: bool = False) -> DoctorReport:
-    """Examine a store, or all stores and the hub.
-
-    Args:
-        store: default: all stores and the hub.
-        deep: compare all read models with the log; otherwise a long log is sampled.
-    """
+    """Examine a store, or all stores and the hub; ``deep`` compares all read models, even if the log is long."""
     # First, because opening a store makes the home folder private and replaces a damaged template
     in_hub = [] if store else examine_hub(deep=deep)
     stores = [store] if store else all_stores()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -115,43 +114,38 @@ class JobPass:
             return RunOutcome(target, BUSY, error.message, begun_now(self._asked_by))
 
     def _recorded(self, target: JobTarget, held: HeldLease) -> RunOutcome:
+        result = JobResult.FAILED
         try:
-            outcome = self._outcome(target, held)
+            message = self._work(target, held)
+            result = JobResult.OK
+        except HubError as error:
+            logger.warning("job %s of %s: %s", self._job.name, target.title, error)
+            message = error.message
+        except Exception as error:
+            logger.exception("job %s of %s failed", self._job.name, target.title)
+            message = f"{type(error).__name__}: {error}"
         except BaseException:
             record_run(self._job, RunOutcome(target, JobResult.INTERRUPTED, "stopped", held.begun))
             raise
+        outcome = RunOutcome(target, result, message, held.begun)
         if not outcome.idle:
             record_run(self._job, outcome)
         return outcome
-
-    def _outcome(self, target: JobTarget, held: HeldLease) -> RunOutcome:
-        try:
-            message = self._work(target, held)
-        except HubError as error:
-            logger.warning("job %s of %s: %s", self._job.name, target.title, error)
-            return RunOutcome(target, JobResult.FAILED, error.message, held.begun)
-        except Exception as error:
-            logger.exception("job %s of %s failed", self._job.name, target.title)
-            return RunOutcome(target, JobResult.FAILED, f"{type(error).__name__}: {error}", held.begun)
-        return RunOutcome(target, JobResult.OK, message, held.begun)
 
     def _work(self, target: JobTarget, held: HeldLease) -> str:
         def report(count: int, total: int) -> None:
             held.report(count, total)
             self._watch(target, count, total)
 
-        with ExitStack() as stack:
-            if target.store and self._job.opened:
-                stack.enter_context(use_store(target.store))
-            stack.enter_context(use_origin(source="job", actor=self._job.name))
-            return self._job.work(
-                Run(
-                    store=target.store,
-                    seconds=self._job.cap if self._capped else math.inf,
-                    seen_at=partial(seen_at, self._job, target),
-                    on_progress=report,
-                )
-            )
+        run = Run(
+            store=target.store,
+            seconds=self._job.cap if self._capped else math.inf,
+            seen_at=partial(seen_at, self._job, target),
+            on_progress=report,
+        )
+        opened = use_store(target.store) if target.store and self._job.opened else nullcontext()
+        with opened, use_origin(source="job", actor=self._job.name):
+            return self._job.work(run)
 
 
 def run_job(
@@ -251,7 +245,7 @@ def worker_is_running() -> bool:
 
 
 def _parse_begun(content: str) -> Begun | None:
-    with contextlib.suppress(ValueError, TypeError):
+    with suppress(ValueError, TypeError):
         return Begun(**json.loads(content))
     return None
 

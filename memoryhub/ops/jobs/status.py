@@ -157,12 +157,7 @@ def _running(jobs: list[tuple[Job, list[JobTarget]]]) -> dict[tuple[str, str], B
 
 
 def ask_worker(*, job: Job, alias: str | None, asked_by: str) -> str:
-    """Queue a run of a job; return a sentence on what was queued.
-
-    Args:
-        job: the job.
-        alias: of the store, "" for the hub itself, None for all targets.
-        asked_by: shown with the run.
+    """Queue a run of a job; return a sentence on what was queued. ``alias`` is "" for the hub, None for all targets.
 
     Raises:
         Invalid: the job does not run over that store.

@@ -312,7 +312,6 @@ class Outbox:
         self._loop.call_soon_threadsafe(self._news.set)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the answer until its end."""
         while True:
             self._news.clear()
             with self._lock:

@@ -107,8 +107,8 @@ class _File:
         self._postponed: list[SpooledEvent] = []
         self._closed: set[str] = set()
 
+    # Returns the events that still wait
     def drain(self) -> list[SpooledEvent]:
-        """Return the events that still wait."""
         for project, group in groupby(self._placed(), key=lambda placed: placed.project):
             events = list(group)
             for start in range(0, len(events), _BATCH):
