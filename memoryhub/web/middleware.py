@@ -127,17 +127,14 @@ class StoreAddress:
         if not address:
             return self.get_response(request)
         before = get_script_prefix()
-        self._move(request, address)
+        request.META["SCRIPT_NAME"] = request.META.get("SCRIPT_NAME", "") + address[0]
+        request.path_info = request.META["PATH_INFO"] = request.path_info[address.end() :] or "/"
+        request.urlconf = settings.STORE_URLCONF
         set_script_prefix(request.META["SCRIPT_NAME"] + "/")
         try:
             return self.get_response(request)
         finally:
             set_script_prefix(before)
-
-    def _move(self, request: HttpRequest, address: re.Match[str]) -> None:
-        request.META["SCRIPT_NAME"] = request.META.get("SCRIPT_NAME", "") + address[0]
-        request.path_info = request.META["PATH_INFO"] = request.path_info[address.end() :] or "/"
-        request.urlconf = settings.STORE_URLCONF
 
 
 def _store_of(address: re.Match[str]) -> StoreId:

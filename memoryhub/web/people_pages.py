@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -108,11 +109,10 @@ def _signin_link(request: HttpRequest, name: str) -> str:
 
 
 def _people_page(request: HttpRequest, form: PersonForm, **extra: Any) -> HttpResponse:
-    history = history_of(Subject.PERSON, before=request.GET.get("before", ""))
     listed = people.list_people()
     memberships = members.memberships_of([person.name for person in listed])
     context = {
-        "history": history,
+        "history": history_of(Subject.PERSON, before=request.GET.get("before", "")),
         "people": [(person, memberships.get(person.name, [])) for person in listed],
         "roles": list(ROLES),
         "member_roles": list(MEMBER_ROLES),
@@ -320,11 +320,8 @@ def members_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         raise Http404("the global scope has no members")
     name = request.POST.get("name", "").strip()
     if "remove" in request.POST:
-        apply_change(
-            request,
-            lambda: members.remove_member(store=current_store(), name=name),
-            f"{name} has no role of their own here any more.",
-        )
+        removal = partial(members.remove_member, store=current_store(), name=name)
+        apply_change(request, removal, f"{name} has no role of their own here any more.")
         return redirect("admin:members")
     form = MemberForm(posted(request))
     command = form.command()

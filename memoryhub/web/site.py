@@ -142,7 +142,7 @@ class HubAdminSite(AdminSite):
 
     def replay(self, request: HttpRequest) -> HttpResponse:
         """Show the log at a position; with ``fragment``, only the part that ``hub.js`` replaces."""
-        from memoryhub.web.log_pages import replay_at
+        from memoryhub.web.governance_pages import replay_at
 
         replayed = replay_at(request.GET.get("position", ""))
         if "fragment" in request.GET and replayed["last"]:
@@ -152,7 +152,7 @@ class HubAdminSite(AdminSite):
 
     def past(self, request: HttpRequest) -> HttpResponse:
         """Show the store as of a position; without one, redirect to the replay."""
-        from memoryhub.web.log_pages import store_as_of
+        from memoryhub.web.governance_pages import store_as_of
 
         position = request.GET.get("position", "")
         if not (position.isascii() and position.isdecimal() and len(position) <= 15):

@@ -73,7 +73,11 @@ def worth_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         "parts": _outcome_parts(report.lines),
         "chart": _chart(report),
         "rows": [_compared_outcome(measure) for measure in report.experiment.measures],
-        "percents": _percents(report),
+        "percents": {
+            "used": _percent(report.lines.cited + report.lines.used, report.lines.total),
+            "unused": _percent(report.judged.unused, report.judged.ended),
+            "never_given": _percent(report.never_given, report.memories),
+        },
         "followed": " and ".join(KINDS[kind].plural for kind in FOLLOWED),
         "can_undo": request.session.pop(_CAN_UNDO, ()),
     }
@@ -114,15 +118,6 @@ def _versions(chosen: Sequence[str]) -> dict[int, int]:
 
 def _percent(part: int, whole: int) -> int:
     return round(100 * part / whole) if whole else 0
-
-
-def _percents(report: WorthReport) -> dict[str, int]:
-    lines = report.lines
-    return {
-        "used": _percent(lines.cited + lines.used, lines.total),
-        "unused": _percent(report.judged.unused, report.judged.ended),
-        "never_given": _percent(report.never_given, report.memories),
-    }
 
 
 def _outcome_parts(lines: Lines) -> list[OutcomePart]:
