@@ -363,22 +363,14 @@ def _escape_like(word: str) -> str:
     return word.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
-def list_of(page: str) -> str:
-    """Return the address of a list.
-
-    Raises:
-        Http404: there is no such list.
-    """
-    for model in admin.site._registry:
-        if page == f"{model._meta.app_label}/{model._meta.model_name}/":
-            return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
-    raise Http404("there is no such list")
-
-
 def change_views(request: HttpRequest) -> HttpResponse:
     """Save the view ``query`` of the list ``page``, or rename or delete the view ``view``."""
     posted = request.POST
-    address = list_of(posted.get("page", ""))
+    lists = {f"{model._meta.app_label}/{model._meta.model_name}/": model._meta for model in admin.site._registry}
+    model = lists.get(posted.get("page", ""))
+    if model is None:
+        raise Http404("there is no such list")
+    address = reverse(f"admin:{model.app_label}_{model.model_name}_changelist")
     query = normal_query(posted.get("query", ""))
     name = posted.get("name", "")
     owner: dict[str, Any] = {"user": request.user, "store": current_store()}
