@@ -199,8 +199,6 @@ class Gate:
 
 
 class _Count:
-    """How many requests of one kind are open, in all and of each token."""
-
     def __init__(self, what: str, most: int, most_of_a_token: int) -> None:
         self._what = what
         self._most = most
@@ -228,8 +226,6 @@ class _Count:
 
 
 class _Sent:
-    """Passes a response on, and knows how far it is."""
-
     def __init__(self, send: Send) -> None:
         self._send = send
         self.on_session: Callable[[str], None] | None = None

@@ -70,7 +70,6 @@ class Host:
         return self
 
     def finish(self) -> None:
-        """End threads and open turns, after the event loop."""
         self._workers.join(THREAD_END_SECONDS)
         for _, keepers in self._projects.values():
             keepers.leave_all()
@@ -115,8 +114,6 @@ PAUSE_SECONDS = 0.5
 
 
 class Subscriptions:
-    """The followers of all stores that clients subscribed to."""
-
     def __init__(self, workers: Workers, streams: Streams) -> None:
         self._workers = workers
         self._streams = streams

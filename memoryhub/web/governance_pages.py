@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from governance import imports
 from governance.audit import AuditExport, AuditPeriod, AuditRequest, export_audit, list_activity, list_packs_read
-from governance.blame import Blame, BlamedRange, BlameRequest, blame
+from governance.blame import Blame, BlameRequest, blame
 from governance.graph import Graph, GraphEdge, GraphNode, NodeType, graph_around
 from memories.admin.base import sentence
 from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Stats
@@ -40,8 +40,7 @@ from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from, explain
 from memoryhub.web.pages import number_from
-from sessions_app.git import Line
-from sessions_app.timeline import TimelineItem, entries_of
+from sessions_app.timeline import entries_of
 
 _FILTERS = ("person", "since", "until")
 _PACKS_PER_PAGE = 50
@@ -138,16 +137,6 @@ def _undo_messages(result: imports.ImportUndo) -> list[tuple[int, str]]:
 _BLAMED_LINES = 500
 
 
-@dataclass(frozen=True, slots=True)
-class BlamedPart:
-    """A range with its lines."""
-
-    range: BlamedRange
-    lines: list[Line]
-    # The trail of its commit is above
-    is_repeated: bool
-
-
 def show_blame(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     file = request.GET.get("file", "").strip()
     first = request.GET.get("first", "").strip()
@@ -167,11 +156,13 @@ def show_blame(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
 
 def _blame_context(blamed: Blame) -> dict[str, Any]:
     view = blamed.view
-    parts: list[BlamedPart] = []
+    parts = []
     seen: set[str] = set()
     for part in view.ranges:
         sha = part.commit.sha if part.commit else ""
-        parts.append(BlamedPart(part, blamed.lines[part.first - view.first : part.last - view.first + 1], sha in seen))
+        lines = blamed.lines[part.first - view.first : part.last - view.first + 1]
+        # Repeated: the trail of its commit is above
+        parts.append({"range": part, "lines": lines, "is_repeated": sha in seen})
         seen.add(sha)
     page = {"view": view, "parts": parts}
     if len(blamed.lines) == _BLAMED_LINES:
@@ -209,7 +200,6 @@ class Box:
 
     @property
     def name(self) -> str:
-        """The type, as the box shows it, with the number."""
         label = self.node.kind or self.node.type.value
         if self.node.id <= 0:
             return label
@@ -285,7 +275,6 @@ def _groups(boxes: list[Box], graph: Graph) -> list[tuple[str, list[Box], int]]:
 
 
 def _filters(types: list[NodeType], depth: int) -> list[tuple[str, str, bool]]:
-    """Return for each type its label, the address with it switched, and whether it is shown."""
     filters = []
     for name, label in _PLURALS.items():
         selected = [other for other in NodeType if (other in types) != (other is name)]
@@ -311,16 +300,6 @@ _MAX_QUESTION = 2_000
 _COUNTED = ("session", "turn", "commit")
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayedLink:
-    """One event of the window and its link to the previous event."""
-
-    entry: TimelineItem
-    # "" if the link is intact
-    flaw: str
-    is_shown: bool
-
-
 def replay_at(typed: str) -> dict[str, Any]:
     """Return the page's context at a position, clamped to the log.
 
@@ -335,17 +314,18 @@ def replay_at(typed: str) -> dict[str, Any]:
     flaws = {}
     if window:
         flaws = check_links(first=window[0].position, last=window[-1].position)
-    links = {
-        entry.position: ReplayedLink(entry, flaws.get(entry.position, ""), entry.position == position)
-        for entry in entries_of(window)
-    }
+    # Each event of the window, with the flaw of its link to the previous event
+    links = {}
+    for entry in entries_of(window):
+        flaw = flaws.get(entry.position, "")
+        links[entry.position] = {"entry": entry, "flaw": flaw, "is_shown": entry.position == position}
     context = {
         "last": last,
         "position": position,
         "event": events.get(position),
         "link": links.get(position),
         "links": list(links.values()),
-        "flaws": sum(1 for link in links.values() if link.flaw),
+        "flaws": sum(1 for link in links.values() if link["flaw"]),
         "previous": GENESIS,
         "before": position - 1 or None,
         "after": position + 1 if position < last else None,

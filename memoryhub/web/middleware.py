@@ -178,7 +178,6 @@ class CurrentStore(_Middleware):
 
 
 def _finished(response: HttpResponseBase, store: StoreId) -> HttpResponseBase:
-    """Render a lazy response in the current store; a stream opens the store again."""
     if isinstance(response, StreamingHttpResponse):
         response.streaming_content = _streamed(response.streaming_content, store)
     elif hasattr(response, "render"):

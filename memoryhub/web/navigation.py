@@ -182,7 +182,6 @@ def sections(user: Any, place: StorePlace, url_name: str) -> list[dict[str, Any]
 
 
 def hub_pages(user: Any, url_name: str) -> list[dict[str, Any]]:
-    """Return the pages of the whole hub that the user may open."""
     pages = []
     for page in HUB_PAGES:
         if may(user, page.act, place=page.place):

@@ -113,7 +113,6 @@ def overview() -> dict[str, Any]:
 
 
 def latest_import() -> tuple[Batch, Gain] | None:
-    """Return the newest import of the past week with what it brought, unless it was undone."""
     since = clock.now() - timedelta(days=_NEWS_DAYS)
     for batch in list_batches():
         if batch.began_at >= since and not batch.is_undone:
@@ -122,7 +121,6 @@ def latest_import() -> tuple[Batch, Gain] | None:
 
 
 def latest_memories() -> list[tuple[Memory, SafeString]]:
-    """Return the last changed memories, each with badges of its kind, its type and its state."""
     latest = Memory.objects.live().defer("content", "resource_links").order_by("-updated_at", "-id")[:_LATEST]
     return [(memory, format_html("{} {}", kind_and_type(memory), memory_warnings(memory))) for memory in latest]
 
@@ -240,7 +238,6 @@ def can_load_sample() -> bool:
 @require_POST
 @hub_page(Act.GOVERN)
 def load_sample(request: HttpRequest) -> HttpResponse:
-    """Create the sample project, unless it exists, and show it."""
     place = StorePlace.of(demo_store())
     apply_change(request, make_demo, "Loaded the sample project. Delete it with `memory-hub demo --remove`.")
     return redirect(place.url)
@@ -270,8 +267,6 @@ class LatestEntry:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What happened in a project lately, and what waits for a person."""
-
     decisions: int
     activity: BarChart
     pending: list[str]
@@ -336,7 +331,6 @@ def _latest_entries(place: StorePlace) -> Iterable[LatestEntry]:
 
 
 def _grouped(cards: list[Card]) -> list[Group]:
-    """Return each organisation with its projects, then those without an organisation."""
     groups: list[Group] = []
     without_org = cards
     for org in summarize_orgs():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -212,15 +211,8 @@ def _token_owner(request: HttpRequest) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class TokenUse:
-    """How a client or a script uses a token: texts to copy with a sentence each. None of them has the token in it."""
-
-    title: str
-    steps: list[tuple[str, str]]
-
-
-def _uses(address: str, token: AgentToken) -> list[TokenUse]:
+# How clients and scripts use a token: texts to copy with a sentence each. None of them has the token in it.
+def _uses(address: str, token: AgentToken) -> list[tuple[str, list[tuple[str, str]]]]:
     project = _ANY_PROJECT
     path = "projects"
     if token.projects:
@@ -230,11 +222,11 @@ def _uses(address: str, token: AgentToken) -> list[TokenUse]:
     for client in all_clients().values():
         if client.http:
             steps = _client_steps(client, f"{address}/p/{project}/mcp", reads_only=token.verbs == ["read"])
-            uses.append(TokenUse(client.name, steps))
+            uses.append((client.name, steps))
     ask = f"read -rs {VARIABLE} && export {VARIABLE}"
     curl = f'curl -H "Authorization: Bearer ${VARIABLE}" "{address}/api/v1/{path}"'
     about = "Run both lines. The first waits for the token without showing what you paste; press Enter."
-    return [*uses, TokenUse("A script, with curl", [(about, f"{ask}\n{curl}")])]
+    return [*uses, ("A script, with curl", [(about, f"{ask}\n{curl}")])]
 
 
 def _client_steps(client: Client, url: str, *, reads_only: bool) -> list[tuple[str, str]]:

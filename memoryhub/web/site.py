@@ -39,7 +39,6 @@ class HubAdminSite(AdminSite):
         return may(request.user, Act.VIEW)
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
-        """Register models of the stores; skip those of hub.db and of the queue."""
         models = model_or_iterable
         if isinstance(model_or_iterable, type):
             models = [model_or_iterable]
@@ -86,8 +85,6 @@ class HubAdminSite(AdminSite):
         return [*pages, *super().get_urls()]
 
     def _page(self, view: Callable[..., HttpResponseBase], **context: Any) -> Callable[..., HttpResponseBase]:
-        """Return a view that is called with the context of every page."""
-
         @wraps(view)
         def page(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
             return view(request, context={**self.each_context(request), **context}, **kwargs)
