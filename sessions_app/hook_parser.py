@@ -61,7 +61,10 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: b
     """
     table = _table(client)
     data = _in_whole_characters(data)
-    hook = _hook(table, client, event)
+    hook = table.find(event)
+    if hook is None:
+        names = [*table.events, *table.ignored]
+        raise NotFound(f"{client} has no known hook {event!r}; known are: {', '.join(names)}", known=names)
     if _is_unrecorded(table, hook, data):
         hook = Hook(effect=HookEffect.NOTHING)
     session = session_name(_at(data, table.session))
@@ -135,14 +138,6 @@ def _table(client: str) -> Hooks:
     return clients[client]
 
 
-def _hook(table: Hooks, client: str, event: str) -> Hook:
-    hook = table.find(event)
-    if hook is None:
-        names = [*table.events, *table.ignored]
-        raise NotFound(f"{client} has no known hook {event!r}; known are: {', '.join(names)}", known=names)
-    return hook
-
-
 # A sub-agent works in its session's turn, so only its tools are recorded: its prompt and its answer are those of the
 # tool that started it.
 def _is_unrecorded(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> bool:
@@ -166,7 +161,14 @@ def _turn_event(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> tuple[str,
         return FILE_EDITED.name, _edit(table, hook.edits[tool], data) | agent
     if tool in table.unrecorded:
         return TOOL_MESSAGE.name, {}
-    return TOOL_MESSAGE.name, _call(table, hook, data) | agent
+    call = {
+        "tool": _texts_at(data, (table.tool,), 200),
+        "call_id": _texts_at(data, (table.call,), 200),
+        "input": _bounded(_at(data, table.input)),
+        "output": _bounded(_at(data, hook.result)),
+        "is_error": hook.is_error,
+    }
+    return TOOL_MESSAGE.name, call | agent
 
 
 def _command_payload(table: Hooks, tool: Command, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,16 +200,6 @@ def _written_content(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> str:
     if tool is None or not tool.text:
         return ""
     return _word(_at(data, tool.text))
-
-
-def _call(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "tool": _texts_at(data, (table.tool,), 200),
-        "call_id": _texts_at(data, (table.call,), 200),
-        "input": _bounded(_at(data, table.input)),
-        "output": _bounded(_at(data, hook.result)),
-        "is_error": hook.is_error,
-    }
 
 
 # The texts at these paths, one per line; absent ones are skipped.

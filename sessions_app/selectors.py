@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from django.db.models import QuerySet
@@ -112,9 +113,7 @@ def list_sessions(*, command: schemas.SessionList) -> Listing:
     sessions = outside_quarantine(Session.objects.all())
     if command.status:
         sessions = sessions.filter(status=command.status)
-    listed = _page_of(sessions, command)
-    views = list(listed.values("id", "session_id")) if command.compact else view_sessions(listed)
-    return _page_of_views(views, sessions, command, session_line)
+    return _page_of(sessions, command, view_sessions, session_line, brief=("id", "session_id"))
 
 
 def list_turns(*, command: schemas.TurnList) -> Listing:
@@ -124,8 +123,7 @@ def list_turns(*, command: schemas.TurnList) -> Listing:
         turns = turns.filter(session_id=command.session_id)
     if command.status:
         turns = turns.filter(status=command.status)
-    views = [view_turn(turn) for turn in _page_of(turns, command)]
-    return _page_of_views(views, turns, command, turn_line)
+    return _page_of(turns, command, partial(map, view_turn), turn_line)
 
 
 def list_iterations(*, command: schemas.IterationList) -> Listing:
@@ -133,26 +131,30 @@ def list_iterations(*, command: schemas.IterationList) -> Listing:
     iterations = outside_quarantine(Iteration.objects.all())
     if command.status:
         iterations = iterations.filter(status=command.status)
-    views = [view_iteration(iteration) for iteration in _page_of(iterations, command)]
-    return _page_of_views(views, iterations, command, iteration_line)
+    return _page_of(iterations, command, partial(map, view_iteration), iteration_line)
 
 
 def list_commits(*, command: Paging) -> Listing:
     """Return a page of commits, the last recorded first."""
     commits = outside_quarantine(Commit.objects.all())
-    listed = _page_of(commits, command)
-    views = list(listed.values("id", "sha")) if command.compact else view_commits(listed)
-    return _page_of_views(views, commits, command, commit_line)
+    return _page_of(commits, command, view_commits, commit_line, brief=("id", "sha"))
 
 
-def _page_of(matching: QuerySet[Any], command: Paging) -> QuerySet[Any]:
-    parts = decode_cursor(command.cursor, (int,))
-    if parts:
-        matching = matching.filter(id__lt=parts[0])
-    return matching.order_by("-id")[: command.limit + 1]
-
-
-def _page_of_views(views: list[dict[str, Any]], matching: QuerySet[Any], command: Paging, line: Any) -> Listing:
+def _page_of(
+    matching: QuerySet[Any],
+    command: Paging,
+    view: Callable[[Any], Iterable[Any]],
+    line: Any,
+    brief: Sequence[str] = (),
+) -> Listing:
+    window = matching.order_by("-id")
+    if parts := decode_cursor(command.cursor, (int,)):
+        window = window.filter(id__lt=parts[0])
+    window = window[: command.limit + 1]
+    if command.compact and brief:
+        views = list(window.values(*brief))
+    else:
+        views = list(view(window))
     return page(
         views[: command.limit],
         total=matching.count(),

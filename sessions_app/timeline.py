@@ -49,7 +49,6 @@ class TimelineItem:
 
     @property
     def thing(self) -> str:
-        """The kind of entity: ``memory``, ``commit``, ``turn`` and so on."""
         return self.stream_id.partition(":")[0]
 
     @property
@@ -116,7 +115,6 @@ def turn_events(turn: Turn) -> EventQuerySet:
 
 
 def iteration_events(iteration: Iteration) -> EventQuerySet:
-    """Return the events from an iteration's start to its end."""
     return log.events().window(after=iteration.id - 1, up_to=iteration.end_position)
 
 

@@ -109,8 +109,6 @@ IDLE_SECONDS = 30 * 60.0
 
 
 class TurnKeeper:
-    """The session of a connection and the turn of its writes."""
-
     def __init__(self, binding: Binding, session_id: str, window: str = "") -> None:
         self._session_id = session_id
         # Whether the client named the session, on the command line or with session_start.

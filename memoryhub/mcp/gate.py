@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -18,6 +18,9 @@ from memoryhub.mcp.admission import Admission, Sessions
 from memoryhub.mcp.binding import ADMITTED, SESSION_HEADER, Admitted
 from memoryhub.mcp.snapshot import HANDSHAKE_VERSIONS
 from memoryhub.mcp.threads import stopping_error
+
+if TYPE_CHECKING:
+    from memoryhub.mcp.host import Host
 
 logger = logging.getLogger(__name__)
 
@@ -38,18 +41,6 @@ _PROBLEM = "application/problem+json"
 Check = Callable[[Request], Awaitable[Response | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """The server behind the gate."""
-
-    handle: Callable[[Scope, Receive, Send], Awaitable[None]]
-    stop_work: Callable[[], None]
-    # Called with the id of a session and its project
-    end_session: Callable[[str, str], Awaitable[None]]
-    end_idle: Callable[[], Awaitable[None]]
-    close: Callable[[], Awaitable[None]]
-
-
 class Gate:
     def __init__(
         self,
@@ -57,7 +48,7 @@ class Gate:
         check: Check,
         project_of: Callable[[str], str | None],
         admission: Admission,
-        load: Callable[[], Awaitable[Backend]],
+        load: Callable[[], Awaitable[Host]],
         max_body: int,
         on_call: Callable[[], None] = lambda: None,
     ) -> None:
@@ -68,7 +59,7 @@ class Gate:
         self._max_body = max_body
         self._on_call = on_call
         self._loading = asyncio.Lock()
-        self._backend: Backend | None = None
+        self._host: Host | None = None
         self._sessions = Sessions()
         self._calls = _Count("calls", MOST_CALLS, MOST_CALLS_OF_A_TOKEN)
         self._streams = _Count("streams", MOST_STREAMS, MOST_STREAMS_OF_A_TOKEN)
@@ -84,15 +75,15 @@ class Gate:
         """Accept no more requests, wait at most ``seconds`` for the answers that are due, and end all streams."""
         self._closed = True
         self._patrol.cancel()
-        backend = self._backend
-        if backend:
-            backend.stop_work()
+        host = self._host
+        if host:
+            host.stop_work()
         try:
             await asyncio.wait_for(self._idle.wait(), seconds)
         except TimeoutError:
             logger.warning("%d calls were not answered before the shutdown", self._answering)
-        if backend:
-            await backend.close()
+        if host:
+            await host.close()
         if self._open:
             await asyncio.wait(list(self._open), timeout=_STREAM_END_SECONDS)
         for stream in list(self._open):
@@ -134,28 +125,28 @@ class Gate:
                 await (await self._ready()).end_session(ended, project)
             send.on_session = lambda begun: self._sessions.begin(begun, caller)
         with self._sessions.using(session, caller) if session else nullcontext():
-            backend = await self._ready()
+            host = await self._ready()
             if _is_stream(request):
                 with self._streams.one_of(caller.owner):
-                    await self._run_stream(backend, request, receive, send)
+                    await self._run_stream(host, request, receive, send)
             else:
                 self._on_call()
                 with self._calls.one_of(caller.owner):
-                    await self._answer(backend, request, caller.project, receive, send)
+                    await self._answer(host, request, caller.project, receive, send)
         if session and request.method == "DELETE":
             self._sessions.end(session)
-            await backend.end_session(session, caller.project)
+            await host.end_session(session, caller.project)
 
-    async def _ready(self) -> Backend:
+    async def _ready(self) -> Host:
         async with self._loading:
             if self._closed:
                 raise stopping_error()
-            if self._backend is None:
-                self._backend = await self._load()
-            return self._backend
+            if self._host is None:
+                self._host = await self._load()
+            return self._host
 
     # The body is read before, so that a slow client doesn't delay a shutdown.
-    async def _answer(self, backend: Backend, request: Request, project: str, receive: Receive, send: _Sent) -> None:
+    async def _answer(self, host: Host, request: Request, project: str, receive: Receive, send: _Sent) -> None:
         with self._bodies.one() as body:
             problem = await body.read(receive, self._max_body)
             if problem is not None:
@@ -168,15 +159,15 @@ class Gate:
             self._answering += 1
             self._idle.clear()
             try:
-                await backend.handle(request.scope, body.replayed_by(receive), send)
+                await host.handle(request.scope, body.replayed_by(receive), send)
             finally:
                 self._answering -= 1
                 if not self._answering:
                     self._idle.set()
 
-    async def _run_stream(self, backend: Backend, request: Request, receive: Receive, send: _Sent) -> None:
+    async def _run_stream(self, host: Host, request: Request, receive: Receive, send: _Sent) -> None:
         """Run a response that has no end; it is ended on shutdown, and when its token is no longer valid."""
-        stream = asyncio.ensure_future(backend.handle(request.scope, receive, send))
+        stream = asyncio.ensure_future(host.handle(request.scope, receive, send))
         self._open[stream] = request
         try:
             await asyncio.wait({stream})
@@ -199,17 +190,15 @@ class Gate:
                         stream.cancel()
                 for session, project in self._sessions.idle():
                     self._sessions.end(session)
-                    if self._backend:
-                        await self._backend.end_session(session, project)
-                if self._backend:
-                    await self._backend.end_idle()
+                    if self._host:
+                        await self._host.end_session(session, project)
+                if self._host:
+                    await self._host.end_idle()
             except Exception:
                 logger.exception("idle sessions could not be ended; retrying")
 
 
 class _Count:
-    """How many requests of one kind are open, in all and of each token."""
-
     def __init__(self, what: str, most: int, most_of_a_token: int) -> None:
         self._what = what
         self._most = most
@@ -237,8 +226,6 @@ class _Count:
 
 
 class _Sent:
-    """Passes a response on, and knows how far it is."""
-
     def __init__(self, send: Send) -> None:
         self._send = send
         self.on_session: Callable[[str], None] | None = None

@@ -25,7 +25,6 @@ from memoryhub.core.stores.store import StoreId, project_store, use_store
 from memoryhub.mcp import listing
 from memoryhub.mcp.binding import ADMITTED, IDLE_SECONDS, SESSION_HEADER, Admitted, Binding, TurnKeepers
 from memoryhub.mcp.calls import Calls, Context, Questions
-from memoryhub.mcp.gate import Backend
 from memoryhub.mcp.server import Match, Resources, build_server
 from memoryhub.mcp.threads import THREAD_END_SECONDS, Workers
 from memoryhub.ops.serving.live import Streams, source_of_store
@@ -62,14 +61,15 @@ class Host:
         self._manager = StreamableHTTPSessionManager(server, session_idle_timeout=IDLE_SECONDS, max_sessions=None)
         self._ended = asyncio.Event()
 
-    async def start(self) -> Backend:
+        self.handle = self._manager.handle_request
+
+    async def start(self) -> Host:
         ready = asyncio.Event()
         self._running = asyncio.create_task(self._run(ready))
         await ready.wait()
-        return Backend(self._manager.handle_request, self._stop_work, self._end_session, self._end_idle, self._close)
+        return self
 
     def finish(self) -> None:
-        """End threads and open turns, after the event loop."""
         self._workers.join(THREAD_END_SECONDS)
         for _, keepers in self._projects.values():
             keepers.leave_all()
@@ -87,20 +87,20 @@ class Host:
             self._projects[project] = Calls(self._workers, binding, keepers), keepers
         return self._projects[project]
 
-    def _stop_work(self) -> None:
+    def stop_work(self) -> None:
         self._questions.stop()
         self._workers.stop()
         self._subscriptions.close()
 
-    async def _end_session(self, session_id: str, project: str) -> None:
+    async def end_session(self, session_id: str, project: str) -> None:
         self._subscriptions.end_session(session_id, project)
         await self._of(project)[1].leave(session_id)
 
-    async def _end_idle(self) -> None:
+    async def end_idle(self) -> None:
         for _, keepers in list(self._projects.values()):
             await keepers.leave_idle()
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
         self._ended.set()
         await self._running
 
@@ -114,8 +114,6 @@ PAUSE_SECONDS = 0.5
 
 
 class Subscriptions:
-    """The followers of all stores that clients subscribed to."""
-
     def __init__(self, workers: Workers, streams: Streams) -> None:
         self._workers = workers
         self._streams = streams

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from memoryhub.mcp.gate import Backend, Gate
+    from memoryhub.mcp.gate import Gate
     from memoryhub.mcp.host import Host
 
 # One project has at most one write and two reads at a time, so no project can occupy all threads.
@@ -67,7 +67,7 @@ class McpMount:
             on_call=self._on_call,
         )
 
-    async def _load(self) -> Backend:
+    async def _load(self) -> Host:
         # In a thread, because it takes a third of a second.
         host = await asyncio.to_thread(_import_host)
         self._host = host(bind=_binding_of, profile=PROFILE, streams=self._streams, writers=WRITERS, readers=READERS)

@@ -36,8 +36,6 @@ QUIET_SECONDS_AFTER_END = 1.5
 
 
 class Pump:
-    """A connection: its unanswered requests, and how it closes."""
-
     def __init__(self, handover: Handover, *, stop_work: Callable[[], None]) -> None:
         # stop_work is called once, to end reads and queued calls.
         self._loop = asyncio.get_running_loop()
@@ -51,7 +49,6 @@ class Pump:
         self._output = OutputStream(handover.wire.outgoing, self._loop, on_broken=self.stop)
 
     def start(self) -> None:
-        """Process the backlog of the front, then read on."""
         for message in self._handover.backlog:
             self._accept(message)
         if self._handover.ended:
@@ -60,7 +57,6 @@ class Pump:
             self._loop.add_reader(self._handover.wire.incoming, self._read)
 
     def stop(self) -> None:
-        """Stop reading, and close after the running write."""
         self._stopped = True
         self._end()
 

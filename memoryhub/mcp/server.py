@@ -191,7 +191,6 @@ class _Offer:
 
 
 def instructions_of(profile: str) -> str:
-    """Return the instructions with the tools' names of the profile."""
     names = {tool.name: listed_name(tool, profile) for tool in tools.all_tools()}
     return re.sub(r"\b\w+_\w+\b", lambda word: names.get(word[0], word[0]), INSTRUCTIONS)
 
@@ -238,8 +237,6 @@ def _not_found(context: Context, uri: str, message: str) -> MCPError:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A resource and its parameters in a URI."""
-
     resource: tools.Resource
     parameters: dict[str, str]
     project_id: str | None = None

@@ -62,7 +62,6 @@ def assemble(options: Options, directory: Path, key: list[str]) -> Hub:
 
 
 def load(*, http: bool = False) -> None:
-    """Import the SDK, Django and all tools."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings_store")
     sdk.load(http=http)
     import anyio

@@ -63,8 +63,6 @@ def read_token() -> str:
 
 
 class BearerToken(HttpBearer):
-    """The hub's own token or an agent's token."""
-
     def authenticate(self, request: HttpRequest, token: str) -> Any:
         # A wrong token is refused, even with a valid session.
         text = token.strip()

@@ -169,8 +169,6 @@ class CompactRenderer(JSONRenderer):
 
 
 class HubAPI(NinjaAPI):
-    """A ninja API whose errors are problems, and whose OpenAPI schema lists them."""
-
     def __init__(self, **options: Any) -> None:
         super().__init__(
             parser=JsonParser(), renderer=CompactRenderer(), docs=ReferencePage(), urls_namespace="api-v1", **options
@@ -280,7 +278,6 @@ _KEY = _header("Idempotency-Key", "a repeated key returns the first answer", min
 
 
 def complete(schema: dict[str, Any]) -> dict[str, Any]:
-    """Add to every operation its headers and errors."""
     schemas = schema.setdefault("components", {}).setdefault("schemas", {})
     schemas["Problem"] = Problem.model_json_schema()
     _describe_settings(schemas)

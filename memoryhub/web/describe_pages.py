@@ -107,7 +107,6 @@ class OrgForm(SchemaForm[Any]):
             field.show_hidden_initial = True
 
     def values(self) -> dict[str, Any]:
-        """Return the changed fields."""
         return {name: self.cleaned_data[name] for name in self.changed_data}
 
     def clean_description(self) -> str:

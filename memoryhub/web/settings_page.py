@@ -63,7 +63,6 @@ class SettingForm:
 
     @property
     def is_group(self) -> bool:
-        """Whether there are several controls, which a legend names."""
         widget = self.form.fields[_ONE].widget
         return isinstance(widget, forms.RadioSelect | forms.CheckboxSelectMultiple)
 
@@ -131,8 +130,6 @@ class RowsForm(SettingForm):
 
 
 class NamedRowsForm(RowsForm):
-    """Rows of a name and a value."""
-
     @property
     def row(self) -> Schema:
         value = {**self.schema["additionalProperties"], "title": self.info.unit.capitalize() or "Value"}
@@ -150,7 +147,6 @@ class NamedRowsForm(RowsForm):
 
 
 def setting_form(name: str, value: Any, posted: QueryDict | None) -> SettingForm:
-    """Return the form of a setting, with the fields that its type asks for."""
     schema = _settings_schema()["properties"][name]
     kind: type[SettingForm] = SettingForm
     if "properties" in schema:
@@ -169,7 +165,6 @@ def _settings_schema() -> Schema:
 
 
 def help_of(name: str) -> str:
-    """Return what a setting does, as a sentence."""
     return setting_info(name).help or as_sentence(str(ProjectSettings.model_fields[name].description))
 
 
@@ -262,8 +257,6 @@ def _for_readers(message: str) -> str:
 
 @dataclass
 class ShownSetting:
-    """A setting on the page: its form, and what decides its value."""
-
     name: str
     value: Any
     # What the project itself sets, or None
@@ -330,8 +323,6 @@ def _value_of(name: str, value: Any) -> Any:
 
 
 class SettingsForm:
-    """All settings of the current store, with what was posted."""
-
     def __init__(self, posted: QueryDict | None = None) -> None:
         values = current_settings.project_settings().model_dump(mode="json")
         project_values = current_settings.settings_of_the_project()
@@ -366,7 +357,6 @@ class SettingsForm:
         return json.dumps(self.before)
 
     def changes(self) -> dict[str, Any]:
-        """Return the changed settings, with None to reset one to its default."""
         changes: dict[str, Any] = {}
         for setting in self.settings:
             changes |= setting.change(self.before.get(setting.name))
@@ -384,7 +374,6 @@ def _before(posted: QueryDict | None, project_values: dict[str, Any]) -> dict[st
 
 
 def setting_text(name: str, value: Any) -> str:
-    """Return a value as people read it."""
     info = setting_info(name)
     if isinstance(value, bool):
         return "Yes" if value else "No"

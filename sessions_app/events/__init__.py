@@ -22,7 +22,6 @@ from sessions_app.models import SessionMode, SessionStatus
 
 
 def joined(*parts: Any) -> str:
-    """Join the first lines of the non-empty parts with colons."""
     return ": ".join(first_line(part) for part in parts if part and isinstance(part, str))
 
 

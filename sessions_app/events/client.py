@@ -203,7 +203,6 @@ def outline(schema: type[Payload]) -> str:
 
 
 def outlines() -> dict[str, list[str]]:
-    """Return the types that clients append by the fields of their payloads."""
     types: dict[str, list[str]] = {}
     for name, type_ in client_events().items():
         types.setdefault(outline(type_.schema), []).append(name)

@@ -123,15 +123,12 @@ def _absent_objects(repository: Path) -> set[bytes]:
 
 @dataclass
 class _LineCounts:
-    """Line counts of commits in a repository where some objects are absent or damaged."""
-
     repository: Path
     absent: set[bytes]
     # Calls of git that failed; after so many, the rest is not counted
     failures: int = 0
 
     def of(self, commits: Iterator[tuple[CommitRecord, set[bytes]]]) -> Iterator[CommitRecord]:
-        """Yield the commits, those with counts whose contents are all there."""
         while batch := list(islice(commits, _BATCH)):
             shas = [commit.sha for commit, blobs in batch if blobs and blobs.isdisjoint(self.absent)]
             records = self._counted(shas)

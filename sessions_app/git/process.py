@@ -115,8 +115,6 @@ def stream(directory: Path, *arguments: str) -> Iterator[Iterator[bytes]]:
 
 
 class _GitOutput:
-    """What a process prints, read within a time limit."""
-
     def __init__(self, process: subprocess.Popen[bytes], directory: Path, *, seconds: float, silence: float) -> None:
         self.reason = bytearray()
         self._process = process

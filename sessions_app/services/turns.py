@@ -298,7 +298,6 @@ class TurnRefusal(Enum):
 
     @property
     def code(self) -> str:
-        """The reason in errors and metrics, such as ``no_token``."""
         return self.name.lower()
 
 
