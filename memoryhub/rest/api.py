@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any, Literal
 
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
@@ -325,7 +326,7 @@ class MemberList(BaseModel):
 
 
 def _member_list(people: list[members.Member]) -> dict[str, Any]:
-    return {"results": [members.facts(member) for member in people]}
+    return {"results": [asdict(member) for member in people]}
 
 
 @memberships.get(
@@ -344,7 +345,7 @@ def list_project_members(request: HttpRequest, project_id: str) -> Any:
 )
 def set_project_member(request: HttpRequest, project_id: str, person: str, command: members.MemberSet) -> Any:
     """Takes effect with their next request."""
-    return members.facts(members.set_member(store=project_store(project_id), name=person, command=command))
+    return asdict(members.set_member(store=project_store(project_id), name=person, command=command))
 
 
 @memberships.delete(
@@ -375,7 +376,7 @@ def list_org_members(request: HttpRequest, org_id: str) -> Any:
 )
 def set_org_member(request: HttpRequest, org_id: str, person: str, command: members.MemberSet) -> Any:
     """It holds in all projects of the organisation, and takes effect with their next request."""
-    return members.facts(members.set_member(store=org_store(org_id), name=person, command=command))
+    return asdict(members.set_member(store=org_store(org_id), name=person, command=command))
 
 
 @memberships.delete(
