@@ -76,7 +76,8 @@ def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> 
         unseen = _unseen(memory, command.base_version, window)
         read = existing.state if unseen is None else state_at(memory.id, command.base_version or 1)
         state = _changed(read, command)
-        if not existing.differs(_sanitized(state)):
+        sanitized = log.prepare(MEMORY_WRITTEN, MemoryWritten(**state.columns())).payload
+        if not existing.differs(sanitized):
             return with_memory(unchanged_result(existing, WriteStatus.UNCHANGED))
         if (state.title, state.scope) != (existing.state.title, existing.state.scope):
             refuse_taken_title(existing, state)
@@ -182,21 +183,13 @@ def _changed(before: MemoryState, command: MemoryUpdate) -> MemoryState:
     if command.attributes is not None:
         changes["attributes"] = check_attributes(before.kind, {**before.attributes, **command.attributes})
     if command.promote:
-        changes["scope"] = _promoted(before)
+        if before.scope is not MemoryScope.SESSION:
+            raise Invalid(
+                f"promote is for memories in scope session, but this one is in scope {before.scope}; to copy it "
+                "elsewhere, use memory_write"
+            )
+        changes["scope"] = MemoryScope.PROJECT
     return before.with_changes(**changes)
-
-
-def _promoted(before: MemoryState) -> MemoryScope:
-    if before.scope is not MemoryScope.SESSION:
-        raise Invalid(
-            f"promote is for memories in scope session, but this one is in scope {before.scope}; to copy it elsewhere, "
-            "use memory_write"
-        )
-    return MemoryScope.PROJECT
-
-
-def _sanitized(state: MemoryState) -> MemoryState:
-    return log.prepare(MEMORY_WRITTEN, MemoryWritten(**state.columns())).payload
 
 
 # A title or topic that the project has already gives way, so that no entry is lost.
@@ -341,7 +334,10 @@ def resolve_conflict(*, command: ConflictResolve) -> ConflictResult:
         Gone: the memory is deleted.
         Invalid: ``merge`` without the merged text, or a text without ``merge``.
     """
-    _check_resolution(command)
+    if command.resolution is Resolution.MERGE and command.content is None:
+        raise Invalid("resolution merge needs 'content', the merged text")
+    if command.resolution is not Resolution.MERGE and command.content is not None:
+        raise Invalid(f"'content' is for resolution merge, not for {command.resolution}; leave it out")
     with scopes.writing(command.scope), log.transaction():
         first = log.find_by_key(command.idempotency_key, CONFLICT_RESOLVED)
         if first:
@@ -364,14 +360,6 @@ def resolve_conflict(*, command: ConflictResolve) -> ConflictResult:
         return _conflict_result(find_conflict(command.id))
 
 
-def _check_resolution(command: ConflictResolve) -> None:
-    if command.resolution is Resolution.MERGE:
-        if command.content is None:
-            raise Invalid("resolution merge needs 'content', the merged text")
-    elif command.content is not None:
-        raise Invalid(f"'content' is for resolution merge, not for {command.resolution}; leave it out")
-
-
 def _open_conflict(conflict_id: int) -> VersionConflict:
     conflict = find_conflict(conflict_id)
     if conflict.resolved_at:
@@ -382,23 +370,19 @@ def _open_conflict(conflict_id: int) -> VersionConflict:
 
 
 def _apply_resolution(existing: Existing, conflict: VersionConflict, command: ConflictResolve) -> None:
-    state = _chosen_state(existing, conflict, command)
+    state = existing.state
+    if command.resolution is Resolution.KEEP_A:
+        state = state_at(existing.id, conflict.version_a)
+    elif command.resolution is Resolution.KEEP_B:
+        state = state_at(existing.id, conflict.version_b)
+    elif command.resolution is Resolution.MERGE:
+        state = state.with_changes(content=command.content, title=command.title or state.title)
     if not existing.differs(state):
         return
     if state.title != existing.state.title:
         refuse_taken_title(existing, state)
     reason = command.reason or f"conflict #{conflict.id}: {command.resolution}"
     append_version(existing, state, base=existing.version, reason=reason)
-
-
-def _chosen_state(existing: Existing, conflict: VersionConflict, command: ConflictResolve) -> MemoryState:
-    if command.resolution is Resolution.KEEP_A:
-        return state_at(existing.id, conflict.version_a)
-    if command.resolution is Resolution.KEEP_B:
-        return state_at(existing.id, conflict.version_b)
-    if command.resolution is Resolution.MERGE:
-        return existing.state.with_changes(content=command.content, title=command.title or existing.state.title)
-    return existing.state
 
 
 def _split(existing: Existing, conflict: VersionConflict, command: ConflictResolve) -> int:
