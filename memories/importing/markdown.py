@@ -26,7 +26,7 @@ from memories.importing.files import (
 )
 from memories.importing.sections import TextDocument, parse_document, split_text
 from memories.kinds import BETWEEN_HEADINGS
-from memories.models import Memory
+from memories.models import Memory, MemoryQuerySet
 from memories.pack.sections import is_echo
 from memories.projectors import content_hash
 from memories.schemas import MAX_CONTENT, ImportedMemory, MemoryTouch, WriteStatus
@@ -138,19 +138,19 @@ def _without_guidelines(batch: list[ImportedMemory], report: MarkdownReport) -> 
     return [command for command in batch if content_hash(command.content) not in repeated]
 
 
-def _repeated(hashes: Collection[str]) -> list[int]:
-    imported = Memory.objects.live().filter(begins_with("topic_key", _TOPIC), content_hash__in=hashes)
-    return list(imported.values_list("id", flat=True))
+def _repeated(hashes: Collection[str]) -> MemoryQuerySet:
+    imported: MemoryQuerySet = Memory.objects.live().filter(begins_with("topic_key", _TOPIC), content_hash__in=hashes)
+    return imported
 
 
 def count_repeated(hashes: Collection[str]) -> int:
     """Return how many imported sections have one of these texts."""
-    return len(_repeated(hashes))
+    return _repeated(hashes).count()
 
 
 def delete_repeated(hashes: Collection[str]) -> int:
     """Delete the imported sections that have one of these texts, and return how many."""
-    return _delete(_repeated(hashes))
+    return _delete(list(_repeated(hashes).values_list("id", flat=True)))
 
 
 def delete_sections(paths: Sequence[str]) -> int:
