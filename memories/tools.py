@@ -397,7 +397,7 @@ def list_by_offset(*, command: ListByOffset) -> dict[str, Any]:
     end = command.offset + command.limit
     memories = list(matching.order_by("-updated_at", "-id")[command.offset : end])
     return {
-        "memories": selectors.listed(memories, compact=False),
+        "memories": selectors.listed(memories),
         "pagination": _pagination(command.limit, command.offset, matching.count()),
     }
 

@@ -9,14 +9,12 @@ from memories import scopes
 from memories.diff import Effort, marked_diff
 from memories.events import MEMORY_REVIEWED, MemoryReviewed, Verdict
 from memories.models import Memory, MemoryQuerySet, MemoryVersion, ReviewState
-from memories.present import memory_line
 from memories.review.schemas import ReviewItem, ReviewList
 from memories.schemas import MemoryView
-from memories.selectors.memories import views
+from memories.selectors.memories import page_by_change, views
 from memories.selectors.versions import plain_versions_of
 from memoryhub.core import log
 from memoryhub.core.events.projection import Event
-from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
 
@@ -37,21 +35,7 @@ def queue(state: ReviewState = ReviewState.PROPOSED) -> list[int]:
 def list_reviews(*, command: ReviewList) -> Listing:
     """Return a page of memories in a review state, oldest first; the cursor neither skips nor repeats."""
     with retrieval("list", command), scopes.reading(command.scope):
-        matching = _filtered(command)
-        memories = list(_after_cursor(matching, command.cursor).order_by("updated_at", "id")[: command.limit + 1])
-        on_page = memories[: command.limit]
-        cursors = {memory.id: encode_cursor(memory.updated_at.isoformat(), memory.id) for memory in on_page}
-        listed = [{"id": memory.id, "title": memory.title} for memory in on_page]
-        if not command.compact:
-            listed = items(on_page)
-        return page(
-            listed,
-            total=matching.count(),
-            more=len(memories) > command.limit,
-            cursor_of=lambda item: cursors[item["id"]],
-            line=memory_line,
-            max_tokens=command.max_tokens,
-        )
+        return page_by_change(_filtered(command), command, items, newest_first=False)
 
 
 def _filtered(command: ReviewList) -> MemoryQuerySet:
@@ -64,14 +48,6 @@ def _filtered(command: ReviewList) -> MemoryQuerySet:
         if value := getattr(command, field):
             memories = memories.filter(Exists(versions.filter(**{field: value})))
     return memories
-
-
-def _after_cursor(matching: MemoryQuerySet, cursor: str | None) -> MemoryQuerySet:
-    parts = decode_cursor(cursor, (str, int))
-    if parts is None:
-        return matching
-    moment, memory_id = parts
-    return matching.filter(updated_at__gt=moment) | matching.filter(updated_at=moment, id__gt=memory_id)
 
 
 def items(memories: Sequence[Memory]) -> list[dict[str, Any]]:
