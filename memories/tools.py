@@ -21,7 +21,6 @@ from memories.present import (
     tag_line,
     tag_text,
     tags_changed_text,
-    write_text,
 )
 from memories.query import query, query_line
 from memories.schemas import (
@@ -38,7 +37,6 @@ from memories.schemas import (
     Tags,
     Timeline,
     TypeName,
-    WriteResult,
 )
 from memories.schemas.links import (
     RelationCreate,
@@ -69,10 +67,6 @@ from memoryhub.core.validation import command_from
 
 def _answer(text: str, result: BaseModel) -> Answer:
     return Answer(text, result.model_dump(mode="json"))
-
-
-def _written(result: WriteResult) -> Answer:
-    return _answer(write_text(result), result)
 
 
 _NO_HIT = "nothing found; try fewer or other words"
@@ -202,19 +196,19 @@ def get(command: MemoryGet) -> Answer:
 
 
 def write(command: MemoryWrite) -> Answer:
-    return _written(services.write_memory(command=command))
+    return kind_tools.written(services.write_memory(command=command))
 
 
 def update(command: MemoryUpdate) -> Answer:
-    return _written(services.update_memory(command=command))
+    return kind_tools.written(services.update_memory(command=command))
 
 
 def delete(command: MemoryDelete) -> Answer:
-    return _written(services.delete_memory(command=command))
+    return kind_tools.written(services.delete_memory(command=command))
 
 
 def restore(command: MemoryRestore) -> Answer:
-    return _written(services.restore_memory(command=command))
+    return kind_tools.written(services.restore_memory(command=command))
 
 
 def list_memories(command: MemoryList) -> Answer:
@@ -391,7 +385,8 @@ def get_whole(*, command: MemoryGet) -> dict[str, Any]:
     return memory
 
 
-def list_by_offset(*, command: ListByOffset) -> dict[str, Any]:
+def read_list(parameters: dict[str, str]) -> dict[str, Any]:
+    command = command_from(ListByOffset, _with_tags(parameters))
     filters = MemoryList(type=command.memory_type, tags=command.tags, include_deleted=command.include_deleted)
     matching = selectors.filtered(filters)
     end = command.offset + command.limit
@@ -416,9 +411,13 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     note_read(Use.FOUND, [memory_id for memory_id, _ in page_hits])
     memories = Memory.objects.in_bulk([memory_id for memory_id, _ in page_hits])
     items = selectors.hits(page_hits, MemoryScope.PROJECT, replace(ranked, factors={}))
+    for item in items:
+        memory = memories[item["id"]]
+        content = shortened(memory.content, MAX_EXCERPT)
+        item |= {"memory_type": memory.type, "tags": memory.tags, "content": content}
     return {
         "query": command.query,
-        "memories": [{**item, **_details(memories[item["id"]])} for item in items],
+        "memories": items,
         "pagination": _pagination(command.limit, command.offset, len(good)),
         "metadata": {
             "threshold": command.threshold,
@@ -429,21 +428,12 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     }
 
 
-def _details(memory: Memory) -> dict[str, Any]:
-    content = shortened(memory.content, MAX_EXCERPT)
-    return {"memory_type": memory.type, "tags": memory.tags, "content": content}
-
-
 def _pagination(limit: int, offset: int, total: int) -> dict[str, Any]:
     return {"limit": limit, "offset": offset, "total": total, "has_more": offset + limit < total}
 
 
 def read_memory(parameters: dict[str, str]) -> dict[str, Any]:
     return get_whole(command=command_from(MemoryGet, {"ids": [parameters["id"]]}))
-
-
-def read_list(parameters: dict[str, str]) -> dict[str, Any]:
-    return list_by_offset(command=command_from(ListByOffset, _with_tags(parameters)))
 
 
 def read_search(parameters: dict[str, str]) -> dict[str, Any]:

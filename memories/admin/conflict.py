@@ -25,6 +25,7 @@ from memoryhub.core.admin import DefaultFilter, cells, needs, next_page
 from memoryhub.core.errors import ConflictError as Refused
 from memoryhub.core.errors import Gone, Invalid
 from memoryhub.core.permissions import Act
+from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import explain
 
 _PAGE = "admin/memories/conflict/detail.html"
@@ -143,7 +144,7 @@ class ConflictAdmin(SectionAdmin):
             result = services.resolve_conflict(command=form.command(conflict.pk))
         except ValidationError as error:
             problem = explain(error) if form["resolution"].value() else "choose one of the four resolutions"
-            return self._show_problem(request, conflict, form, f"{problem[:1].upper()}{problem[1:]}.")
+            return self._show_problem(request, conflict, form, as_sentence(problem))
         except (Refused, Gone, Invalid) as refusal:
             return self._show_problem(request, conflict, form, sentence(refusal))
         split = f" The earlier version is now #{result.split_id}." if result.split_id else ""

@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import Count, F, Q, QuerySet
 from django.http import HttpRequest
 
-from memories.models import Conflict, Memory, MemoryKind, MemoryScope, MemoryTag, ReviewState
+from memories.models import Conflict, Memory, MemoryKind, MemoryScope, MemoryTag, MemoryUse, ReviewState
 from memoryhub.core import clock
 from memoryhub.core.admin import ConditionFilter, DefaultFilter, Facet, SinceFilter, ValueFilter, value_filter
 from memoryhub.core.kinds import KINDS, AttributeShape
@@ -87,6 +87,19 @@ class ConflictFilter(DefaultFilter):
 
     def conditions_now(self) -> dict[str, Q]:
         return {"open": Q(id__in=Conflict.objects.filter(resolved_at__isnull=True).values("memory_id"))}
+
+
+class UseFilter(DefaultFilter):
+    title = "use"
+    parameter_name = "use"
+    options = {"any": "All", "ignored": "Ignored", "used": "Used", "never": "Never in a pack"}
+
+    def conditions_now(self) -> dict[str, Q]:
+        return {
+            "ignored": Q(id__in=MemoryUse.objects.ignored().values("memory_id")),
+            "used": Q(id__in=MemoryUse.objects.used().values("memory_id")),
+            "never": ~Q(id__in=MemoryUse.objects.filter(given__gt=0).values("memory_id")),
+        }
 
 
 class ValidityFilter(DefaultFilter):

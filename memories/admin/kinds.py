@@ -22,11 +22,11 @@ from memories.admin.filters import (
     TagFilter,
     TypeFilter,
     UpdatedFilter,
+    UseFilter,
     attribute_filter,
     type_label,
 )
 from memories.admin.lists import MemoryListAdmin
-from memories.admin.rendering import UseFilter
 from memories.models import KIND_MODELS, Memory, MemoryKind
 from memoryhub.core.admin import cells
 from memoryhub.core.kinds import INDEXED, KINDS, AttributeShape, Kind, Show
@@ -36,25 +36,23 @@ Column = Callable[[Memory], SafeString | str]
 
 
 def type_column(kind: Kind) -> Column:
-    def type_of(memory: Memory) -> SafeString:
+    @admin.display(description=kind.type_label.lower(), ordering="type")
+    def column(memory: Memory) -> SafeString:
         return cells.badge(memory.type, type_label(memory.type))
 
-    return _as_column(type_of, "type", kind.type_label.lower(), "type")
+    column.__name__ = "type"
+    return column
 
 
 def attribute_column(shape: AttributeShape) -> Column:
-    def value_of(memory: Memory) -> SafeString | str:
+    ordering = shape.name if shape.name in INDEXED else f"attributes__{shape.name}"
+
+    @admin.display(description=shape.name.replace("_", " "), ordering=ordering)
+    def column(memory: Memory) -> SafeString | str:
         return _cell(shape, memory)
 
-    ordering = shape.name if shape.name in INDEXED else f"attributes__{shape.name}"
-    return _as_column(value_of, shape.name, shape.name.replace("_", " "), ordering)
-
-
-def _as_column(column: Any, name: str, description: str, ordering: str) -> Column:
-    column.__name__ = name
-    column.short_description = description
-    column.admin_order_field = ordering
-    return column  # type: ignore[no-any-return]
+    column.__name__ = shape.name
+    return column
 
 
 def _cell(shape: AttributeShape, memory: Memory) -> SafeString | str:

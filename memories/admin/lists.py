@@ -109,16 +109,14 @@ class MemoryListAdmin(SectionAdmin):
                 return show_result(request, services.write_memory(command=command))
             except HubError as error:
                 show_error(form, error)
-        context: dict[str, Any] = {"title": self.add_label, "form": form, "adding": True, "kinds": self._kinds(kind)}
+        kinds = []
+        for other in MemoryKind:
+            url = reverse(f"admin:memories_{other.value}_add")
+            kinds.append({"label": other.label, "url": url, "current": other is kind})
+        context: dict[str, Any] = {"title": self.add_label, "form": form, "adding": True, "kinds": kinds}
         if self.kind:
             context |= {"list_url": self.url("changelist"), "list_label": KINDS[kind].plural}
         return self.page(request, FORM, None, **context, **offered(kind))
-
-    def _kinds(self, current: MemoryKind) -> list[dict[str, Any]]:
-        return [
-            {"label": kind.label, "url": reverse(f"admin:memories_{kind.value}_add"), "current": kind is current}
-            for kind in MemoryKind
-        ]
 
     @admin.action(description="Accept", permissions=["change"])
     def accept_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
@@ -161,7 +159,11 @@ class MemoryListAdmin(SectionAdmin):
         under = format_html('<span class="snippet">{}</span>', snippet) if snippet else ""
         tags = cells.tag_links(memory.tags, "") if memory.tags else ""
         has_column = self.kind is not None and "valid_until" in KINDS[self.kind].columns
-        marks = format_html("{} {}", listing.warnings(memory, with_expiry=not has_column), _repeats(memory))
+        # Every memory has a version 1 and was seen once
+        counts = [f"v{memory.version}"] if memory.version > 1 else []
+        counts += [f"seen {memory.seen_count:,}×"] if memory.seen_count > 1 else []
+        repeats = format_html('<span class="quiet repeats">{}</span>', " · ".join(counts)) if counts else ""
+        marks = format_html("{} {}", listing.warnings(memory, with_expiry=not has_column), repeats)
         return format_html("{} {}{}{}", title, marks, under, tags)
 
     @admin.display(description="kind", ordering="kind")
@@ -171,13 +173,6 @@ class MemoryListAdmin(SectionAdmin):
     @admin.display(description="updated", ordering="updated_at")
     def updated(self, memory: Memory) -> SafeString:
         return cells.moment(memory.updated_at)
-
-
-# Every memory has a version 1 and was seen once
-def _repeats(memory: Memory) -> SafeString:
-    marks = [f"v{memory.version}"] if memory.version > 1 else []
-    marks += [f"seen {memory.seen_count:,}×"] if memory.seen_count > 1 else []
-    return format_html('<span class="quiet repeats">{}</span>', " · ".join(marks)) if marks else SafeString()
 
 
 def offered(kind: MemoryKind) -> dict[str, Any]:

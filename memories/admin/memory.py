@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.text import capfirst
 from django.views.decorators.http import require_POST
 from pydantic import ValidationError
 
@@ -28,14 +29,15 @@ from memories.admin.filters import (
     TagFilter,
     TypeFilter,
     UpdatedFilter,
+    UseFilter,
 )
 from memories.admin.forms import ChangedMemoryForm
 from memories.admin.kinds import own_parts
 from memories.admin.lists import FORM, MemoryListAdmin, offered
-from memories.admin.rendering import UseFilter, render, use_shown
+from memories.admin.rendering import render
 from memories.admin.review import ReviewViews
 from memories.diff import Effort
-from memories.models import Memory, MemoryKind, MemoryVersion, RelationType
+from memories.models import Memory, MemoryCitation, MemoryKind, MemoryVersion, RelationType
 from memories.references import end_id, require_ends
 from memories.schemas import MemoryDelete, MemoryRestore, MemoryTouch, MemoryUpdate, WriteResult
 from memories.schemas.links import LinkStatus, RelationCreate, RelationDelete
@@ -43,6 +45,7 @@ from memories.scopes import own_scope
 from memories.selectors import open_conflicts
 from memories.selectors.relations import relations_of
 from memories.services.links import create_relation, delete_relation
+from memories.uses.selectors import uses_of
 from memoryhub.core import log
 from memoryhub.core.admin import cells, needs
 from memoryhub.core.errors import (
@@ -79,6 +82,7 @@ _REFUSALS = (ConflictError, Gone, Invalid, NotFound)
 # On one page
 _DIFFS = 10
 _VERSIONS = 6
+_CITING = 6
 
 
 @admin.register(Memory)
@@ -126,6 +130,11 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
         versions = MemoryVersion.objects.filter(memory_id=memory.id).order_by("-version")
         memory.open_conflicts = open_conflicts([memory.id]).get(memory.id, [])  # type: ignore[attr-defined]
         memory.is_quarantined = memory.id in quarantined_among([memory.id])  # type: ignore[attr-defined]
+        cited_by = []
+        for cite in MemoryCitation.objects.filter(memory_id=memory.id).order_by("-cited_at", "-stream_id")[:_CITING]:
+            kind, _, name = cite.stream_id.partition(":")
+            label = f"{kind} #{name}" if name.isdecimal() else f"{kind} {name}"
+            cited_by.append({"stream": cite.stream_id, "label": label, "at": cite.cited_at})
         return {
             "title": memory.title,
             "rendered": render(memory.content, KINDS[memory.kind].rendering),
@@ -135,8 +144,11 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
             "event": log.events().at([memory.id]).defer("payload_json").first(),
             "versions": versions[:_VERSIONS],
             "tags": cells.tag_links(memory.tags, self.url("changelist")),
-            **relations_shown(memory),
-            **use_shown(memory),
+            "relations": shown_of(memory.id),
+            "relation_choices": RelationType.choices,
+            "own_scope": own_scope(),
+            "use": uses_of([memory.id])[memory.id],
+            "cited_by": cited_by,
         }
 
     def page(self, request: HttpRequest, template: str, item: Any, /, **context: Any) -> TemplateResponse:
@@ -304,7 +316,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
             (entity,) = require_ends(("target", target_id, None))
         except _REFUSALS as refusal:
             return plain_answer(sentence(refusal), is_found=False)
-        return plain_answer(f"{_capital(entity.kind or entity.type)}: {entity.title}", is_found=True)
+        return plain_answer(f"{capfirst(entity.kind or entity.type)}: {entity.title}", is_found=True)
 
     def _back(self, memory: Memory) -> HttpResponse:
         return redirect(f"{self.url('change', memory.id)}#relations")
@@ -332,33 +344,26 @@ def plain_answer(text: str, *, is_found: bool) -> HttpResponse:
     return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
 
 
-def relations_shown(memory: Memory) -> dict[str, Any]:
-    return {
-        "relations": shown_of(memory.id),
-        "relation_choices": RelationType.choices,
-        "own_scope": own_scope(),
-    }
-
-
 def shown_of(entity_id: int) -> list[dict[str, Any]]:
     """Return the relations of an item of any type, each with the URL of its other end."""
-    return [_relation_context(relation, entity_id) for relation in relations_of([entity_id]).get(entity_id, [])]
-
-
-def _relation_context(relation: dict[str, Any], memory_id: int) -> dict[str, Any]:
-    kind = RelationType(relation["relation"])
-    is_out = relation["source"]["id"] == memory_id
-    end = relation["target" if is_out else "source"]
-    page = _PAGES.get(end["type"])
-    return {
-        "id": relation["id"],
-        "name": _name(kind) if is_out else _INVERSE_NAMES[kind],
-        "end": end,
-        "badge": cells.badge(end["kind"] or end["type"], _capital(end["kind"] or end["type"])),
-        "url": reverse(f"admin:{page}_change", args=[end["id"]]) if page else "",
-        "actor": relation["actor"],
-        "created_at": relation["created_at"],
-    }
+    relations = []
+    for relation in relations_of([entity_id]).get(entity_id, []):
+        kind = RelationType(relation["relation"])
+        is_out = relation["source"]["id"] == entity_id
+        end = relation["target" if is_out else "source"]
+        page = _PAGES.get(end["type"])
+        relations.append(
+            {
+                "id": relation["id"],
+                "name": _name(kind) if is_out else _INVERSE_NAMES[kind],
+                "end": end,
+                "badge": cells.badge(end["kind"] or end["type"], capfirst(end["kind"] or end["type"])),
+                "url": reverse(f"admin:{page}_change", args=[end["id"]]) if page else "",
+                "actor": relation["actor"],
+                "created_at": relation["created_at"],
+            }
+        )
+    return relations
 
 
 def _name(relation: RelationType) -> str:
@@ -367,7 +372,3 @@ def _name(relation: RelationType) -> str:
 
 def _end(entity_id: int) -> str:
     return f"#{entity_id} " if entity_id else ""
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"

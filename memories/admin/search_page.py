@@ -236,12 +236,11 @@ def reasons(why: str) -> SafeString:
     Args:
         why: such as ``coffee, machine; session ×1.8``: the words, then the factors.
     """
-    return format_html_join(" ", "{}", ((_reason(part),) for part in why.split("; ") if part))
-
-
-def _reason(part: str) -> SafeString:
-    factor = _FACTOR.fullmatch(part)
-    if not factor:
-        return format_html('<span class="reason-words">{}</span>', part)
-    raised = float(factor["factor"]) >= 1
-    return cells.badge("raised" if raised else "lowered", part)
+    badges = []
+    for part in filter(None, why.split("; ")):
+        factor = _FACTOR.fullmatch(part)
+        if factor:
+            badges.append((cells.badge("raised" if float(factor["factor"]) >= 1 else "lowered", part),))
+        else:
+            badges.append((format_html('<span class="reason-words">{}</span>', part),))
+    return format_html_join(" ", "{}", badges)
