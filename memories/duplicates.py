@@ -115,8 +115,26 @@ class ExistingMemories:
         self._by_topic: dict[tuple[object, ...], Existing] = {}
         self._by_hash: dict[tuple[object, ...], Existing] = {}
         self._by_title: dict[tuple[object, ...], Existing] = {}
-        for existing in _fetch(states):
-            self.add(existing)
+        without_topic = [state for state in states if not state.topic_key]
+        values_of = {
+            "topic_key": [state.topic_key for state in states if state.topic_key],
+            "content_hash": [content_hash(state.content) for state in without_topic],
+            "title": [state.title for state in without_topic],
+        }
+        conditions = [f"{name} IN ({', '.join(['%s'] * len(values))})" for name, values in values_of.items() if values]
+        if not conditions:
+            return
+        # Plain SQL: every write runs it
+        matches = rows.fetch(
+            f"SELECT {', '.join(_COLUMNS)} FROM memories_memory "
+            f"WHERE deleted_at IS NULL AND id {OUTSIDE} AND ({' OR '.join(conditions)}) ORDER BY id",
+            list(chain.from_iterable(values_of.values())),
+        )
+        for row in matches:
+            columns = dict(zip(_COLUMNS, row, strict=True))
+            for name in _JSON:
+                columns[name] = json.loads(columns[name])
+            self.add(Existing.of(Memory(**columns)))
 
     def of_topic(self, state: MemoryState) -> Existing | None:
         return self._by_topic.get((namespace_of(state, self._session_id), state.topic_key))
@@ -139,31 +157,6 @@ class ExistingMemories:
             self._by_topic[namespace, state.topic_key] = existing
         self._by_hash.setdefault((namespace, state.kind, content_hash(state.content)), existing)
         self._by_title.setdefault((namespace, state.kind, state.title), existing)
-
-
-# Plain SQL: every write runs it
-def _fetch(states: Sequence[MemoryState]) -> list[Existing]:
-    if not states:
-        return []
-    without_topic = [state for state in states if not state.topic_key]
-    values_of = {
-        "topic_key": [state.topic_key for state in states if state.topic_key],
-        "content_hash": [content_hash(state.content) for state in without_topic],
-        "title": [state.title for state in without_topic],
-    }
-    conditions = [f"{column} IN ({', '.join(['%s'] * len(values))})" for column, values in values_of.items() if values]
-    matches = rows.fetch(
-        f"SELECT {', '.join(_COLUMNS)} FROM memories_memory "
-        f"WHERE deleted_at IS NULL AND id {OUTSIDE} AND ({' OR '.join(conditions)}) ORDER BY id",
-        list(chain.from_iterable(values_of.values())),
-    )
-    existing = []
-    for row in matches:
-        columns = dict(zip(_COLUMNS, row, strict=True))
-        for name in _JSON:
-            columns[name] = json.loads(columns[name])
-        existing.append(Existing.of(Memory(**columns)))
-    return existing
 
 
 _WORD = re.compile(r"\w{2,40}")

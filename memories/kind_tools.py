@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from memories import scopes
 from memories.events import filled
 from memories.models import MemoryKind, MemoryScope
-from memories.present import entry_line, memory_text, version_text, write_text
+from memories.present import entry_line, memory_text, version_text, written
 from memories.query import query
 from memories.schemas import (
     Content,
@@ -26,7 +26,6 @@ from memories.schemas import (
     Tags,
     Title,
     TypeName,
-    WriteResult,
 )
 from memories.schemas.query import MemoryQuery, QueryOrder, QueryScope, QueryTags
 from memories.selectors.memories import get_memories
@@ -285,10 +284,6 @@ class Verb:
             full_name=f"memory_{name}",
             renamed={old: new for old, new in entries.renamed.items() if new in schema.model_fields},
         )
-
-
-def written(result: WriteResult) -> Answer:
-    return Answer(write_text(result), result.model_dump(mode="json"))
 
 
 def _add(entries: KindTools, command: Any) -> Answer:

@@ -13,6 +13,7 @@ from memories.schemas.links import LinkStatus, RelationResult, TagResult, TagsCh
 from memoryhub.core import clock
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS, type_name
 from memoryhub.core.text import as_name, counted, flat, hanging, indented
+from memoryhub.core.tools import Answer
 
 
 def tag_line(tag: dict[str, Any]) -> str:
@@ -152,7 +153,8 @@ def version_line(version: dict[str, Any]) -> str:
     return flat(head + clause(" beside v", version["conflicts_with"]) + clause(": ", version["reason"]))
 
 
-def write_text(result: WriteResult) -> str:
+def written(result: WriteResult) -> Answer:
+    """Return what a write did as the answer of a tool."""
     outcome = result.status.line.format(**result.model_dump())
     similar = "".join(f"; #{memory.id} is nearly the same: {memory.title}" for memory in result.similar)
     scope = "" if result.scope is MemoryScope.PROJECT else f" (scope {result.scope})"
@@ -163,7 +165,8 @@ def write_text(result: WriteResult) -> str:
         elif result.review is ReviewState.PROPOSED:
             until = clause("; v", result.accepted_version, " stays in effect until then")
             review = f"; proposed: a person will review it{until}"
-    return flat(f"{outcome}{scope}{_redactions(result.redacted)}{similar}{review}").rstrip()
+    text = flat(f"{outcome}{scope}{_redactions(result.redacted)}{similar}{review}").rstrip()
+    return Answer(text, result.model_dump(mode="json"))
 
 
 def entry_line(item: dict[str, Any]) -> str:

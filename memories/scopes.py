@@ -169,7 +169,7 @@ def reading(scope: MemoryScope) -> Iterator[None]:
 
 def _target(scope: MemoryScope, *, needs_session: bool = True) -> tuple[StoreId, MemoryScope]:
     here = current_store()
-    here_scope = own_scope()
+    here_scope = _SCOPE_OF_STORE[here.scope]
     if scope is MemoryScope.GLOBAL:
         return GLOBAL_STORE, scope
     if scope is MemoryScope.ORG:

@@ -21,8 +21,10 @@ from memories.present import (
     tag_line,
     tag_text,
     tags_changed_text,
+    written,
 )
 from memories.query import query, query_line
+from memories.references import clause
 from memories.schemas import (
     ConflictResult,
     MemoryDelete,
@@ -196,19 +198,19 @@ def get(command: MemoryGet) -> Answer:
 
 
 def write(command: MemoryWrite) -> Answer:
-    return kind_tools.written(services.write_memory(command=command))
+    return written(services.write_memory(command=command))
 
 
 def update(command: MemoryUpdate) -> Answer:
-    return kind_tools.written(services.update_memory(command=command))
+    return written(services.update_memory(command=command))
 
 
 def delete(command: MemoryDelete) -> Answer:
-    return kind_tools.written(services.delete_memory(command=command))
+    return written(services.delete_memory(command=command))
 
 
 def restore(command: MemoryRestore) -> Answer:
-    return kind_tools.written(services.restore_memory(command=command))
+    return written(services.restore_memory(command=command))
 
 
 def list_memories(command: MemoryList) -> Answer:
@@ -314,7 +316,7 @@ def resolve(command: ConflictSettle) -> Answer:
 
 
 def resolved_text(result: ConflictResult) -> str:
-    split = f"; the earlier version is now #{result.split_id}" if result.split_id else ""
+    split = clause("; the earlier version is now #", result.split_id)
     current = f"#{result.memory_id} is now v{result.version}"
     return f"resolved conflict #{result.id} with {result.resolution}: {current}{split}"
 
@@ -408,8 +410,9 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     near = ranked.similarities()
     good = [hit for hit in ranked.hits if near[hit[0]] >= command.threshold]
     page_hits = good[command.offset : command.offset + command.limit]
-    note_read(Use.FOUND, [memory_id for memory_id, _ in page_hits])
-    memories = Memory.objects.in_bulk([memory_id for memory_id, _ in page_hits])
+    ids = [memory_id for memory_id, _ in page_hits]
+    note_read(Use.FOUND, ids)
+    memories = Memory.objects.in_bulk(ids)
     items = selectors.hits(page_hits, MemoryScope.PROJECT, replace(ranked, factors={}))
     for item in items:
         memory = memories[item["id"]]
@@ -441,8 +444,7 @@ def read_search(parameters: dict[str, str]) -> dict[str, Any]:
 
 
 def _with_tags(parameters: dict[str, str]) -> dict[str, Any]:
-    tags = [tag for tag in parameters.get("tags", "").split(",") if tag]
-    return {**parameters, "tags": tags}
+    return {**parameters, "tags": list(filter(None, parameters.get("tags", "").split(",")))}
 
 
 _SUGGEST = {"tags": suggest_tags, "memory_type": suggest_types}

@@ -17,7 +17,7 @@ from memories.review.schemas import ReviewEdit, ReviewMerge
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memoryhub.core.admin.schema_form import SchemaForm, initial_values, nested, schema_fields
 from memoryhub.core.errors import ConflictError, HubError, Invalid, PreconditionFailed
-from memoryhub.core.kinds import KINDS, Kind, attribute_of
+from memoryhub.core.kinds import KINDS, attribute_of
 from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import command_from
 
@@ -59,7 +59,13 @@ class MemoryForm(SchemaForm[Any]):
         self.fields["content"].label = declared.text_label
         self.fields["content"].help_text = declared.text_help
         self.fields.update(self.attributes)
-        self.fields["type"] = _type_field(declared)
+        attrs = {"autocomplete": "off", "list": "known-types"}
+        type_field: forms.Field = forms.CharField(required=False, widget=forms.TextInput(attrs=attrs))
+        if declared.types:
+            type_field = forms.ChoiceField(choices=[(name, type_label(name)) for name in declared.types])
+        type_field.initial = declared.default_type
+        type_field.label = declared.type_label
+        self.fields["type"] = type_field
         facts = [shape.name for shape in declared.shapes.values() if shape.in_panel]
         self.order_fields(
             ["title", "type", *facts, "content", *self.attributes, "tags", "topic_key", "source", "links"]
@@ -133,14 +139,6 @@ class ChangedMemoryForm(MemoryForm):
         if isinstance(self.data, QueryDict):
             self.data = self.data.copy()
             self.data["base_version"] = str(version)
-
-
-def _type_field(kind: Kind) -> forms.Field:
-    common: dict[str, Any] = {"initial": kind.default_type, "label": kind.type_label}
-    if kind.types:
-        return forms.ChoiceField(choices=[(name, type_label(name)) for name in kind.types], **common)
-    attrs = {"autocomplete": "off", "list": "known-types"}
-    return forms.CharField(required=False, widget=forms.TextInput(attrs=attrs), **common)
 
 
 def _changes(typed: dict[str, Any], memory: Memory) -> dict[str, Any]:

@@ -13,24 +13,11 @@ from django.shortcuts import redirect
 from django.utils.safestring import SafeString
 
 from memories.admin import listing
-from memories.admin.filters import (
-    AuthorFilter,
-    ConflictFilter,
-    DeletedFilter,
-    MemoryReviewFilter,
-    ScopeFilter,
-    TagFilter,
-    TypeFilter,
-    UpdatedFilter,
-    UseFilter,
-    attribute_filter,
-    type_label,
-)
+from memories.admin.filters import COMMON_FILTERS, TypeFilter, attribute_filter, type_label
 from memories.admin.lists import MemoryListAdmin
 from memories.models import KIND_MODELS, Memory, MemoryKind
 from memoryhub.core.admin import cells
 from memoryhub.core.kinds import INDEXED, KINDS, AttributeShape, Kind, Show
-from sessions_app.admin.sessions import SessionFilter
 
 Column = Callable[[Memory], SafeString | str]
 
@@ -122,19 +109,6 @@ def _arguments(schema: dict[str, Any]) -> list[dict[str, Any]]:
     return arguments
 
 
-_COMMON = (
-    TagFilter,
-    MemoryReviewFilter,
-    DeletedFilter,
-    ConflictFilter,
-    UseFilter,
-    UpdatedFilter,
-    AuthorFilter,
-    ScopeFilter,
-    SessionFilter,
-)
-
-
 class KindAdmin(MemoryListAdmin):
     """The list and the form of one kind. The page of a memory belongs to ``MemoryAdmin``."""
 
@@ -156,7 +130,7 @@ def _admin(kind: Kind) -> type[KindAdmin]:
         "nouns": kind.counted,
         "add_label": kind.add_label,
         "list_display": ("number", "about", type_column(kind), *(columns.get(name, name) for name in kind.columns)),
-        "list_filter": (TypeFilter, *(attribute_filter(kind.shapes[name]) for name in kind.filters), *_COMMON),
+        "list_filter": (TypeFilter, *(attribute_filter(kind.shapes[name]) for name in kind.filters), *COMMON_FILTERS),
         "empty_title": f"No {kind.plural.lower()} yet",
         "empty_text": kind.empty_text,
     }

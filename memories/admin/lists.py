@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.db.models.functions import Substr
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -16,11 +16,10 @@ from django.utils.safestring import SafeString
 from memories import services
 from memories.admin import listing
 from memories.admin.base import SectionAdmin, sentence, show_error, show_result
-from memories.admin.filters import most_used_tags, used_types
 from memories.admin.forms import NewMemoryForm
 from memories.admin.listing import MemoryChangeList, search
 from memories.events import Verdict
-from memories.models import Memory, MemoryKind
+from memories.models import Memory, MemoryKind, MemoryTag
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_many
 from memories.schemas import MemoryTouch
@@ -33,7 +32,7 @@ from memoryhub.core.text import one_line
 FORM = "admin/memories/memory/form.html"
 AT_ONCE = 200
 CAN_UNDO = "verdicts_to_undo"
-_TAGS_OFFERED = 200
+_TYPES_OFFERED, _TAGS_OFFERED = 20, 200
 # Characters of a text in a list
 _SHOWN_CHARS = 200
 
@@ -176,8 +175,12 @@ class MemoryListAdmin(SectionAdmin):
 
 
 def offered(kind: MemoryKind) -> dict[str, Any]:
-    types = () if KINDS[kind].types else used_types(kind)
-    return {"known_types": types, "known_tags": most_used_tags(_TAGS_OFFERED)}
+    known_types: list[str] = []
+    if not KINDS[kind].types:
+        types = Memory.objects.live().filter(kind=kind).values_list("type").annotate(count=Count("id"))
+        known_types = [name for name, _ in types.order_by("-count", "type")[:_TYPES_OFFERED]]
+    tags = MemoryTag.objects.values_list("tag").annotate(memories=Count("memory_id")).order_by("-memories", "tag")
+    return {"known_types": known_types, "known_tags": [tag for tag, _ in tags[:_TAGS_OFFERED]]}
 
 
 # The ids of the selected memories; none and a message if there are too many

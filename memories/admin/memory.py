@@ -19,18 +19,7 @@ from memories import services
 from memories.admin import listing
 from memories.admin.base import refused, sentence, show_error, show_result
 from memories.admin.comparing import change, head, history_of, sides
-from memories.admin.filters import (
-    AuthorFilter,
-    ConflictFilter,
-    DeletedFilter,
-    KindFilter,
-    MemoryReviewFilter,
-    ScopeFilter,
-    TagFilter,
-    TypeFilter,
-    UpdatedFilter,
-    UseFilter,
-)
+from memories.admin.filters import COMMON_FILTERS, KindFilter, TypeFilter
 from memories.admin.forms import ChangedMemoryForm
 from memories.admin.kinds import own_parts
 from memories.admin.lists import FORM, MemoryListAdmin, offered
@@ -38,7 +27,7 @@ from memories.admin.rendering import render
 from memories.admin.review import ReviewViews
 from memories.diff import Effort
 from memories.models import Memory, MemoryCitation, MemoryKind, MemoryVersion, RelationType
-from memories.references import end_id, require_ends
+from memories.references import clause, end_id, require_ends
 from memories.schemas import MemoryDelete, MemoryRestore, MemoryTouch, MemoryUpdate, WriteResult
 from memories.schemas.links import LinkStatus, RelationCreate, RelationDelete
 from memories.scopes import own_scope
@@ -62,7 +51,6 @@ from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.permissions import Act, require
 from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import explain
-from sessions_app.admin.sessions import SessionFilter
 
 _INVERSE_NAMES = {
     RelationType.APPLIES_TO: "subject of",
@@ -89,19 +77,7 @@ _CITING = 6
 class MemoryAdmin(ReviewViews, MemoryListAdmin):
     add_label = "Write a memory"
     list_display = ("number", "about", "kind_badge", "author", "updated")
-    list_filter = (
-        KindFilter,
-        TypeFilter,
-        TagFilter,
-        MemoryReviewFilter,
-        DeletedFilter,
-        ConflictFilter,
-        UseFilter,
-        UpdatedFilter,
-        AuthorFilter,
-        ScopeFilter,
-        SessionFilter,
-    )
+    list_filter = (KindFilter, TypeFilter, *COMMON_FILTERS)
     stream_kind = "memory"
     detail_template = "admin/memories/memory/detail.html"
     empty_title = "No memories yet"
@@ -234,7 +210,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
     ) -> HttpResponse:
         try:
             result = change()
-        except (ConflictError, Gone, Invalid, NotFound) as error:
+        except _REFUSALS as error:
             return refused(request, error, memory.id)
         if result.version == memory.version:
             message = ""
@@ -291,7 +267,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
         except _REFUSALS as refusal:
             messages.error(request, sentence(refusal))
         else:
-            text = f"{_name(result.relation)} {_end(result.target.id)}{result.target.title}"
+            text = f"{_name(result.relation)} {clause('#', result.target.id, ' ')}{result.target.title}"
             is_new = result.status is LinkStatus.CREATED
             messages.success(request, f"Added: {text}." if is_new else f"This relation already exists: {text}.")
         return self._back(memory)
@@ -300,12 +276,11 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
         memory: Memory = self.find(request, object_id)
         try:
             result = delete_relation(command=RelationDelete(id=relation))
-        except HubError as refusal:
-            if not isinstance(refusal, _REFUSALS):
-                raise
+        except _REFUSALS as refusal:
             messages.error(request, sentence(refusal))
         else:
-            ends = f"{_end(result.source.id)}{_name(result.relation)} {_end(result.target.id)}".strip()
+            source = clause("#", result.source.id, " ")
+            ends = f"{source}{_name(result.relation)} {clause('#', result.target.id)}".strip()
             messages.success(request, f"Removed: {ends}.")
         return self._back(memory)
 
@@ -368,7 +343,3 @@ def shown_of(entity_id: int) -> list[dict[str, Any]]:
 
 def _name(relation: RelationType) -> str:
     return str(relation.label).lower()
-
-
-def _end(entity_id: int) -> str:
-    return f"#{entity_id} " if entity_id else ""

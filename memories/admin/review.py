@@ -181,7 +181,19 @@ class ReviewViews(SectionAdmin):
         memory_id = 0
         if place:
             memory_id = place.id
-            context |= item_context(memory_id)
+            memory = find_memory(memory_id)
+            history = history_of(memory)
+            current = version_in(history, memory.version, memory)
+            context |= {
+                "memory": memory,
+                "rendered": render(memory.content, KINDS[memory.kind].rendering),
+                "mark": listing.kind_and_type(memory),
+                "own": _attribute_lines(memory),
+                "version": current,
+                "source": cells.badge("source", current["source"]),
+                "changed": _changed(memory, {version["version"]: version for version in history}),
+                "similar": _similar(memory),
+            }
         request.inbox_key = f"proposal-{memory_id}"  # type: ignore[attr-defined]
         return self.page(request, _PAGE, None, **{**context, **more})
 
@@ -206,23 +218,6 @@ class QueuePlace:
     @property
     def next(self) -> int | None:
         return self.after or self.before
-
-
-def item_context(memory_id: int) -> dict[str, Any]:
-    memory = find_memory(memory_id)
-    versions = history_of(memory)
-    current = version_in(versions, memory.version, memory)
-    history = {version["version"]: version for version in versions}
-    return {
-        "memory": memory,
-        "rendered": render(memory.content, KINDS[memory.kind].rendering),
-        "mark": listing.kind_and_type(memory),
-        "own": _attribute_lines(memory),
-        "version": current,
-        "source": cells.badge("source", current["source"]),
-        "changed": _changed(memory, history),
-        "similar": _similar(memory),
-    }
 
 
 def merging(memory_id: int, into: int) -> dict[str, Any]:

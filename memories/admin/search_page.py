@@ -110,6 +110,10 @@ _CURSOR = "embeddings-"
 def index_health() -> dict[str, Any]:
     """Return the state of the index, with a fixed number of queries."""
     counted = dict(SearchDocument.objects.values_list("source").annotate(documents=Count("pk")).order_by("-documents"))
+    latest: dict[str, Task] = {}
+    for task in Task.objects.filter(group__in=_JOBS).order_by("-stopped")[:20]:
+        latest.setdefault(task.group, task)
+    ended = [(label, latest[name]) for name, label in _JOBS.items() if name in latest]
     by_source = [cells.counted(count, source, _PLURALS.get(source, "")) for source, count in counted.items()]
     return {
         "documents": sum(counted.values()),
@@ -117,7 +121,7 @@ def index_health() -> dict[str, Any]:
         "full_text": has_full_text(),
         "problem": index_problem(),
         "models": _models(sum(counted.values())),
-        "jobs": _jobs(),
+        "jobs": [{"label": label, "at": task.stopped, "success": task.success} for label, task in ended],
     }
 
 
@@ -143,14 +147,6 @@ def _models(documents: int) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _jobs() -> list[dict[str, Any]]:
-    latest: dict[str, Task] = {}
-    for task in Task.objects.filter(group__in=_JOBS).order_by("-stopped")[:20]:
-        latest.setdefault(task.group, task)
-    ended = [(label, latest[name]) for name, label in _JOBS.items() if name in latest]
-    return [{"label": label, "at": task.stopped, "success": task.success} for label, task in ended]
 
 
 _PAGES = {

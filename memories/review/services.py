@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from memories import scopes
 from memories.duplicates import Existing, review_status_of
-from memories.events import ACCEPTED, MEMORY_REVIEWED, MemoryReviewed, Merged, ReviewStatus, Verdict
+from memories.events import ACCEPTED, MEMORY_REVIEWED, MemoryReviewed, Merged, ReviewStatus, Verdict, filled
 from memories.models import Memory, MemoryScope, MemoryVersion, ReviewState
+from memories.references import clause
 from memories.review.policy import PERSONS_DOOR
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewOutcome, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import last_verdict
@@ -191,7 +192,7 @@ def _reject(memory: Memory, command: ReviewTouch, merged: Merged | None = None) 
     existing = Existing.of(memory)
     state = state_at(memory.id, before.accepted_version)
     refuse_taken_title(existing, state)
-    why = f": {command.reason}" if command.reason else ""
+    why = clause(": ", command.reason)
     reason = f"version {before.accepted_version} restored: version {memory.version} rejected{why}"
     restored = append_version(existing, state, base=existing.version, reason=reason, key=None, review=ACCEPTED)
     return _record_verdict(memory, Verdict.REJECTED, command, ACCEPTED, version=restored.version, merged=merged)
@@ -240,7 +241,7 @@ def _record_verdict(
         reason=command.reason,
         before=review_status_of(memory),
         after=after,
-        **({"merged": merged} if merged else {}),
+        **filled(merged=merged),
     )
     draft = log.prepare(MEMORY_REVIEWED, payload)
     log.append(draft, stream=f"memory:{memory.id}", idempotency_key=command.idempotency_key)

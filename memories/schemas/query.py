@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -44,12 +44,8 @@ def _synonyms(names: Mapping[str, str]) -> BeforeValidator:
     return BeforeValidator(lambda value: names.get(value.strip().lower(), value) if isinstance(value, str) else value)
 
 
-def _as_scope(value: Any) -> Any:
-    return {"type": value} if isinstance(value, str) else value
-
-
-def _as_tags(value: Any) -> Any:
-    return {"require": value} if isinstance(value, list) else value
+_ScopeName = BeforeValidator(lambda value: {"type": value} if isinstance(value, str) else value)
+_TagList = BeforeValidator(lambda value: {"require": value} if isinstance(value, list) else value)
 
 
 class QueryScope(Command):
@@ -105,10 +101,10 @@ class MemoryQuery(Retrieval, Paging):
         default_factory=list, max_length=16, description="default: all", json_schema_extra=self_evident
     )
     type: str = Field("", max_length=64, description="only this type, such as security", json_schema_extra=unlisted)
-    scope: Annotated[QueryScope | None, BeforeValidator(_as_scope)] = Field(
+    scope: Annotated[QueryScope | None, _ScopeName] = Field(
         None, description="default: all that apply here", json_schema_extra={**explained_here, **self_evident}
     )
-    tags: Annotated[QueryTags, BeforeValidator(_as_tags)] = Field(default_factory=QueryTags)
+    tags: Annotated[QueryTags, _TagList] = Field(default_factory=QueryTags)
     search: str = Field(
         "", max_length=2_000, description="words in title, text or tags", json_schema_extra=self_evident
     )

@@ -304,7 +304,7 @@ def _matches(tag: TagView, command: TagList) -> bool:
 def view_tags() -> list[TagView]:
     """Return every tag of the current store, by name."""
     uses: dict[str, int] = dict(rows.fetch(_USES, [current_origin().session_id]))
-    described = {tag.name: tag for tag in Tag.objects.all()}
+    described = Tag.objects.in_bulk(field_name="name")
     of_project = set(profile().tags)
     tags = []
     for name in sorted({*PREDEFINED, *described, *uses, *of_project}):
