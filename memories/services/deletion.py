@@ -13,7 +13,7 @@ from typing import Any
 from django.db import DatabaseError
 
 from memories import scopes
-from memories.duplicates import Existing, ExistingMemories, review_status_of
+from memories.duplicates import Existing, ExistingMemories
 from memories.embeddings.vectors import forget_files
 from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MemoryTouched
 from memories.models import Memory
@@ -72,8 +72,7 @@ def _touch(
         memory = find(command.id)
         draft = log.prepare(touched, MemoryTouched(memory_id=memory.id, reason=command.reason))
         event = log.append(draft, stream=f"memory:{memory.id}", idempotency_key=command.idempotency_key)
-        review = review_status_of(memory)
-        result = write_result(memory.id, memory.version, status, memory, review=review, redacted=draft.redactions)
+        result = write_result(Existing.of(memory), status, redacted=draft.redactions)
         return with_memory(with_deletion(result, event.occurred_at))
 
 

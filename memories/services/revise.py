@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import F
 
 from memories import scopes
-from memories.duplicates import Existing, ExistingMemories, review_status_of
+from memories.duplicates import Existing, ExistingMemories
 from memories.embeddings.meaning import renewal
 from memories.events import (
     ACCEPTED,
@@ -78,7 +78,7 @@ def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> 
         state = _changed(read, command)
         sanitized = log.prepare(MEMORY_WRITTEN, MemoryWritten(**state.columns())).payload
         if not existing.differs(sanitized):
-            return with_memory(unchanged_result(existing, WriteStatus.UNCHANGED))
+            return with_memory(write_result(existing, WriteStatus.UNCHANGED))
         if (state.title, state.scope) != (existing.state.title, existing.state.scope):
             refuse_taken_title(existing, state)
         base = command.base_version or existing.version
@@ -103,7 +103,7 @@ def restore_version(*, command: MemoryRestore) -> WriteResult:
         existing = Existing.of(live_memory(command.id))
         state = state_at(command.id, command.version or existing.version)
         if not existing.differs(state):
-            return with_memory(unchanged_result(existing, WriteStatus.UNCHANGED))
+            return with_memory(write_result(existing, WriteStatus.UNCHANGED))
         refuse_taken_title(existing, state)
         reason = command.reason or f"version {command.version} restored"
         result = append_version(existing, state, base=existing.version, reason=reason, key=command.idempotency_key)
@@ -147,17 +147,12 @@ def append_version(
     event = log.append(draft, stream=f"memory:{existing.id}", idempotency_key=key)
     written = draft.payload
     same_text = (existing.state.title, existing.state.content) == (written.title, written.content)
+    embedding = Embedding.KEPT if same_text else None
     existing.revised(written, written.review)
-    result = write_result(
-        existing.id,
-        existing.version,
-        WriteStatus.UPDATED if unseen is None else WriteStatus.CONFLICT,
-        written,
-        review=review,
-        redacted=draft.redactions,
-        embedding=Embedding.KEPT if same_text else None,
-    )
-    return result if unseen is None else result.model_copy(update={"conflict": event.position})
+    if unseen is None:
+        return write_result(existing, WriteStatus.UPDATED, redacted=draft.redactions, embedding=embedding)
+    result = write_result(existing, WriteStatus.CONFLICT, redacted=draft.redactions, embedding=embedding)
+    return result.model_copy(update={"conflict": event.position})
 
 
 # The version that a writer who read ``base`` has missed, or None. Refuses the change once the conflict window has
@@ -255,12 +250,9 @@ def refuse_taken_title(existing: Existing, state: MemoryState) -> None:
 
 
 def write_result(
-    memory_id: int,
-    version: int,
+    existing: Existing,
     status: WriteStatus,
-    state: MemoryState | Memory,
     *,
-    review: ReviewStatus | None = None,
     redacted: Iterable[str] = (),
     embedding: Embedding | None = None,
     settings: ProjectSettings | None = None,
@@ -268,35 +260,26 @@ def write_result(
     """Return the result of a write.
 
     Args:
-        memory_id: the memory.
-        version: its current version.
+        existing: the memory after the write.
         status: what the write did.
-        state: with its title and scope.
-        review: its review status; default: accepted.
         redacted: types of the secrets that were replaced.
         embedding: default: queued if a text was written and the project has embeddings.
         settings: of the project; read if they are needed.
     """
-    review = review or ACCEPTED
     if embedding is None and status in _TEXT_WRITTEN:
         embedding = renewal(settings)
     return WriteResult(
-        id=memory_id,
-        version=version,
+        id=existing.id,
+        version=existing.version,
         status=status,
-        title=state.title,
-        scope=state.scope,
+        title=existing.state.title,
+        scope=existing.state.scope,
         redacted=list(redacted),
         embedding=embedding,
-        review=review.state,
-        review_reason=review.reason,
-        accepted_version=review.accepted_version,
+        review=existing.status.state,
+        review_reason=existing.status.reason,
+        accepted_version=existing.status.accepted_version,
     )
-
-
-def unchanged_result(existing: Existing, status: WriteStatus) -> WriteResult:
-    """Return the result of a write that changed nothing."""
-    return write_result(existing.id, existing.version, status, existing.state, review=existing.status)
 
 
 def with_deletion(result: WriteResult, at: datetime | None) -> WriteResult:
@@ -318,8 +301,7 @@ def result_of(event: log.StoredEvent, redactions: Iterable[str] = ()) -> WriteRe
     """Return the result of a repeated call with the same idempotency key."""
     memory = find_memory(int(event.stream_id.removeprefix("memory:")))
     status = WriteStatus.of_event(event.event_type)
-    review = review_status_of(memory)
-    result = write_result(memory.id, memory.version, status, memory, review=review, redacted=redactions)
+    result = write_result(Existing.of(memory), status, redacted=redactions)
     return with_memory(with_deletion(result, memory.deleted_at))
 
 

@@ -20,7 +20,7 @@ from memories.models import MemoryScope
 from memories.pack.sections import refuse_echo
 from memories.review.policy import ReviewGate
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
-from memories.services.revise import append_version, result_of, unchanged_result, with_memory, write_result
+from memories.services.revise import append_version, result_of, with_memory, write_result
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, Invalid
@@ -103,22 +103,15 @@ def _write(
         if same:
             seen = log.prepare(MEMORY_SEEN, MemoryTouched(memory_id=same.id))
             log.append(seen, stream=f"memory:{same.id}", idempotency_key=key)
-            return unchanged_result(same, WriteStatus.SEEN)
+            return write_result(same, WriteStatus.SEEN)
         titled = existing.of_title(payload)
         if titled:
             return _write_to_title(titled, command, draft)
     event = log.append(draft, entity="memory", idempotency_key=key)
     session_id = current_origin().session_id
-    existing.add(Existing(event.position, 1, session_id, payload, payload.review or ACCEPTED))
-    return write_result(
-        event.position,
-        1,
-        WriteStatus.CREATED,
-        payload,
-        review=payload.review,
-        redacted=draft.redactions,
-        settings=settings,
-    )
+    created = Existing(event.position, 1, session_id, payload, payload.review or ACCEPTED)
+    existing.add(created)
+    return write_result(created, WriteStatus.CREATED, redacted=draft.redactions, settings=settings)
 
 
 def _write_to_topic(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:
@@ -131,12 +124,12 @@ def _write_to_topic(existing: Existing, draft: Draft[MemoryWritten], key: str | 
         )
     if existing.differs(payload):
         return _revise(existing, draft, key)
-    return unchanged_result(existing, WriteStatus.UNCHANGED)
+    return write_result(existing, WriteStatus.UNCHANGED)
 
 
 def _write_to_title(existing: Existing, command: MemoryWrite, draft: Draft[MemoryWritten]) -> WriteResult:
     if command.if_exists is IfExists.KEEP:
-        return unchanged_result(existing, WriteStatus.KEPT)
+        return write_result(existing, WriteStatus.KEPT)
     if command.if_exists is IfExists.UPDATE:
         return _revise(existing, draft, command.idempotency_key)
     state = existing.state
