@@ -14,9 +14,9 @@ from pydantic import BaseModel, Field
 from decisions.api import router as decisions
 from governance.api import router as governance
 from governance.audit import AuditExport, export_audit
+from memories.api import links_router as links
+from memories.api import queries_router as queries
 from memories.api import router as memories
-from memories.links_api import router as links
-from memories.query_api import router as queries
 from memoryhub import __version__
 from memoryhub.config import enabled
 from memoryhub.config.hook_table import PACK
@@ -399,6 +399,8 @@ for router, prefix in (
     (memberships, "memoryhub_rest_members_api"),
     (exports, "memoryhub_rest_export_routes"),
     (work, "sessions_app_work_api"),
+    (links, "memories_links_api"),
+    (queries, "memories_query_api"),
 ):
     for path_view in router.path_operations.values():
         for operation in path_view.operations:
