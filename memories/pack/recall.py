@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 from math import log, sqrt
 
 from memories.models import ContextPack, SearchDocument
@@ -20,7 +21,6 @@ from memories.pack.sections import (
     SectionDefinition,
     recallable_sources,
     reference,
-    without_repeated_texts,
 )
 from memories.pack_sorts import RECALL, RECALL_SECTION, reference_of
 from memories.scopes import Level
@@ -38,7 +38,9 @@ SECTION = SectionDefinition(RECALL_SECTION, "About this prompt", 0, 1.0, 300, la
 
 def recall_body(request: GatherRequest, least: float) -> PackBody:
     """Return the entries whose share of the prompt is at least ``least``, without those that the session was given."""
-    earlier = _references_given_to(request.session_id)
+    # What any pack of the session contained
+    packs = ContextPack.objects.filter(session_id=request.session_id).values_list("marks", flat=True)
+    earlier = set(map(reference_of, chain.from_iterable(packs)))
     scored: list[tuple[float, PackItem]] = []
     for level in request.chain:
         with use_store(level.store):
@@ -52,8 +54,12 @@ def recall_body(request: GatherRequest, least: float) -> PackBody:
     if not scored:
         return PackBody([])
     scored.sort(key=lambda pair: (-pair[0], _latest_first(pair[1])))
-    texts = {item.text for item in _items_of(request, earlier)}
-    best = without_repeated_texts((item for _, item in scored), texts)[:MOST]
+    texts = {item.text for item in _items_of(request, earlier)} - {""}
+    best: list[PackItem] = []
+    for _, item in scored:
+        if item.text not in texts and len(best) < MOST:
+            best.append(item)
+            texts |= {item.text} - {""}
     return _recall_pack(best, len(best))
 
 
@@ -94,14 +100,6 @@ def _items_at(level: Level, ids: Iterable[int], now: datetime) -> dict[int, Pack
         for items_of_source in recallable_sources().values():
             items |= items_of_source(level, entries, now)
     return items
-
-
-# What any pack of the session contained
-def _references_given_to(session_id: str) -> set[str]:
-    if not session_id:
-        return set()
-    packs = ContextPack.objects.filter(session_id=session_id).values_list("marks", flat=True)
-    return {reference_of(key) for marks in packs for key in marks}
 
 
 def ids_at(level: Level, references: Collection[str]) -> set[int]:
