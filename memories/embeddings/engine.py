@@ -273,7 +273,11 @@ def _ask(request: dict[str, Any], seconds: float) -> Any:
 
 @contextmanager
 def _sent(request: dict[str, Any], seconds: float) -> Iterator[socket.socket]:
-    port, secret = _address()
+    try:
+        address = json.loads((env.home() / ADDRESS_FILE).read_text("utf-8"))
+        port, secret = address["port"], address["secret"]
+    except (OSError, ValueError, KeyError) as error:
+        raise Unavailable(NOT_RUNNING) from error
     with ExitStack() as stack:
         with _or_away():
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=seconds))
@@ -297,14 +301,6 @@ def _or_away() -> Iterator[None]:
     except TimeoutError:  # the hub is there, but slow
         raise
     except OSError as error:
-        raise Unavailable(NOT_RUNNING) from error
-
-
-def _address() -> tuple[int, str]:
-    try:
-        address = json.loads((env.home() / ADDRESS_FILE).read_text("utf-8"))
-        return address["port"], address["secret"]
-    except (OSError, ValueError, KeyError) as error:
         raise Unavailable(NOT_RUNNING) from error
 
 

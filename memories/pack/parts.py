@@ -199,6 +199,7 @@ def _of_kind(kind: Kind, text_length: int, request: GatherRequest) -> list[PackI
     else:
         order = "m.priority DESC" if kind.order == "priority" else "m.updated_at DESC"
         memories = list(_visible_memories(request, _is_of(kind), f"{order}, m.id DESC"))
+    words = request.query.terms
     ranked: dict[Any, tuple[float, int, PackItem]] = {}
     for level, memory in memories:
         name = memory.title if kind.tools else (level.store, memory.id)
@@ -208,7 +209,10 @@ def _of_kind(kind: Kind, text_length: int, request: GatherRequest) -> list[PackI
         label = reference(level, memory.id)
         line = partial(_of_kind_line, label, memory, text_length)
         item = PackItem(label, line, _text_of(memory, request))
-        ranked[name] = (_concern(request, memory), priority, item)
+        share = 0.0
+        if words:
+            share = len(words_in(f"{memory.title} {memory.content}", words)) / len(words)
+        ranked[name] = (share if share >= _CONCERNS else 0, priority, item)
     return [item for *_, item in sorted(ranked.values(), key=lambda rank: (-rank[0], -rank[1]))]
 
 
@@ -244,14 +248,6 @@ def _folder_of_rule(source: str) -> PurePosixPath:
 
 def _is_of(kind: Kind) -> str:
     return f"m.kind = '{kind.name}'"
-
-
-def _concern(request: GatherRequest, memory: PackableMemory) -> float:
-    words = request.query.terms
-    if not words:
-        return 0
-    share = len(words_in(f"{memory.title} {memory.content}", words)) / len(words)
-    return share if share >= _CONCERNS else 0
 
 
 def _of_kind_line(name: str, memory: PackableMemory, text_length: int) -> str:

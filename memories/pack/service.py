@@ -285,7 +285,15 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
     # Its dates were those of the zone in which it was sent
     payload = log.event_of(log.events().get(position=sent.id)).payload
     with clock.frozen(sent.created_at), timezone.override(payload.zone if payload else "UTC"):
-        chain = [_past_level(store, position, sent.session_id) for store, position in positions]
+        chain: list[Level] = []
+        for store, position in positions:
+            with use_store(store):
+                view = log.view_at(position)
+            scope = _SCOPE_OF_STORE[store.scope]
+            if scope is MemoryScope.PROJECT and sent.session_id:
+                chain.append(Level(view, (MemoryScope.SESSION, scope), sent.session_id))
+            else:
+                chain.append(Level(view, (scope,)))
         with use_store(chain[0].store):
             query = parse(sent.query)
             request = GatherRequest(chain, sent.created_at, query, sent.session_id, most_items(sent.max_tokens))
@@ -311,17 +319,11 @@ def _composed_again(request: GatherRequest, sent: ContextPack) -> PackBody:
 
 
 def _sent_positions(sent: ContextPack) -> list[tuple[StoreId, int]]:
-    named = ((name.partition(":"), position) for name, position in sent.positions)
-    return [(StoreId(Scope(scope), name), position) for (scope, _, name), position in named]
-
-
-def _past_level(store: StoreId, position: int, session_id: str) -> Level:
-    with use_store(store):
-        view = log.view_at(position)
-    scope = _SCOPE_OF_STORE[store.scope]
-    if scope is MemoryScope.PROJECT and session_id:
-        return Level(view, (MemoryScope.SESSION, scope), session_id)
-    return Level(view, (scope,), "")
+    positions: list[tuple[StoreId, int]] = []
+    for store, position in sent.positions:
+        scope, _, name = store.partition(":")
+        positions.append((StoreId(Scope(scope), name), position))
+    return positions
 
 
 # The other lines that were lost are composed differently by this version, or under today's settings

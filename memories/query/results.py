@@ -56,12 +56,6 @@ class ResultPage:
 
 
 def answer(question: Question, *, mode: str) -> ResultPage:
-    """Return a page of results.
-
-    Args:
-        question: the question.
-        mode: ``auto``, ``fts5`` or ``basic``.
-    """
     total = 0
     pages: list[list[QueryHit]] = []
     modes: set[str] = set()
@@ -97,8 +91,19 @@ def as_items(question: Question, hits: Sequence[QueryHit]) -> list[dict[str, Any
         ids = [hit.scored.id for hit in hits if hit.place.store == store]
         with use_store(store):
             items |= {(store, item["id"]): item for item in _items_of_store(question, ids)}
-    existing = [hit for hit in hits if (hit.place.store, hit.scored.id) in items]
-    return [_with_score(question, hit, items[hit.place.store, hit.scored.id]) for hit in existing]
+    scored: list[dict[str, Any]] = []
+    for hit in hits:
+        item = items.get((hit.place.store, hit.scored.id))
+        if item is None:
+            continue
+        scored.append({**item, "scope": hit.place.scope.value})
+        if question.command.compact:
+            continue
+        parts: dict[str, dict[str, float]] = {}
+        for name, value in zip(PARTS, hit.scored.parts, strict=True):
+            parts[name] = {"value": round(value, 4), "points": round(value * getattr(question.weights, name), 4)}
+        scored[-1] |= {"score": round(hit.scored.score, 4), "parts": parts}
+    return scored
 
 
 def _items_of_store(question: Question, ids: list[int]) -> list[dict[str, Any]]:
@@ -115,17 +120,6 @@ def _items_of_store(question: Question, ids: list[int]) -> list[dict[str, Any]]:
             item["versions"] = histories[memory]
         items.append(item)
     return items
-
-
-def _with_score(question: Question, hit: QueryHit, item: dict[str, Any]) -> dict[str, Any]:
-    placed = {**item, "scope": hit.place.scope.value}
-    if question.command.compact:
-        return placed
-    parts = {
-        name: {"value": round(value, 4), "points": round(value * getattr(question.weights, name), 4)}
-        for name, value in zip(PARTS, hit.scored.parts, strict=True)
-    }
-    return {**placed, "score": round(hit.scored.score, 4), "parts": parts}
 
 
 def query_line(item: dict[str, Any]) -> str:
@@ -223,21 +217,12 @@ class Candidates:
     def _conditions(self) -> Iterator[Sql]:
         command = self._command
         yield self._place.holds
-        if not command.include_inactive:
-            yield Sql(LIVE)
-        else:
-            yield Sql(f"m.id {OUTSIDE}")
+        yield Sql(f"m.id {OUTSIDE}" if command.include_inactive else LIVE)
         if command.types:
             yield Sql(f"m.kind IN {TEXTS}", (json_list(sorted(set(command.types))),))
         if command.type:
             yield Sql("m.type = %s", (command.type,))
-        yield from self._tag_conditions()
-        if self._question.related:
-            relation = command.related_to.relation if command.related_to else None
-            yield joined("m.id IN ({})", related_ids(self._question.related, relation))
-
-    def _tag_conditions(self) -> Iterator[Sql]:
-        tags = self._command.tags
+        tags = command.tags
         tagged = f"(SELECT memory_id FROM memories_memorytag WHERE tag IN {TEXTS})"
         for tag in dict.fromkeys(tags.require):
             yield Sql("m.id IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)", (tag,))
@@ -245,17 +230,19 @@ class Candidates:
             yield Sql(f"m.id IN {tagged}", (json_list(tags.include),))
         if tags.exclude:
             yield Sql(f"m.id NOT IN {tagged}", (json_list(tags.exclude),))
+        if self._question.related:
+            relation = command.related_to.relation if command.related_to else None
+            yield joined("m.id IN ({})", related_ids(self._question.related, relation))
 
     # A materialised subquery with each part as a column; ``_score`` sums them by weight
     def _parts(self, among: list[Sql]) -> Sql:
-        now = rows.time_value(self._question.now)
         columns = joined(
             "m.id AS id, m.title AS title, {} AS tags, coalesce(m.priority, 0) / 100.0 AS priority, {} AS text, "
             "{} AS recency, coalesce(m.valid_until <= {}, false) AS expired, m.review = 'proposed' AS proposed",
             self._overlap(),
             Sql("t.share" if self._command.search else "0.0"),
             self._recency(),
-            Sql("%s", (now,)),
+            Sql("%s", (rows.time_value(self._question.now),)),
         )
         return self._select(columns, among)
 

@@ -69,15 +69,6 @@ class Ranked:
         return {hit: round(min(max(near.get(hit, 0.0), 0.0), 1.0), 4) for hit, _ in self.hits}
 
 
-@dataclass(frozen=True, slots=True)
-class Blended:
-    hits: Hits
-    near: Scores | None = None
-    problems: list[str] = field(default_factory=list)
-    # How each hit that is near in meaning was found
-    why: dict[int, str] = field(default_factory=dict)
-
-
 def rank(
     query: ParsedQuery,
     mode: str = "auto",
@@ -95,24 +86,19 @@ def rank(
         blended: blend in search by meaning; without it, results depend on the store only.
         pipeline: the weights.
     """
+    factors: Factors = {}
     if not by_index(mode):
-        factors: Factors = {}
-        hits = weigh(_with_successors(_like(query, level), query, level), query, factors, pipeline)
-        return Ranked(hits, "basic", query.terms, factors)
-    query = with_parts(query)
-    if blended and mode != "fts5":
-        answer = _with_meaning(query, level, pipeline)
+        hits = _like(query, level)
+        ranked = Ranked(hits, "basic", query.terms)
     else:
-        answer = Blended(_by_words(query, level, pipeline))
-    if answer.near is None:
-        mode = "fts5"
+        query = with_parts(query)
+        ranked = _by_index(query, level, pipeline, blended=blended and mode != "fts5")
         surroundings = pipeline
-    else:
-        mode = "hybrid"
-        surroundings = replace(pipeline, session=min(pipeline.session, pipeline.session_beside_others))
-    hits, factors = refine(answer.hits, query.terms, surroundings)
+        if ranked.near is not None:
+            surroundings = replace(pipeline, session=min(pipeline.session, pipeline.session_beside_others))
+        hits, factors = refine(ranked.hits, query.terms, surroundings)
     hits = weigh(_with_successors(hits, query, level), query, factors, pipeline)
-    return Ranked(hits, mode, query.terms, factors, answer.why, answer.problems, answer.near)
+    return replace(ranked, hits=hits, factors=factors)
 
 
 # The successor of a good hit gets at least its score, whatever words it has itself
@@ -138,19 +124,19 @@ def _meeting(documents: Collection[int], query: ParsedQuery, level: Level | None
     return rows.column(sql, [json.dumps(list(documents)), *parameters])
 
 
-def _with_meaning(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -> Blended:
+def _by_index(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, blended: bool) -> Ranked:
+    if not blended:
+        return Ranked(_by_words(query, level, pipeline), "fts5", query.terms)
     with ask_nearest(query.text) as answer:
         by_words = _by_words(query, level, pipeline)
         meaning: Meaning = answer()
     if meaning.problem or meaning.model is None:
-        return Blended(by_words, problems=[meaning.problem] if meaning.problem else [])
+        return Ranked(by_words, "fts5", query.terms, problems=[meaning.problem] if meaning.problem else [])
     nearest = meaning.hits
     if nearest:
         allowed = set(_meeting(dict(nearest), query, level))
         nearest = [hit for hit in nearest if hit[0] in allowed]
-    if not nearest:
-        return Blended(by_words, near={})
-    hits = blend(by_words, nearest)
+    hits = blend(by_words, nearest) if nearest else by_words
     included = dict(hits)
     with_words = dict(by_words)
     near: Scores = {}
@@ -161,7 +147,7 @@ def _with_meaning(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -
             why[hit] = f"{MEANING} {cosine:.2f}"
             if hit in with_words:
                 why[hit] = f"{TEXT}; {why[hit]}"
-    return Blended(hits, near, why=why)
+    return Ranked(hits, "hybrid", query.terms, why=why, near=near)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,12 @@ def packed(postings: Mapping[int, Posting], first: int, codes: str = "HHHH") -> 
     document_code, shape_code, length_code, place_code = tuple(codes)
     shape_code, shapes = _shapes(counts, shape_code)
     codes = _code(documents, document_code) + shape_code + _code(lengths, length_code) + _code(places, place_code)
-    arrays = map(_packed_bytes, codes, (documents, shapes, lengths, places))
+    arrays: list[bytes] = []
+    for code, values in zip(codes, (documents, shapes, lengths, places), strict=True):
+        items = array(code, values)
+        if sys.byteorder == "big":
+            items.byteswap()
+        arrays.append(items.tobytes())
     return Packed(first, max(postings), len(documents), codes, *arrays)
 
 
@@ -121,13 +126,6 @@ def _shapes(counts: Sequence[Counts], least: str) -> tuple[str, list[int]]:
     third = title + body
     fourth = third + near
     return least, [t | b << title | n << third | d << fourth for t, b, n, d in counts]
-
-
-def _packed_bytes(code: str, values: Iterable[int]) -> bytes:
-    items = array(code, values)
-    if sys.byteorder == "big":
-        items.byteswap()
-    return items.tobytes()
 
 
 # A batch is what waits for one merge. Rows of merged batches stay until a vacuum, all of them if one transaction merges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
@@ -98,7 +98,7 @@ def terms_without(question: str, hints: Sequence[SourceHint]) -> tuple[str, ...]
     for hint in hints:
         subject = hint.words.sub(" ", subject)
     words = list(dict.fromkeys(_words_of(subject)))
-    languages = languages_of(words, STOP_WORDS)
+    languages = languages_of(words)
     foreign = frozenset().union(*map(STOP_WORDS_OF.__getitem__, languages))
     telling = [word for word in words if word not in STOP_WORDS and without_accents(word) not in foreign]
     if not telling:
@@ -353,14 +353,9 @@ _LEAST_STEM = 4
 _LEAST_CYRILLIC_STEM = 3
 
 
-def languages_of(words: Collection[str], english: Set[str]) -> tuple[str, ...]:
-    """Return the languages that a question may be in; empty for English, and for languages without stems.
-
-    Args:
-        words: of the question, in small letters.
-        english: the stop words of English.
-    """
-    has_only_ambiguous = len(_AMBIGUOUS.intersection(words)) >= _MANY_AMBIGUOUS and english.isdisjoint(words)
+def languages_of(words: Collection[str]) -> tuple[str, ...]:
+    """Return the languages that words in small letters may be in; empty for English, and those without stems."""
+    has_only_ambiguous = len(_AMBIGUOUS.intersection(words)) >= _MANY_AMBIGUOUS and STOP_WORDS.isdisjoint(words)
     if _TELLING.isdisjoint(words) and all(map(str.isascii, words)) and not has_only_ambiguous:
         return ()
     if any(_CYRILLIC.search(word) for word in words):
@@ -369,7 +364,7 @@ def languages_of(words: Collection[str], english: Set[str]) -> tuple[str, ...]:
     letters = set().union(*words)
     scores = {language: len(plain & STOP_WORDS_OF[language]) + len(letters & _LETTERS[language]) for language in LATIN}
     best = max(scores.values())
-    if best <= len(plain & english):
+    if best <= len(plain & STOP_WORDS):
         return ()
     return tuple(language for language, score in scores.items() if score == best)
 

@@ -46,7 +46,9 @@ def _unicode() -> tuple[re.Pattern[str], dict[int, int | None]]:
 def _stem(token: str) -> str:
     word = token.encode()
     if _SHORTEST_STEMMED <= len(word) <= _LONGEST_STEMMED:
-        word = _step_1c(_step_1b(_step_1a(word)))
+        word = _step_1b(_step_1a(word))
+        if word.endswith(b"y") and _has_vowel(word[:-1]):
+            word = word[:-1] + b"i"
         word = _replace_suffix(_replace_suffix(word, _STEP_2), _STEP_3)
         return _step_5(_step_4(word)).decode(errors="backslashreplace")  # it may halve a character
     if len(word) <= _LONGEST_KEY:
@@ -94,12 +96,6 @@ def _step_1b2(word: bytes) -> bytes:
         return word[:-1]
     if _vowel_groups(word) == 1 and _ends_short(word):
         return word + b"e"
-    return word
-
-
-def _step_1c(word: bytes) -> bytes:
-    if word.endswith(b"y") and _has_vowel(word[:-1]):
-        return word[:-1] + b"i"
     return word
 
 

@@ -39,14 +39,13 @@ def by_index(mode: str) -> bool:
     """
     if mode == SearchMode.BASIC:
         return False
-    if has_full_text():
-        return True
-    if mode == SearchMode.FTS5:
+    is_indexed = has_full_text()
+    if mode == SearchMode.FTS5 and not is_indexed:
         raise Unavailable(
             "search_mode is 'fts5', but this store has no full-text index or this SQLite lacks FTS5; set search_mode "
             "to 'auto' or 'basic', or run rebuild with a SQLite that has FTS5"
         )
-    return False
+    return is_indexed
 
 
 def mode_name() -> str:
@@ -60,12 +59,7 @@ def mode_name() -> str:
 
 
 def note_on(mode: str, problems: Sequence[str]) -> str | None:
-    """Return why a search went by words alone, and what to change; None if it went by meaning, too.
-
-    Args:
-        mode: the requested one: ``auto``, ``fts5`` or ``basic``.
-        problems: why other rankings did not answer.
-    """
+    """Return why a search in a requested mode went by words alone, and what to change; None if it did not."""
     if mode != SearchMode.AUTO:
         return f"by words alone: search_mode is '{mode}'; set it to 'auto' to search by meaning, too"
     return f"by words alone: {problems[0]}" if problems else None
@@ -167,13 +161,7 @@ PROPOSED = "FROM memories_memory WHERE NOT (review = 'accepted') AND review = 'p
 
 
 def define_demotion(sql: str, weight: float, *, why: str) -> None:
-    """Register documents with a lower score.
-
-    Args:
-        sql: a SELECT of their ids.
-        weight: factor on the score, below 1.
-        why: one word that is shown with such hits.
-    """
+    """Register documents, by a SELECT of their ids, whose scores are multiplied; ``why`` is shown with such hits."""
     _demotions.append(_Demotion(why, weight, sql))
 
 
@@ -213,18 +201,7 @@ def _reasons_to_reweigh(hits: Hits, query: ParsedQuery, pipeline: Pipeline) -> I
     yield "proposed", dict.fromkeys(set(proposed).intersection(ids), PROPOSED_WEIGHT)
     superseded = _among(ids[:_SHOWN_FIRST], f"SELECT m.id FROM memories_memory m WHERE {is_superseded()}")
     yield "superseded", dict.fromkeys(superseded, SUPERSEDED_WEIGHT)
-    yield from _demotions_of(ids)
-    if pipeline.lowers_empty_sections:
-        yield SAYS_LITTLE, _weights_of_empty_sections(hits)
-    for hint in query.hints:
-        of_source = "SELECT id FROM memories_searchdocument WHERE source = %s"
-        yield "asked for", dict.fromkeys(_among(ids, of_source, hint.source), hint.weight)
-    yield "change", change_weights(query, ids)
-    yield "use", use_weights(ids)
-
-
-# One statement for all demotions
-def _demotions_of(ids: list[int]) -> Iterator[Reason]:
+    # One statement for all demotions
     select = "SELECT {}, id FROM ({}) AS picked WHERE id IN " + IDS
     selects = [select.format(number, demotion.sql) for number, demotion in enumerate(_demotions)]
     demoted: dict[int, list[int]] = {}
@@ -232,6 +209,13 @@ def _demotions_of(ids: list[int]) -> Iterator[Reason]:
         demoted.setdefault(number, []).append(entry)
     for number, entries in demoted.items():
         yield _demotions[number].why, dict.fromkeys(entries, _demotions[number].weight)
+    if pipeline.lowers_empty_sections:
+        yield SAYS_LITTLE, _weights_of_empty_sections(hits)
+    for hint in query.hints:
+        of_source = "SELECT id FROM memories_searchdocument WHERE source = %s"
+        yield "asked for", dict.fromkeys(_among(ids, of_source, hint.source), hint.weight)
+    yield "change", change_weights(query, ids)
+    yield "use", use_weights(ids)
 
 
 # Such a section also ranks below the best section of the same chapter
@@ -331,11 +315,6 @@ def refine(hits: Hits, words: Collection[str], pipeline: Pipeline) -> tuple[Hits
     """Re-rank messages by their surroundings (decision 20); return the hits, and what raised each message.
 
     The best message keeps the score of the best one before, so messages as a whole gain nothing over other documents.
-
-    Args:
-        hits: best first.
-        words: search terms.
-        pipeline: the weights.
     """
     if not (pipeline.neighbours or pipeline.session or pipeline.speaker):
         return hits, {}

@@ -13,7 +13,7 @@ from pathlib import Path
 from memories.events import USE
 from memories.models import Memory, MemoryCitation, MemoryUse
 from memories.uses.events import MEMORIES_USED, MemoriesUsed, Use
-from memories.uses.notes import TAKEN, WAITING, Note, folder_of, read_notes
+from memories.uses.notes import TAKEN, WAITING, folder_of, read_notes
 from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import Retention, define_event
 from memoryhub.core.events.projection import Event, projects
@@ -129,7 +129,12 @@ def _fold(files: Sequence[Path]) -> int:
         counted = {memory_id: count for memory_id, count in counter.items() if memory_id in existing}
         if counted:
             uses[use] = counted
-    sessions = _by_session(notes)
+    by_session: dict[str, set[int]] = {}
+    for note in notes:
+        if note.session and note.use is not Use.GIVEN:
+            by_session.setdefault(note.session, set()).update(note.ids)
+    named = Session.objects.filter(session_id__in=by_session).values_list("id", "session_id")
+    sessions = {session: sorted(by_session[name])[:_IDS_OF_SESSION] for session, name in named}
     if uses or sessions:
         last = min(datetime.fromtimestamp(max(note.at for note in notes), UTC), clock.now())
         names = [path.name for path in files]
@@ -141,15 +146,6 @@ def _record_uses(payload: MemoriesUsed) -> None:
     draft = log.prepare(MEMORIES_USED, payload)
     with log.transaction():
         log.append(draft, stream=_STREAM)
-
-
-def _by_session(notes: Sequence[Note]) -> dict[int, list[int]]:
-    ids: dict[str, set[int]] = {}
-    for note in notes:
-        if note.session and note.use is not Use.GIVEN:
-            ids.setdefault(note.session, set()).update(note.ids)
-    sessions = Session.objects.filter(session_id__in=ids).values_list("id", "session_id")
-    return {session: sorted(ids[name])[:_IDS_OF_SESSION] for session, name in sessions}
 
 
 def _remove_files(folder: Path, names: Sequence[str]) -> None:
