@@ -42,8 +42,10 @@ def count_commits() -> dict[str, int]:
 
 
 def _texts(payload: DecisionRecorded) -> tuple[str, ...]:
-    options = (text for alternative in payload.alternatives for text in (alternative.option, alternative.why_not))
-    return (payload.title, payload.context, payload.chosen, payload.rationale, *options)
+    texts = [payload.title, payload.context, payload.chosen, payload.rationale]
+    for alternative in payload.alternatives:
+        texts += [alternative.option, alternative.why_not]
+    return tuple(texts)
 
 
 define_citing(DECISION_RECORDED, _texts)
@@ -71,7 +73,9 @@ class _Decision(NamedTuple):
 # The decisions that best match the query, then the latest.
 def _decisions(request: GatherRequest) -> list[PackItem]:
     latest = _fetch("ORDER BY decided_at DESC, id DESC LIMIT %s", [request.most])
-    return without_repeats(map(_item, [*(_matching(request) if latest else ()), *latest]))
+    if not latest:
+        return []
+    return without_repeats(map(_item, [*_matching(request), *latest]))
 
 
 def _count(_: GatherRequest) -> int:

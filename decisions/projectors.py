@@ -165,8 +165,8 @@ def remove_erased(event: Event[PayloadErased]) -> None:
 
 
 def _active_iteration() -> int | None:
-    active = rows.fetch("SELECT id FROM sessions_app_iteration WHERE status = 'active' ORDER BY id DESC LIMIT 1")
-    return active[0][0] if active else None
+    active = rows.column("SELECT id FROM sessions_app_iteration WHERE status = 'active' ORDER BY id DESC LIMIT 1")
+    return next(iter(active), None)
 
 
 def _add_edge(event: Event[Any], from_id: int, edge: Edge) -> None:

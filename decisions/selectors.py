@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -19,7 +20,7 @@ from memoryhub.core import clock
 from memoryhub.core.entities import not_found
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine, quarantine_marks
-from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.paging import newest_first
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
 from memoryhub.core.stores import rows
@@ -257,23 +258,12 @@ def _brief(decision: Decision) -> dict[str, Any]:
 def list_decisions(*, command: DecisionList) -> Listing:
     """Return a page of decisions, the latest recorded first; concurrent writes neither skip nor repeat any."""
     with retrieval("decision_list", command):
-        matching = filtered(command)
-        parts = decode_cursor(command.cursor, (int,))
-        remaining = matching.filter(id__lt=parts[0]) if parts else matching
-        decisions = list(remaining.order_by("-id")[: command.limit + 1])
-        entries = decisions[: command.limit]
-        if command.compact:
-            results = [{"id": decision.id, "title": decision.title} for decision in entries]
-        else:
-            results = views(entries, with_heads=False)
-        return page(
-            results,
-            total=matching.count(),
-            more=len(decisions) > command.limit,
-            cursor_of=lambda item: encode_cursor(item["id"]),
-            line=decision_line,
-            max_tokens=command.max_tokens,
-        )
+        shape = _titles if command.compact else partial(views, with_heads=False)
+        return newest_first(filtered(command), command, shape, decision_line)
+
+
+def _titles(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
+    return [{"id": decision.id, "title": decision.title} for decision in decisions]
 
 
 def filtered(command: DecisionList) -> QuerySet[Decision]:

@@ -90,7 +90,7 @@ def commits_named(
     condition = Q(id__in=ids)
     for sha in shas:
         condition |= Q(sha__gte=sha, sha__lt=f"{sha}g")
-    recorded = dict(Commit.objects.filter(condition).values_list("id", "sha")) if names else {}
+    recorded = dict(Commit.objects.filter(condition).values_list("id", "sha"))
     for commit_id in ids:
         if commit_id not in recorded:
             raise NotFound(f"there is no commit #{commit_id} here; pass its sha, or record it first")

@@ -225,7 +225,7 @@ class _Trail:
     def __init__(self, path: str, lines: Sequence[git.Line]) -> None:
         self._path = path
         shas = {line.sha for line in lines if line.sha}
-        recorded = outside_quarantine(Commit.objects.filter(sha__in=shas)) if shas else Commit.objects.none()
+        recorded = outside_quarantine(Commit.objects.filter(sha__in=shas))
         self._commits: dict[str, int] = dict(recorded.values_list("sha", "id"))
         self._decisions = _decisions_of(self._commits.values())
         ids = set(self._commits.values())

@@ -346,7 +346,7 @@ class DecisionAdmin(DecisionListAdmin):
             form = with_more_rows(make, request.POST)
         else:
             form = make(posted(request))
-        command = form.command() if form.is_bound else None
+        command = form.command()
         if command:
             try:
                 return self._recorded(request, record(command=command))

@@ -322,10 +322,12 @@ def _is_record(path: PurePath) -> bool:
 
 def read_records(directory: Path, within: str = "") -> Records:
     """Read every record below a folder; paths are relative to the git worktree, if it is in one."""
-    no_records = [name for name in find_files(directory) if not _is_record(PurePath(name))]
-    records = Records(skipped=sorted([*left_out(directory), *((name, _NO_RECORD) for name in no_records)]))
+    records = Records(skipped=left_out(directory))
     above = path_of_folder(directory, within)
-    for name in record_names(directory):
+    for name in find_files(directory):
+        if not _is_record(PurePath(name)):
+            records.skipped.append((name, _NO_RECORD))
+            continue
         path = flat(above + PurePath(name).as_posix())
         try:
             text = sanitize_text(read_text(directory / name))[0]
@@ -333,6 +335,7 @@ def read_records(directory: Path, within: str = "") -> Records:
             records.adrs[path] = read_adr(text, otherwise_title=_title_of(path), ending=ending)
         except HubError as error:
             records.problems.append((path, error.message))
+    records.skipped.sort()
     _complete(records.adrs, directory, above)
     return records
 

@@ -21,7 +21,7 @@ from memoryhub.core.events.event_types import event_type
 from memoryhub.core.log import stands_alone
 from memoryhub.core.log.digests import canonical_json
 from memoryhub.core.log.read import last_erasure
-from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.paging import newest_first
 from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.secrets.cleaning import is_repeatable
 from memoryhub.core.secrets.sanitize import TEXT, payload_shape
@@ -38,19 +38,8 @@ class RedactionList(Paging):
 
 def list_redactions(*, command: RedactionList) -> Listing:
     """Return a page of redactions, latest first."""
-    redactions = Redaction.objects.order_by("-id")
-    total = redactions.count()
-    cursor = decode_cursor(command.cursor, (int,))
-    if cursor:
-        redactions = redactions.filter(id__lt=cursor[0])
-    entries = list(map(view, redactions[: command.limit + 1]))
-    return page(
-        entries[: command.limit],
-        total=total,
-        more=len(entries) > command.limit,
-        cursor_of=lambda item: encode_cursor(item["id"]),
-        line=redaction_line,
-        max_tokens=command.max_tokens,
+    return newest_first(
+        Redaction.objects.all(), command, lambda redactions: list(map(view, redactions)), redaction_line
     )
 
 

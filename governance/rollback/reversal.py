@@ -166,7 +166,7 @@ def revert(steps: Sequence[Step], reason: str) -> None:
     states = _states_at({step.id: step.to_version or 1 for step in steps})
     for step in steps:
         existing = Existing.of(memories[step.id])
-        status = ReviewStatus.model_validate(step.after) if step.after else ACCEPTED
+        status = ReviewStatus.model_validate(step.after or ACCEPTED)
         append_version(existing, states[step.id], base=step.to_version or 1, reason=reason, key=None, review=status)
 
 

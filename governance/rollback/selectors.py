@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
 from memoryhub.core.events.event_types import names_where
 from memoryhub.core.events.rollback import Treatment
-from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.paging import newest_first
 from memoryhub.core.schemas import Listing
 from memoryhub.core.stores.dialect import json_list
 
@@ -109,20 +109,12 @@ def find_rollback(rollback_id: int) -> Rollback:
 
 def list_rollbacks(*, command: RollbackList) -> Listing:
     """Return a page of roll-backs, latest first."""
-    cursor = decode_cursor(command.cursor, (int,))
-    matching = Rollback.objects.order_by("-id")
-    if cursor:
-        matching = matching.filter(id__lt=cursor[0])
-    rollbacks = list(matching[: command.limit + 1])
     fields = {"id", "action"} if command.compact else None
-    return page(
-        [view(rollback).model_dump(mode="json", include=fields) for rollback in rollbacks[: command.limit]],
-        total=Rollback.objects.count(),
-        more=len(rollbacks) > command.limit,
-        cursor_of=lambda item: encode_cursor(item["id"]),
-        line=rollback_line,
-        max_tokens=command.max_tokens,
-    )
+
+    def views(rollbacks: Sequence[Rollback]) -> list[dict[str, Any]]:
+        return [view(rollback).model_dump(mode="json", include=fields) for rollback in rollbacks]
+
+    return newest_first(Rollback.objects.all(), command, views, rollback_line)
 
 
 def view(rollback: Rollback) -> RollbackView:

@@ -230,8 +230,8 @@ class _Planner:
             if thing.id in self._leave:
                 self._rolled_back -= set(thing.events)
         self._void = void_positions() - selected.positions
-        self._firsts = self._first_events()
-        self._changed = changed_since(self._until(), selected.positions, self._void)
+        self._firsts, until = self._first_events()
+        self._changed = changed_since(until, selected.positions, self._void)
         self._aside = quarantined_among(sorted(thing.id for thing in touched))
 
     def parts(self) -> Iterator[Step | Left]:
@@ -247,24 +247,20 @@ class _Planner:
             yield from self._out_of_reach()
         yield from self._in_force()
 
-    # The first rolled-back change of each stream that others may have changed since
-    def _first_events(self) -> dict[str, int]:
+    # The first rolled-back change of each stream that others may have changed since, and after which position a change
+    # by others counts
+    def _first_events(self) -> tuple[dict[str, int], dict[str, int]]:
         firsts: dict[str, int] = {}
         for header in self._selected.of(*types_that_change_streams()):
             if header.stream.startswith(("memory:", "decision:")):
                 firsts.setdefault(header.stream, header.position)
+        until = dict(firsts)
         # Deleted by the end of a session, which is in another stream
         for memory in self._direct["memories_deleted"].values():
-            firsts[f"memory:{memory.id}"] = min(memory.first, firsts.get(f"memory:{memory.id}", memory.first))
-        return firsts
-
-    # The position in each stream after which a change by others counts
-    def _until(self) -> dict[str, int]:
-        until = dict(self._firsts)
-        for memory in self._direct["memories_deleted"].values():
             stream = f"memory:{memory.id}"
-            until[stream] = max(until[stream], memory.events[-1])
-        return until
+            firsts[stream] = min(memory.first, firsts.get(stream, memory.first))
+            until[stream] = max(firsts[stream], memory.events[-1])
+        return firsts, until
 
     def _reaches(self, stream: str) -> bool:
         return self._include_changed or stream not in self._changed

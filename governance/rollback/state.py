@@ -199,7 +199,7 @@ def review_histories(ids: Collection[int]) -> dict[int, History[ReviewStatus]]:
     for event in events_of("memory", ids).of_type(MEMORY_WRITTEN, MEMORY_REVISED, MEMORY_REVIEWED):
         payload = json.loads(event.payload_json or "{}")
         review = payload.get("after") or payload.get("review")
-        status = ReviewStatus.model_validate(review) if review else ACCEPTED
+        status = ReviewStatus.model_validate(review or ACCEPTED)
         histories[entity_of(event)].changes.append(Change(event.position, event.actor, status))
     return histories
 

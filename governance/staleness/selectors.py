@@ -162,23 +162,11 @@ def views(stale: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool
 def _heads(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     heads: dict[int, dict[str, Any]] = {}
     for memory in Memory.objects.filter(id__in=ids).only("kind", "type", "title", "content", "updated_at"):
-        heads[memory.id] = {
-            "kind": memory.kind,
-            "type": memory.type,
-            "title": memory.title,
-            "text": memory.content[:MAX_TEXT],
-            "looked_at": memory.updated_at,
-            "affirmed_by": "",
-        }
+        heads[memory.id] = {"kind": memory.kind, "type": memory.type, "text": memory.content[:MAX_TEXT]}
+        heads[memory.id] |= {"title": memory.title, "looked_at": memory.updated_at, "affirmed_by": ""}
     for decision in Decision.objects.filter(id__in=ids):
-        heads[decision.id] = {
-            "kind": StaleKind.DECISION,
-            "type": decision.impact,
-            "title": decision.title,
-            "text": decision.chosen[:MAX_TEXT],
-            "looked_at": decision.decided_at,
-            "affirmed_by": "",
-        }
+        heads[decision.id] = {"kind": StaleKind.DECISION, "type": decision.impact, "text": decision.chosen[:MAX_TEXT]}
+        heads[decision.id] |= {"title": decision.title, "looked_at": decision.decided_at, "affirmed_by": ""}
     return heads
 
 
