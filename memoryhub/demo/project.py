@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
@@ -63,6 +63,19 @@ _ANSWER = {"claude-code": "Stop", "gemini-cli": "AfterAgent"}
 _SHELL = {"claude-code": "Bash", "gemini-cli": "run_shell_command"}
 _EDITOR = {"claude-code": "Edit", "gemini-cli": "replace"}
 
+# The service of a word, and what the word's value is in its command
+_SERVICES: dict[str, tuple[Callable[..., Any], type[BaseModel], str]] = {
+    "remember": (write_memory, MemoryWrite, "title"),
+    "revise": (update_memory, MemoryUpdate, "id"),
+    "decide": (record_decision, DecisionRecord, "title"),
+    "fetch": (get_memories, MemoryGet, "ids"),
+    "relate": (create_relation, RelationCreate, "source"),
+    "advance": (advance_iteration, IterationAdvance, "phase"),
+    "complete": (complete_iteration, IterationComplete, "outcome"),
+    "set": (change_settings, SettingsChange, "settings"),
+    "hold": (place_hold, HoldPlace, "stream_id"),
+}
+
 Step = Mapping[str, Any]
 
 
@@ -118,7 +131,7 @@ class DemoContents:
 class Stage:
     """The current scene, and the ids of earlier steps by name.
 
-    Each method named after a word of the story calls the service that a client, an agent or a person would use.
+    Each word of the story calls the service that a client, an agent or a person would use.
     """
 
     directory: str
@@ -131,9 +144,13 @@ class Stage:
         word = next(iter(step))
         fields = {name: self._resolved(value) for name, value in step.items() if name not in ("as", "wait", "by")}
         with use_origin(turn_id=self._turn(), actor=step.get("by", self.client)):
-            result = getattr(self, f"_{word}")(fields)
+            if word in _SERVICES:
+                service, schema, name = _SERVICES[word]
+                result = service(command=schema(**{name: fields.pop(word)}, **fields))
+            else:
+                result = getattr(self, f"_{word}")(fields)
         if "as" in step:
-            self.ids[step["as"]] = int(result)
+            self.ids[step["as"]] = result.id
 
     def hook(self, event: Mapping[str, str], **data: Any) -> None:
         self.events += 1
@@ -171,22 +188,7 @@ class Stage:
     def _end(self, step: Step) -> None:
         end_session(command=SessionEnd(session_id=self.session, summary=step["end"]))
 
-    def _remember(self, step: Step) -> int:
-        return write_memory(command=MemoryWrite(**_named(step, "title"))).id
-
-    def _revise(self, step: Step) -> int:
-        return update_memory(command=MemoryUpdate(**_named(step, "id"))).id
-
-    def _decide(self, step: Step) -> int:
-        return record_decision(command=DecisionRecord(**_named(step, "title"))).id
-
-    def _fetch(self, step: Step) -> None:
-        get_memories(command=MemoryGet(ids=step["fetch"]))
-
-    def _relate(self, step: Step) -> int:
-        return create_relation(command=RelationCreate(**_named(step, "source"))).id
-
-    def _commit(self, step: Step) -> int:
+    def _commit(self, step: Step) -> Any:
         files = [{"path": path, "insertions": more, "deletions": less} for path, more, less in step["files"]]
         body = f"\n\nThis reverts commit {_sha(step['undoes'])}." if "undoes" in step else ""
         fields = {
@@ -197,36 +199,18 @@ class Stage:
             "files": files,
             "decision_ids": step.get("implements", []),
         }
-        return int(record_commit(command=CommitRead.model_validate(fields)).id)
+        return record_commit(command=CommitRead.model_validate(fields))
 
-    def _begin(self, step: Step) -> int:
+    def _begin(self, step: Step) -> Any:
         iteration = start_iteration(command=IterationStart(command=step["begin"], description=step["description"]))
-        return advance_iteration(command=IterationAdvance(id=iteration.id, phase=step["phase"])).id
+        return advance_iteration(command=IterationAdvance(id=iteration.id, phase=step["phase"]))
 
-    def _advance(self, step: Step) -> int:
-        return advance_iteration(command=IterationAdvance(phase=step["advance"])).id
-
-    def _complete(self, step: Step) -> int:
-        return complete_iteration(command=IterationComplete(outcome=step["complete"])).id
-
-    def _set(self, step: Step) -> None:
-        change_settings(command=SettingsChange(settings=step["set"]))
-
-    def _hold(self, step: Step) -> int:
-        return place_hold(command=HoldPlace(**_named(step, "stream_id"))).id
-
-    def _accept(self, step: Step) -> int:
-        return review_memory(command=ReviewVerdict(**_named(step, "id"), verdict=Verdict.ACCEPTED)).id
+    def _accept(self, step: Step) -> Any:
+        return review_memory(command=ReviewVerdict(id=step["accept"], reason=step["reason"], verdict=Verdict.ACCEPTED))
 
 
 def _sha(subject: str) -> str:
     return hashlib.sha1(subject.encode(), usedforsecurity=False).hexdigest()
-
-
-# The step's first value is the field `first` of a command.
-def _named(step: Step, first: str) -> dict[str, Any]:
-    (_, value), *values = step.items()
-    return {first: value, **dict(values)}
 
 
 def demo_store() -> StoreId:

@@ -148,7 +148,7 @@ def _hub_database(home: Path, wanted: Expected) -> list[str]:
 
 def _backups(home: Path, store: StoreId, wanted: Expected) -> list[str]:
     found = [f"{path} is lost" for path in wanted.backups if not (home / path).exists()]
-    for path in backups_of(store):
+    for path in backups_of(store, ".db"):
         with files.opened(path):
             require_sound()
     return found

@@ -43,7 +43,7 @@ def backup_folder(store: StoreId | None) -> Path:
 
 # Oldest first, but those of the future before all: they are from a time when the clock was ahead, and must not pass
 # for the newest until then
-def backups_of(store: StoreId | None, kind: str = ".db") -> list[Path]:
+def backups_of(store: StoreId | None, kind: str = BUNDLE if machines.SHARED else ".db") -> list[Path]:
     latest = clock.file_stamp(clock.now() + clock.MISDATED_AFTER)
     paths = filter(lambda path: _NAME.fullmatch(path.name), backup_folder(store).glob(f"*{kind}"))
     return sorted(paths, key=lambda path: (path.name < latest, path.name))

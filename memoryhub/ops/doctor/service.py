@@ -27,7 +27,7 @@ from memoryhub.core.errors import Moved, NotFound, Unavailable
 from memoryhub.core.secret_files import REDACTION_KEY, SECRET_FILES, secret_problem
 from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, folder_of, org_store, project_store, require_stayed
 from memoryhub.core.text import counted
-from memoryhub.ops.backups.service import BUNDLE, backups_of, hub_problem, is_alive
+from memoryhub.ops.backups.service import backups_of, hub_problem, is_alive
 from memoryhub.ops.doctor.store import (
     Finding,
     blamed_on_disk,
@@ -325,15 +325,14 @@ def _anchored() -> Iterator[StoreId]:
 def _backed_up() -> Iterator[StoreId]:
     for folder in sorted((env.home() / "backups").glob("*")):
         kind, _, name = folder.name.partition("-")
+        make = _FOLDERS.get(f"{kind}s")
         if folder.name == "global-global":
             store = GLOBAL_STORE
-        elif SLUG.fullmatch(name) and kind == "project":
-            store = project_store(name)
-        elif SLUG.fullmatch(name) and kind == "org":
-            store = org_store(name)
+        elif make and SLUG.fullmatch(name):
+            store = make(name)
         else:
             continue
-        if backups_of(store, BUNDLE if machines.SHARED else ".db"):
+        if backups_of(store):
             yield store
 
 

@@ -24,7 +24,6 @@ from memoryhub.core.log.rebuilding import verify_damaged
 from memoryhub.core.stores.store import StoreId, current_store, folder_of, use_store
 from memoryhub.ops.backups.service import (
     BEFORE_REBUILD,
-    BUNDLE,
     backups_of,
     bundle_problem,
     compared_with_backup,
@@ -85,7 +84,7 @@ _Pair = tuple[str, str]
 # backups, not only the newest. Those of another kind than this hub makes are from before a move (decision 79), and are
 # left alone.
 def examine_backups(store: StoreId | None, *, whole: bool, deep: bool) -> Iterator[_Pair]:
-    backups = backups_of(store, BUNDLE if machines.SHARED else ".db")
+    backups = backups_of(store)
     for path in backups if deep else backups[-1:]:
         if store is None:
             problem = hub_problem(path)
