@@ -278,8 +278,16 @@ async def _confirmed(call: ToolCall, arguments: Arguments, answer: types.ElicitR
         raise errors.Forbidden("the user declined; nothing was changed")
     if answer.action != "accept":
         raise errors.Forbidden("the user dismissed the question; nothing was changed")
+    # The argument that the user's answer adds to the call
+    kind, *choices = state.split(":")
+    confirmed: Arguments = {_TOKEN: state}
+    if kind == _CHOICE:
+        choice = (answer.content or {}).get(_CHOICE)
+        if choice not in choices:
+            raise errors.Invalid(f"the user chose none of {', '.join(choices)}; nothing was changed")
+        confirmed = {str(choice): True}
     try:
-        return await call({**arguments, **_arguments_of(answer, state)})
+        return await call({**arguments, **confirmed})
     except errors.ConfirmationRequired as question:
         # The state has changed, so the user has not seen this question (decision 17).
         raise errors.PreconditionFailed(
@@ -292,17 +300,6 @@ def _state_of(question: Question) -> str:
         return ":".join([_CHOICE, *question.choices])
     token: str = question.data[_TOKEN]
     return token
-
-
-def _arguments_of(answer: types.ElicitResult, state: str) -> Arguments:
-    # The argument that the user's answer adds to the call
-    kind, *choices = state.split(":")
-    if kind != _CHOICE:
-        return {_TOKEN: state}
-    choice = (answer.content or {}).get(_CHOICE)
-    if choice not in choices:
-        raise errors.Invalid(f"the user chose none of {', '.join(choices)}; nothing was changed")
-    return {str(choice): True}
 
 
 def _question_text(question: Question) -> str:

@@ -114,24 +114,21 @@ def _refuse(chosen: options.Options, refusal: HubRefusal) -> int:
 def _refusal_line(message: Message, refusal: HubRefusal) -> bytes:
     if "id" not in message or "method" not in message:
         return b""
-    result = _refusal_result(message["method"], message.get("params") or {}, refusal)
-    if result is None:
-        return jsonrpc.error_line(message["id"], _METHOD_NOT_FOUND, refusal.sentence)
-    return jsonrpc.dump({"jsonrpc": "2.0", "id": message["id"], "result": result})
-
-
-def _refusal_result(method: str, params: Message, refusal: HubRefusal) -> Message | None:
+    method, result = message["method"], {}
     about: Message = {"capabilities": {"tools": {}}, "serverInfo": _SERVER, "instructions": refusal.sentence}
     if method == "initialize":
-        return {"protocolVersion": handshake_version(params.get("protocolVersion")), **about}
-    if method == "server/discover":
-        return {"supportedVersions": list(MODERN_VERSIONS), **about, **_FRESH}
-    if method == "tools/call":
+        version = handshake_version((message.get("params") or {}).get("protocolVersion"))
+        result = {"protocolVersion": version, **about}
+    elif method == "server/discover":
+        result = {"supportedVersions": list(MODERN_VERSIONS), **about, **_FRESH}
+    elif method == "tools/call":
         text = f"{refusal.code}: {refusal.sentence}"
-        return {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
-    if method in _LISTS:
-        return {_LISTS[method]: [], **_FRESH}
-    return {} if method == "ping" else None
+        result = {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
+    elif method in _LISTS:
+        result = {_LISTS[method]: [], **_FRESH}
+    elif method != "ping":
+        return jsonrpc.error_line(message["id"], _METHOD_NOT_FOUND, refusal.sentence)
+    return jsonrpc.dump({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
 def _leave(_number: int, _frame: object) -> None:

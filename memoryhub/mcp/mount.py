@@ -70,7 +70,15 @@ class McpMount:
     async def _load(self) -> Host:
         # In a thread, because it takes a third of a second.
         host = await asyncio.to_thread(_import_host)
-        self._host = host(bind=_binding_of, profile=PROFILE, streams=self._streams, writers=WRITERS, readers=READERS)
+        from memoryhub.mcp.binding import Binding
+
+        self._host = host(
+            bind=lambda project: Binding(project, None),
+            profile=PROFILE,
+            streams=self._streams,
+            writers=WRITERS,
+            readers=READERS,
+        )
         return await self._host.start()
 
 
@@ -102,9 +110,3 @@ def _import_host() -> type[Host]:
         listing.load_tools()
         from memoryhub.mcp.host import Host
     return Host
-
-
-def _binding_of(project: str) -> Any:
-    from memoryhub.mcp.binding import Binding
-
-    return Binding(project, None)

@@ -118,7 +118,14 @@ class _Offer:
         return _whole_list("resourceTemplates", described, page)
 
     async def list_prompts(self, _: Context, page: PageRequest) -> Result:
-        return _whole_list("prompts", [describe_prompt(prompt) for prompt in tools.all_prompts()], page)
+        described = []
+        for prompt in tools.all_prompts():
+            arguments = []
+            for name, field in prompt.input.model_fields.items():
+                required = field.is_required()
+                arguments.append({"name": name, "description": field.description or name, "required": required})
+            described.append({"name": prompt.name, "description": prompt.description, "arguments": arguments})
+        return _whole_list("prompts", described, page)
 
     async def get_prompt(self, _: Context, params: types.GetPromptRequestParams) -> Result:
         prompt = _find_prompt(params.name)
@@ -134,7 +141,12 @@ class _Offer:
         if isinstance(params.ref, types.PromptReference):
             suggest = _find_prompt(params.ref.name).suggest.get(params.argument.name)
         else:
-            suggest = _find_resource(params.ref.uri).suggest.get(params.argument.name)
+            uri = params.ref.uri
+            templates = {resource.uri_template: resource for resource in tools.all_resources()}
+            if uri not in templates:
+                problem = f"Unknown resource template: {uri[:200]}; see resources/templates/list"
+                raise MCPError(types.INVALID_PARAMS, problem)
+            suggest = templates[uri].suggest.get(params.argument.name)
         if suggest is None:
             return completion_of([])
         try:
@@ -170,8 +182,11 @@ class _Offer:
             text = await calls.run(
                 match.read, writes=match.resource.records, caller=caller, project_id=match.project_id
             )
+        except (NotFound, Gone) as error:
+            raise _not_found(context, uri, error.message) from error
         except HubError as error:
-            raise _resource_error(context, uri, error) from error
+            code = types.INVALID_PARAMS if isinstance(error, Invalid) else types.INTERNAL_ERROR
+            raise MCPError(code, f"{error.code}: {error.message}", {"uri": uri, "code": error.code}) from error
         except Exception as error:
             logger.exception("resource %s failed", uri)
             raise MCPError(types.INTERNAL_ERROR, f"internal error: {type(error).__name__}") from error
@@ -221,13 +236,6 @@ def _whole_list(name: str, entries: list[Result], page: PageRequest) -> Result:
     return {name: entries, **_FRESH}
 
 
-def _resource_error(context: Context, uri: str, error: HubError) -> MCPError:
-    if isinstance(error, NotFound | Gone):
-        return _not_found(context, uri, error.message)
-    code = types.INVALID_PARAMS if isinstance(error, Invalid) else types.INTERNAL_ERROR
-    return MCPError(code, f"{error.code}: {error.message}", {"uri": uri, "code": error.code})
-
-
 def _not_found(context: Context, uri: str, message: str) -> MCPError:
     code = LEGACY_RESOURCE_NOT_FOUND
     if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -263,13 +271,6 @@ class Resources:
         return None
 
 
-def describe_prompt(prompt: tools.Prompt) -> Result:
-    arguments = []
-    for name, field in prompt.input.model_fields.items():
-        arguments.append({"name": name, "description": field.description or name, "required": field.is_required()})
-    return {"name": prompt.name, "description": prompt.description, "arguments": arguments}
-
-
 def completion_of(suggestions: list[str]) -> Result:
     more = len(suggestions) > tools.MAX_SUGGESTIONS
     return {"completion": {"values": suggestions[: tools.MAX_SUGGESTIONS], "hasMore": more}, "resultType": "complete"}
@@ -280,10 +281,3 @@ def _find_prompt(name: str) -> tools.Prompt:
     if name not in prompts:
         raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name[:80]}; known: {', '.join(prompts)}")
     return prompts[name]
-
-
-def _find_resource(uri: str) -> tools.Resource:
-    for resource in tools.all_resources():
-        if resource.uri_template == uri:
-            return resource
-    raise MCPError(types.INVALID_PARAMS, f"Unknown resource template: {uri[:200]}; see resources/templates/list")

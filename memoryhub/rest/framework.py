@@ -280,15 +280,6 @@ _KEY = _header("Idempotency-Key", "a repeated key returns the first answer", min
 def complete(schema: dict[str, Any]) -> dict[str, Any]:
     schemas = schema.setdefault("components", {}).setdefault("schemas", {})
     schemas["Problem"] = Problem.model_json_schema()
-    _describe_settings(schemas)
-    for path, methods in schema["paths"].items():
-        for method, operation in methods.items():
-            _add_headers(path, method, operation, schemas)
-            _add_errors(path, operation)
-    return schema
-
-
-def _describe_settings(schemas: dict[str, Any]) -> None:
     # Null resets a setting to its default.
     whole = ProjectSettings.model_json_schema(ref_template=f"{_REF}Setting{{model}}")
     for name, definition in whole["$defs"].items():
@@ -299,6 +290,11 @@ def _describe_settings(schemas: dict[str, Any]) -> None:
     for name, field in whole["properties"].items():
         field.pop("default", None)
         settings["properties"][name] = {"anyOf": [field, {"type": "null"}]}
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            _add_headers(path, method, operation, schemas)
+            _add_errors(path, operation)
+    return schema
 
 
 def _add_headers(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any]) -> None:

@@ -107,18 +107,22 @@ SESSION_PAUSED = _define("session.paused", SessionTouched, label="Session paused
 SESSION_RESUMED = _define(
     "session.resumed", SessionTouched, label="Session resumed", rollback=_STATE_STAYS, about=_name
 )
-PROJECT_CONFIGURED = define_event(
-    "project.configured",
-    ProjectConfigured,
-    label="Settings",
+_define_setting = partial(
+    define_event,
     is_local=True,
-    by_pack_only=True,
     group=SETTINGS,
     retention=Retention.KEPT,
-    rollback=reverses("settings", "Settings changed", order=150, by="configure", can_leave=False),
     changes_stream=False,
     act=Act.GOVERN,
     turn=TurnRule.OPTIONAL,
+)
+
+PROJECT_CONFIGURED = _define_setting(
+    "project.configured",
+    ProjectConfigured,
+    label="Settings",
+    by_pack_only=True,
+    rollback=reverses("settings", "Settings changed", order=150, by="configure", can_leave=False),
     about=_settings,
 )
 
@@ -239,10 +243,6 @@ class CommitLinked(Payload):
     iteration_id: EventRef | None = None
 
 
-def _about_commit(payload: Mapping[str, Any]) -> str:
-    return first_line(payload.get("message") or payload.get("sha", ""))
-
-
 define_entity(
     "commit", "SELECT id, substr(message, 1, 200) AS title, '' AS kind, false AS deleted FROM sessions_app_commit"
 )
@@ -252,28 +252,23 @@ COMMITS = EventGroup("commits", "Commits", 70, "commit")
 # Shared by both directions: a commit that names a decision, and a decision that names a commit.
 EVIDENCE = sets_aside("evidence", "Evidence of decisions", order=110)
 
-COMMIT_RECORDED = define_event(
+_define_commit_event = partial(
+    define_event,
+    group=COMMITS,
+    retention=Retention.WITH_STREAM,
+    changes_stream=False,
+    about=lambda payload: first_line(payload.get("message") or payload.get("sha", "")),
+)
+
+COMMIT_RECORDED = _define_commit_event(
     "commit.recorded",
     CommitRecorded,
     label="Commit",
-    group=COMMITS,
-    retention=Retention.WITH_STREAM,
     rollback=sets_aside("commits", "Commits recorded", order=170, is_cited=True),
-    changes_stream=False,
     nouns=("commit", "commits"),
     is_tallied=True,
-    about=_about_commit,
 )
-COMMIT_LINKED = define_event(
-    "commit.linked",
-    CommitLinked,
-    label="Commit linked",
-    group=COMMITS,
-    retention=Retention.WITH_STREAM,
-    rollback=EVIDENCE,
-    changes_stream=False,
-    about=_about_commit,
-)
+COMMIT_LINKED = _define_commit_event("commit.linked", CommitLinked, label="Commit linked", rollback=EVIDENCE)
 
 
 class IterationStarted(Payload):
@@ -291,10 +286,6 @@ class IterationAdvanced(Payload):
 class IterationEnded(Payload):
     iteration_id: EventRef
     outcome: str = ""
-
-
-def _about_iteration(payload: Mapping[str, Any]) -> str:
-    return joined(payload.get("command"), payload.get("description"))
 
 
 def _about_phases(payload: Mapping[str, Any]) -> str:
@@ -317,7 +308,7 @@ ITERATION_STARTED = _define_work(
     IterationStarted,
     label="Iteration started",
     rollback=sets_aside("iterations", "Iterations begun", order=180),
-    about=_about_iteration,
+    about=lambda payload: joined(payload.get("command"), payload.get("description")),
 )
 ITERATION_ADVANCED = _define_work(
     "iteration.advanced", IterationAdvanced, label="Next phase", rollback=_PROGRESS_STAYS, about=_about_phases
@@ -375,17 +366,11 @@ class ProjectDescribed(Payload):
     tags: Tags = Field(default_factory=list)
 
 
-PROJECT_DESCRIBED = define_event(
+PROJECT_DESCRIBED = _define_setting(
     "project.described",
     ProjectDescribed,
     label="Project described",
-    is_local=True,
-    group=SETTINGS,
-    retention=Retention.KEPT,
     rollback=reverses("profile", "The project described", order=160, by="describe", can_leave=False),
-    changes_stream=False,
-    act=Act.GOVERN,
-    turn=TurnRule.OPTIONAL,
 )
 
 

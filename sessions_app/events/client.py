@@ -112,10 +112,6 @@ def _about_phase(payload: Mapping[str, Any]) -> str:
     return joined(payload.get("phase"), _detail(payload))
 
 
-def _about_approval(payload: Mapping[str, Any]) -> str:
-    return joined(payload.get("subject") or payload.get("phase"), _detail(payload))
-
-
 def _detail(payload: Mapping[str, Any]) -> str:
     # Clients also call it the reason.
     return joined(payload.get("detail") or payload.get("reason"))
@@ -133,7 +129,12 @@ _define = partial(
 _define_message = partial(_define, schema=Message, group=MESSAGES)
 _define_action = partial(_define, group=ACTIONS, is_tallied=True)
 _define_phase = partial(_define, schema=PhaseEvent, group=WORK, about=_about_phase)
-_define_approval = partial(_define, schema=Approval, group=WORK, about=_about_approval)
+_define_approval = partial(
+    _define,
+    schema=Approval,
+    group=WORK,
+    about=lambda payload: joined(payload.get("subject") or payload.get("phase"), _detail(payload)),
+)
 
 USER_MESSAGE = _define_message(
     "message.user", label="Prompt", own_icon="user", nouns=("prompt", "prompts"), is_tallied=True, speech=Speech.PROMPT

@@ -71,7 +71,12 @@ def draft_description(*, command: OrgDescribe, scope: Scope) -> Draft[ProjectDes
     if misplaced and scope != Scope.PROJECT:
         raise Invalid(f"{misplaced[0]!r} belongs to a project, not to the {scope} scope; leave it out")
     if "org_id" in fields:
-        fields["org"] = _checked_org(fields.pop("org_id"))
+        org = fields["org"] = fields.pop("org_id")
+        if org is not None and org != _present(org_of_project) and org not in list_orgs():
+            names = ", ".join(list_orgs()) or "none"
+            problem = f"there is no organisation {org!r} in this hub; create it first (org_create); known: {names}"
+            raise NotFound(problem)
+        _require_orgs(org)
     if fields.get("root_path"):
         _require_folder(fields["root_path"])
     return log.prepare(PROJECT_DESCRIBED, ProjectDescribed(**fields))
@@ -90,14 +95,6 @@ def _require_rights(event: Event[ProjectDescribed]) -> None:
 def _require_folder(root: str) -> None:
     if root != _present(root_of_project):
         demand(Act.ADMINISTER, to="name a folder of the hub's machine, where git is read")
-
-
-def _checked_org(org: str | None) -> str | None:
-    if org is not None and org != _present(org_of_project) and org not in list_orgs():
-        names = ", ".join(list_orgs()) or "none"
-        raise NotFound(f"there is no organisation {org!r} in this hub; create it first (org_create); known: {names}")
-    _require_orgs(org)
-    return org
 
 
 # A project inherits the memories of its organisation, whose members have their rights in the project.

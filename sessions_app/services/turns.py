@@ -8,7 +8,7 @@ import hmac
 import re
 import secrets
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import Enum
 from typing import Any
 
@@ -191,7 +191,16 @@ def require_open_turn(token: str | None, *, session_id: str | None = None, turn_
         raise _refuse(TurnRefusal.OTHER_SESSION, session=turn.session_id)
     if turn_id and turn_id != turn.turn_id:
         raise _refuse(TurnRefusal.OTHER_TURN, turn=turn_id)
-    return _still_open(turn, clock.now())
+    if turn.status == TurnStatus.CLOSED:
+        raise _refuse(TurnRefusal.CLOSED, turn=turn.turn_id)
+    if turn.status == TurnStatus.INCOMPLETE:
+        raise _refuse(TurnRefusal.INCOMPLETE, turn=turn.turn_id)
+    if turn.expires_at <= clock.now():
+        raise _refuse(TurnRefusal.EXPIRED)
+    session = Session.objects.filter(session_id=turn.session_id).first()
+    if session is None or session.status != SessionStatus.ACTIVE:
+        raise _refuse(TurnRefusal.SESSION_ENDED, session=turn.session_id)
+    return turn
 
 
 def in_turn(origin: Origin) -> Origin:
@@ -206,19 +215,6 @@ def in_turn(origin: Origin) -> Origin:
         return origin
     turn = require_open_turn(origin.ack_token)
     return replace(origin, session_id=turn.session_id, turn_id=turn.turn_id)
-
-
-def _still_open(turn: Turn, now: datetime) -> Turn:
-    if turn.status == TurnStatus.CLOSED:
-        raise _refuse(TurnRefusal.CLOSED, turn=turn.turn_id)
-    if turn.status == TurnStatus.INCOMPLETE:
-        raise _refuse(TurnRefusal.INCOMPLETE, turn=turn.turn_id)
-    if turn.expires_at <= now:
-        raise _refuse(TurnRefusal.EXPIRED)
-    session = Session.objects.filter(session_id=turn.session_id).first()
-    if session is None or session.status != SessionStatus.ACTIVE:
-        raise _refuse(TurnRefusal.SESSION_ENDED, session=turn.session_id)
-    return turn
 
 
 def expire_turns() -> int:

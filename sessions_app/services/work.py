@@ -77,22 +77,17 @@ def _links_of(command: CommitRead) -> dict[str, Any]:
 
 
 def _link_existing(commit: Commit, command: CommitRead) -> None:
-    linked = _linked_already(commit.sha)
+    # From the events, not the read model: links that a message or a decision made don't count.
+    linked: dict[int, str] = {}
+    for payload in log.events().of_stream(_stream(commit.sha)).payloads().values():
+        linked |= dict.fromkeys(payload.get("decision_ids", ()), payload.get("link_type", "implements"))
     new = [decision for decision in command.decision_ids if linked.get(decision) != command.link_type]
     command = command.model_copy(update={"decision_ids": new})
     if command.iteration_id == commit.iteration_id:
         command = command.model_copy(update={"iteration_id": None})
     if links := _links_of(command):
-        payload = events.CommitLinked(commit_id=commit.id, sha=commit.sha, **links)
-        log.append(log.prepare(events.COMMIT_LINKED, payload), stream=_stream(commit.sha))
-
-
-# From the events, not the read model: links that a message or a decision made don't count.
-def _linked_already(sha: str) -> dict[int, str]:
-    linked: dict[int, str] = {}
-    for payload in log.events().of_stream(_stream(sha)).payloads().values():
-        linked |= dict.fromkeys(payload.get("decision_ids", ()), payload.get("link_type", "implements"))
-    return linked
+        linking = events.CommitLinked(commit_id=commit.id, sha=commit.sha, **links)
+        log.append(log.prepare(events.COMMIT_LINKED, linking), stream=_stream(commit.sha))
 
 
 def _stream(sha: str) -> str:
