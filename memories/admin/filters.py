@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.models import Count, F, Q, QuerySet
 from django.http import HttpRequest
-from sessions_app.admin.sessions import SessionFilter
+from sessions_app.admin import SessionFilter
 
 from memories.models import Conflict, MemoryKind, MemoryScope, MemoryTag, MemoryUse, ReviewState
 from memoryhub.core import clock
