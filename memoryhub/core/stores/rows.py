@@ -163,19 +163,15 @@ def _json_value(value: Any) -> str | None:
     return None if value is None else _encode(value)
 
 
+@lru_cache(maxsize=256)
 def time_value(value: datetime | None) -> Any:
-    return None if value is None else _adapted_time(value)
+    return connections[require_current_alias()].ops.adapt_datetimefield_value(value)
 
 
 def time_text(stored: Any) -> str:
     """Return a time read by ``fetch`` in the log's format, such as ``2026-11-20T08:30:00.000Z``."""
     moment = stored if isinstance(stored, datetime) else datetime.fromisoformat(stored)
     return clock.to_text(clock.in_utc(moment))
-
-
-@lru_cache(maxsize=256)
-def _adapted_time(value: datetime) -> Any:
-    return connections[require_current_alias()].ops.adapt_datetimefield_value(value)
 
 
 # Batched rows per table; more would cost memory and gain nothing.

@@ -267,7 +267,7 @@ def _connect(store: StoreId, identity: Hashable) -> None:
         settings = stores.settings(store)
         with _lock:  # to a file unknown to other threads
             connections.settings = {**connections.settings, alias: settings}
-            held = _mine()[alias] = HeldConnection(identity, connections[alias], uses=1)
+            held = _thread.held[alias] = HeldConnection(identity, connections[alias], uses=1)
         try:
             # Migrating an empty store would make it look like one without events.
             if not held.connection.has_table("raw_events"):  # type: ignore[attr-defined]
@@ -328,20 +328,27 @@ _held: dict[str, WeakSet[HeldConnection]] = {}
 # Guards these two, ``connections.settings``, and every ``uses`` and ``closed``. It is taken for microseconds, never
 # while a connection is closed, because that may run a checkpoint.
 _lock = threading.Lock()
-_thread = threading.local()
+
+
+class _ThreadConnections(threading.local):
+    def __init__(self) -> None:
+        self.held: dict[str, HeldConnection] = {}
+
+
+_thread = _ThreadConnections()
 
 
 def _hold(alias: str, identity: Hashable) -> HeldConnection | None:
     _close_stale()
-    mine = _mine().get(alias)
+    mine = _thread.held.get(alias)
     if mine is not None and mine.uses and mine.identity != identity:
         detach(alias)
     with _lock:
-        held = _mine().get(alias)
+        held = _thread.held.get(alias)
         if held is None:
             if _identities.get(alias) != identity:
                 return None
-            held = _mine()[alias] = HeldConnection(_identities[alias], connections[alias])
+            held = _thread.held[alias] = HeldConnection(_identities[alias], connections[alias])
             _held.setdefault(alias, WeakSet()).add(held)
         elif not held.uses and (held.closed or _identities.get(alias) != identity):
             return None  # retired by another thread meanwhile, or replaced by another file
@@ -358,7 +365,7 @@ def _leave(alias: str, held: HeldConnection) -> None:
 
 def detach(alias: str) -> None:
     """Close this thread's own connection, even inside its block; the next statement opens the present file."""
-    held = _mine().pop(alias, None)
+    held = _thread.held.pop(alias, None)
     if held is None:
         return
     with _lock:
@@ -377,14 +384,14 @@ def drop(alias: str) -> None:
 
 
 def _close_stale() -> None:
-    for alias, held in list(_mine().items()):
+    for alias, held in list(_thread.held.items()):
         if held.uses or _identities.get(alias) is held.identity:
             continue
         with _lock:
             closes = _may_close(held)
         if closes:
             held.connection.close()
-        del _mine()[alias]
+        del _thread.held[alias]
         del connections[alias]
 
 
@@ -393,8 +400,3 @@ def _may_close(held: HeldConnection) -> bool:
         return False
     held.closed = True
     return True
-
-
-def _mine() -> dict[str, HeldConnection]:
-    mine: dict[str, HeldConnection] = _thread.__dict__.setdefault("held", {})
-    return mine
