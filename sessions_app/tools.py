@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from memoryhub.config.folder import current_folder
+from memoryhub.config.current_settings import current_folder
 from memoryhub.core import clock
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.paging import as_lines

@@ -17,11 +17,11 @@ from django.template.response import TemplateResponse
 
 from memoryhub.config.current_settings import (
     project_settings,
+    read_folder,
     settings_decided_by,
     settings_decided_elsewhere,
     settings_of_the_project,
 )
-from memoryhub.config.folder import read_folder
 from memoryhub.config.identity import bound_folders
 from memoryhub.config.project_settings import (
     GROUP_HELP,

@@ -82,8 +82,12 @@ FIXED = Shape(Leaf.FIXED)
 GENERATED = Shape(Leaf.GENERATED)
 
 
-@cache
 def payload_shape(schema: type[BaseModel]) -> Shape:
+    return _of_schema(schema)
+
+
+@cache
+def _of_schema(schema: Any) -> Shape:
     fields = schema.model_fields.items()
     return Shape(fields={name: _shape(field.annotation, field.metadata) for name, field in fields})
 
