@@ -263,7 +263,7 @@ def _write_payloads(salted: Mapping[int, tuple[str, str]], database: str) -> Non
 def _clear_caches(positions: list[int]) -> None:
     # Caches are keyed by event or by entity: clear both.
     about = [row[0] for row in rows.fetch(_ENTITIES, [json_list(positions)])]
-    for table, column in text_caches().items():
+    for table, column in text_caches.items():
         rows.execute(f"DELETE FROM {LIVE}.{table} WHERE {column} IN {IDS}", [json_list([*positions, *about])])
 
 
