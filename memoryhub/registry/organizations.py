@@ -33,7 +33,7 @@ from memoryhub.registry.store_cards import (
     read_card,
     store_here,
 )
-from sessions_app.events.sessions import Slug
+from sessions_app.events import Slug
 from sessions_app.schemas import OrgDescribe
 from sessions_app.selectors import org_of_project, profile
 from sessions_app.services.profile import describe

@@ -23,7 +23,7 @@ from memoryhub.core.slugs import project_id_of
 from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
 from memoryhub.core.text import counted, flat, hanging, shortened
-from sessions_app.events.sessions import PROJECT_DESCRIBED
+from sessions_app.events import PROJECT_DESCRIBED
 from sessions_app.schemas import OrgDescribe, ProfileView, ProjectDescribe
 from sessions_app.selectors import profile
 from sessions_app.services.profile import describe, draft_description

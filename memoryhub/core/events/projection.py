@@ -102,7 +102,7 @@ def void_sql() -> str:
 
 
 def void_positions() -> frozenset[int]:
-    return frozenset(position for (position,) in rows.fetch(void_sql()))
+    return frozenset(rows.column(void_sql()))
 
 
 def apply(event: Event[Any]) -> None:
