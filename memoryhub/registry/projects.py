@@ -127,8 +127,7 @@ def describe_project(*, project_id: str, command: ProjectDescribe) -> ProjectDet
 
 
 def list_projects(*, command: ProjectList) -> Listing:
-    ids = project_ids() if command.org_id is None else projects_of(command.org_id)
-    return page_of_cards(ids, command, project_card, id_field="project_id", line=project_line)
+    return page_of_cards(projects_of(command.org_id), command, project_card, id_field="project_id", line=project_line)
 
 
 def get_project(*, command: ProjectGet) -> ProjectCard:
@@ -141,7 +140,10 @@ def get_project(*, command: ProjectGet) -> ProjectCard:
     return _view(here)
 
 
-def projects_of(org_id: str) -> list[str]:
+def projects_of(org_id: str | None) -> list[str]:
+    """Return the ids of an organisation's projects, or of all projects."""
+    if org_id is None:
+        return project_ids()
     return projects_by_org().get(org_id, [])
 
 
