@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from django.db import models
 
-from memoryhub.core.fields import PositionField
-from memoryhub.core.models import StoreModel
+from memoryhub.core.models import PositionField, StoreModel
 
 
 class Impact(models.TextChoices):

@@ -15,8 +15,7 @@ from django.views.decorators.http import require_POST
 from governance.models import Hold
 from governance.retention.schemas import HoldLift, HoldPlace
 from governance.retention.service import lift_hold, place_hold
-from memoryhub.core.admin import HubModelAdmin
-from memoryhub.core.admin.access import needs
+from memoryhub.core.admin import HubModelAdmin, needs
 from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.errors import HubError

@@ -27,8 +27,7 @@ from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.config.retention_rules import MAX_RULES, RetentionRule, What, captured_types
 from memoryhub.core import clock
-from memoryhub.core.admin import HubModelAdmin, cells
-from memoryhub.core.admin.access import needs
+from memoryhub.core.admin import HubModelAdmin, cells, needs
 from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.background import Progress, is_long, start_task
 from memoryhub.core.errors import HubError

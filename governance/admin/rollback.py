@@ -19,8 +19,7 @@ from governance.rollback.schemas import Group, Include, RollbackMake, RollbackPl
 from governance.rollback.service import EventSource, event_sources, preview, roll_back, undo_rollback
 from governance.rollback.tracing import groups
 from memoryhub.core import clock, log
-from memoryhub.core.admin import HubModelAdmin, cells
-from memoryhub.core.admin.access import needs
+from memoryhub.core.admin import HubModelAdmin, cells, needs
 from memoryhub.core.admin.cells import counted
 from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.background import Progress, is_long, start_task
