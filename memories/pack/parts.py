@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import repeat
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -418,7 +419,7 @@ def _visible_memories(request: GatherRequest, condition: str, order: str, *, mos
             )
         memories = _without_hidden(request, level, memories)
         memories.sort(key=lambda memory: memory.scope != MemoryScope.SESSION)
-        yield from ((level, memory) for memory in memories)
+        yield from zip(repeat(level), memories)
 
 
 def _without_hidden(request: GatherRequest, level: Level, memories: Sequence[PackableMemory]) -> list[PackableMemory]:

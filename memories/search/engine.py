@@ -64,7 +64,7 @@ class Ranked:
         """
         near = self.near
         if near is None:
-            best = max((score for _, score in self.hits), default=0.0)
+            best = max(dict(self.hits).values(), default=0.0)
             near = {hit: score / best for hit, score in self.hits if best > 0}
         return {hit: round(min(max(near.get(hit, 0.0), 0.0), 1.0), 4) for hit, _ in self.hits}
 
@@ -227,15 +227,16 @@ def _like(query: ParsedQuery, level: Level | None) -> Hits:
         return []
     conditions, parameters = query.conditions(level, "d.id")
     texts = " UNION ALL ".join(text_queries().values())
-    title, body = (number_of(f"t.{column} {LIKE} %s") for column in ("title", "body"))
+    title = number_of(f"t.title {LIKE} %s")
+    body = number_of(f"t.body {LIKE} %s")
     score = " + ".join([f"({USUAL.title} * {title} + {body})"] * len(words))
-    where = "".join(f" AND {condition}" for condition in conditions)
+    where = " AND ".join(["s.score > 0", *conditions])
     patterns: list[str] = []
     for word in words:
         patterns += [f"%{word}%"] * 2
     matches = rows.fetch(
         f"WITH t (id, title, body) AS ({texts}), s AS (SELECT t.id, {score} AS score FROM t) "
-        f"SELECT s.id, s.score FROM s JOIN memories_searchdocument d ON d.id = s.id WHERE s.score > 0{where} "
+        f"SELECT s.id, s.score FROM s JOIN memories_searchdocument d ON d.id = s.id WHERE {where} "
         f"ORDER BY s.score DESC, s.id DESC LIMIT {RANKED_AT_MOST}",
         [*patterns, *parameters],
     )

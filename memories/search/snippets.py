@@ -66,7 +66,9 @@ def spans(text: str, words: Sequence[str]) -> Spans:
     literal = [form for form in forms if UNSPACED.match(form) or not form.rstrip("*").isalnum()]
     # NFKC would turn the ellipsis at either end of a snippet into three characters
     plain, places_of = folded_with_places(text.replace("…", "."))
-    matches = [match.span() for part in literal for match in re.finditer(re.escape(part), plain)]
+    matches: Spans = []
+    for part in literal:
+        matches += map(re.Match.span, re.finditer(re.escape(part), plain))
     for token in _tokens(plain, stems.union(beginnings)):
         matches += _spans_in_token(token, stems, beginnings)
     if places_of:

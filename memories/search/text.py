@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
-from itertools import chain, filterfalse
+from itertools import chain, filterfalse, pairwise
 from typing import Any
 
 _WORD = re.compile(r"[^\W_]+")
@@ -185,7 +185,7 @@ def folded_with_places(text: str) -> tuple[str, Places | None]:
     for start, end in _pieces(text):
         part = text[start:end]
         if part.isascii() or (end - start > 1 and _PLAIN_RUN.fullmatch(part)):
-            places += [(place, place + 1) for place in range(start, end)]
+            places += zip(range(start, end), range(start + 1, end + 1), strict=True)
         else:
             part = folded(part)
             places += [(start, end)] * len(part)
@@ -264,7 +264,7 @@ def sign_word(sign: str) -> str:
 
 
 def pairs(run: str) -> list[str]:
-    return [run[index : index + 2] for index in range(len(run) - 1)]
+    return list(map("".join, pairwise(run)))
 
 
 def name_parts(token: str) -> list[str]:
@@ -358,9 +358,9 @@ def languages_of(words: Collection[str]) -> tuple[str, ...]:
     has_only_ambiguous = len(_AMBIGUOUS.intersection(words)) >= _MANY_AMBIGUOUS and STOP_WORDS.isdisjoint(words)
     if _TELLING.isdisjoint(words) and all(map(str.isascii, words)) and not has_only_ambiguous:
         return ()
-    if any(_CYRILLIC.search(word) for word in words):
+    if any(map(_CYRILLIC.search, words)):
         return ("russian",)
-    plain = {without_accents(word) for word in words}
+    plain = set(map(without_accents, words))
     letters = set().union(*words)
     scores = {language: len(plain & STOP_WORDS_OF[language]) + len(letters & _LETTERS[language]) for language in LATIN}
     best = max(scores.values())

@@ -193,7 +193,7 @@ def weigh(hits: Hits, query: ParsedQuery, factors: Factors, pipeline: Pipeline) 
 
 
 def _reasons_to_reweigh(hits: Hits, query: ParsedQuery, pipeline: Pipeline) -> Iterator[Reason]:
-    ids = [hit_id for hit_id, _ in hits]
+    ids = list(dict(hits))
     # All expired and all proposed ids: few memories are, and their partial indexes have only those
     expired = rows.column("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())])
     yield "expired", dict.fromkeys(set(expired).intersection(ids), EXPIRED_WEIGHT)
@@ -318,9 +318,10 @@ def refine(hits: Hits, words: Collection[str], pipeline: Pipeline) -> tuple[Hits
     """
     if not (pipeline.neighbours or pipeline.session or pipeline.speaker):
         return hits, {}
-    surroundings = rows.fetch(_SURROUNDING_ROWS, [json.dumps([message for message, _ in hits[:REFINED]])])
+    scores = dict(hits[:REFINED])
+    surroundings = rows.fetch(_SURROUNDING_ROWS, [json.dumps(list(scores))])
     places = {message: _MessagePlace(*columns) for message, *columns in surroundings}
-    plain = {message: score for message, score in hits[:REFINED] if message in places}
+    plain = {message: score for message, score in scores.items() if message in places}
     if len(places) < 2 or max(plain.values()) <= 0:
         return hits, {}
     near = _with_neighbours(plain, places, pipeline.neighbours)

@@ -39,7 +39,7 @@ def count(use: Use, counts: Mapping[int, int], at: datetime) -> None:
         f"FROM {int_entries()} AS j {ORDERED_JOIN} memories_memory AS m ON m.id = CAST(j.key AS integer) WHERE true "
         f"ON CONFLICT (memory_id) DO UPDATE SET {use.value} = {old} + excluded.{use.value}, "
         f"{when} = {greatest(f'coalesce({old_time}, excluded.{when})', f'excluded.{when}')}",
-        [rows.time_value(at), json.dumps({str(memory_id): number for memory_id, number in counts.items()})],
+        [rows.time_value(at), json.dumps(dict(counts))],
     )
 
 
