@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -204,7 +204,9 @@ class GivenPack:
 
     @property
     def counts(self) -> list[tuple[LineOutcome, int]]:
-        return _counts(self.lines)
+        """Judged lines by outcome; an entity that was given twice counts once."""
+        counted = Counter({line.reference: line.outcome for line in self.lines if line.outcome}.values())
+        return [(outcome, counted[outcome]) for outcome in LineOutcome if counted[outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,28 +219,24 @@ class GivenPacks:
     def tokens(self) -> int:
         return sum(pack.tokens for pack in self.packs)
 
+    # By reference: what was given twice counts once
+    @property
+    def _outcomes(self) -> dict[str, LineOutcome | None]:
+        lines = chain.from_iterable(pack.lines for pack in self.packs)
+        return {line.reference: line.outcome for line in lines if line.outcome}
+
     @property
     def lines(self) -> int:
         return len({line.reference for pack in self.packs for line in pack.lines})
 
     @property
     def cited(self) -> int:
-        return self.counts.get(LineOutcome.CITED, 0)
+        return list(self._outcomes.values()).count(LineOutcome.CITED)
 
     @property
     def used(self) -> int:
         """Lines that were cited or used."""
-        return self.cited + self.counts.get(LineOutcome.USED, 0)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return {str(outcome): count for outcome, count in _counts(line for pack in self.packs for line in pack.lines)}
-
-
-# Judged lines by outcome; an entity that was given twice counts once
-def _counts(lines: Iterable[GivenLine]) -> list[tuple[LineOutcome, int]]:
-    counted = Counter({line.reference: line.outcome for line in lines if line.outcome}.values())
-    return [(outcome, counted[outcome]) for outcome in LineOutcome if counted[outcome]]
+        return self.cited + list(self._outcomes.values()).count(LineOutcome.USED)
 
 
 def packs_given_to(ids: Sequence[int]) -> dict[int, GivenPacks]:

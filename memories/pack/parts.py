@@ -89,18 +89,11 @@ def packable_memories(
     now: datetime | None = None,
     with_superseded: bool = False,
 ) -> list[PackableMemory]:
-    """Return live memories of the current store as context packs show them.
+    """Return live memories ``m`` of the current store as context packs show them, earlier versions last.
 
     Unless the project includes everything in its packs, proposed memories are left out; those with an accepted version
-    are shown in that version (decision 24). Superseded ones are left out (decision 49) unless asked for.
-
-    Args:
-        condition: SQL on ``m``, the memories.
-        parameters: of the condition.
-        order: SQL; memories in an earlier version come last.
-        most: limit for memories in their current version.
-        now: leave out what has expired by then.
-        with_superseded: include superseded ones.
+    are shown in that version (decision 24). Superseded ones are left out (decision 49) unless asked for, and what has
+    expired by ``now``. ``most`` is a limit for memories in their current version.
     """
     accepted_only = project_settings().packs_accepted_only
     if not with_superseded:

@@ -131,7 +131,7 @@ def _by_index(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, bl
         by_words = _by_words(query, level, pipeline)
         meaning: Meaning = answer()
     if meaning.problem or meaning.model is None:
-        return Ranked(by_words, "fts5", query.terms, problems=[meaning.problem] if meaning.problem else [])
+        return Ranked(by_words, "fts5", query.terms, problems=list(filter(None, [meaning.problem])))
     nearest = meaning.hits
     if nearest:
         allowed = set(_meeting(dict(nearest), query, level))

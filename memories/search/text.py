@@ -103,7 +103,7 @@ def terms_without(question: str, hints: Sequence[SourceHint]) -> tuple[str, ...]
     telling = [word for word in words if word not in STOP_WORDS and without_accents(word) not in foreign]
     if not telling:
         telling = list(dict.fromkeys(_words_of(question)))
-    chinese = {} if subject.isascii() else chinese_forms(subject)
+    chinese = chinese_forms(subject)
     return tuple(term(word, _further_forms(word, languages, chinese)) for word in telling[:_MAX_TERMS])
 
 
@@ -112,7 +112,7 @@ def _further_forms(word: str, languages: Sequence[str], chinese: Mapping[str, Se
         return (f"{word}*", *(word[:length] for length in _SHORT_HASHES if length < len(word)))
     if UNSPACED.match(word):
         return chinese.get(word, ())
-    return other_forms(word, languages) if languages else ()
+    return other_forms(word, languages)
 
 
 def phrases(question: str) -> list[str]:
@@ -350,7 +350,7 @@ _KANA_OR_HANGUL = re.compile("[\u3040-\u30ff\uac00-\ud7af]")
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 _WRITTEN_OUT = re.compile("(?<![aeoq])(?:ae|oe|ue)")
 _LEAST_STEM = 4
-_LEAST_CYRILLIC_STEM = 3
+_LEAST_STEMS = {"russian": 3}
 
 
 def languages_of(words: Collection[str]) -> tuple[str, ...]:
@@ -385,7 +385,7 @@ def other_forms(word: str, languages: Sequence[str]) -> tuple[str, ...]:
     for spelling in spellings:
         for language in languages:
             stem = _stemmer(language).stemWord(spelling)
-            if len(stem) >= (_LEAST_CYRILLIC_STEM if language == "russian" else _LEAST_STEM):
+            if len(stem) >= _LEAST_STEMS.get(language, _LEAST_STEM):
                 stems[f"{stem}*"] = None
     return (*spellings[1:], *stems)
 

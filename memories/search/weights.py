@@ -173,7 +173,9 @@ def define_successors(successors: Successors) -> None:
 def successors_of(ids: Sequence[int]) -> dict[int, list[int]]:
     """Map superseded ids to their replacements."""
     replacements: dict[int, list[int]] = {}
-    for successors in (superseded_by, *_successors) if ids else ():
+    if not ids:
+        return replacements
+    for successors in (superseded_by, *_successors):
         for replaced, heads in successors(ids).items():
             replacements.setdefault(replaced, []).extend(heads)
     return replacements

@@ -22,13 +22,7 @@ _NAMES = [use.value for use in Use]
 
 
 def count(use: Use, counts: Mapping[int, int], at: datetime) -> None:
-    """Add to the use counts of memories; ids without a memory are ignored.
-
-    Args:
-        use: any but citations, which ``cite`` counts.
-        counts: by id.
-        at: time of the last use.
-    """
+    """Add to the counts by id of a use, any but citations, the last ``at`` a time; ids without a memory are ignored."""
     named = ", ".join(_NAMES)
     when = "last_given_at" if use is Use.GIVEN else "last_read_at"
     old, old_time = f"memories_memoryuse.{use.value}", f"memories_memoryuse.{when}"
