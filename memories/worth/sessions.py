@@ -88,10 +88,9 @@ def compare_sessions(since: datetime) -> HeldOut:
     without = [session.session_id for session in compared if starts[session.id]["held_out"]]
     with_memory = [session.session_id for session in compared if not starts[session.id]["held_out"]]
     for name, label in _MEASURES.items():
-        of_session = counts[name].__getitem__
-        report.measures.append(
-            _measure(name, label, list(map(of_session, without)), list(map(of_session, with_memory)))
-        )
+        count_of = counts[name].__getitem__
+        measure = _measure(name, label, list(map(count_of, without)), list(map(count_of, with_memory)))
+        report.measures.append(measure)
     sizes = {"held_out": len(without), "given": len(with_memory), "active": len(assigned) - len(ended)}
     return report.model_copy(update=sizes)
 
