@@ -320,9 +320,8 @@ def _fill(index: IndexFile, rows: Iterable[Row]) -> None:
     remaining, start, dimensions = iter(rows), 0, index.numbers.shape[1]
     while chunk := list(islice(remaining, _AT_ONCE)):
         end = start + len(chunk)
-        numbers = np.frombuffer(b"".join(row for _, _, row in chunk), np.int8).reshape(len(chunk), dimensions)
-        index.ids[start:end] = [document_id for document_id, _, _ in chunk]
-        index.scales[start:end] = [scale for _, scale, _ in chunk]
+        index.ids[start:end], index.scales[start:end], vectors = zip(*chunk, strict=True)
+        numbers = np.frombuffer(b"".join(vectors), np.int8).reshape(len(chunk), dimensions)
         index.numbers[start:end] = numbers
         index.signs[:, start:end] = _signs(numbers).T
         start = end

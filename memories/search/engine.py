@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from operator import itemgetter
 from typing import Any
 
 from memories.embeddings.meaning import MEANING, Meaning, ask_nearest
@@ -113,7 +114,7 @@ def _with_successors(hits: Hits, query: ParsedQuery, level: Level | None) -> Hit
     scores = dict(hits)
     for head in _meeting(raised, query, level):
         scores[head] = max(raised[head], scores.get(head, -inf))
-    return sorted(scores.items(), key=lambda hit: -hit[1])
+    return sorted(scores.items(), key=itemgetter(1), reverse=True)
 
 
 # Those of some documents that meet the conditions of the question
@@ -183,7 +184,7 @@ def blend(by_words: Hits, nearest: Hits, weights: BlendWeights = MEANING_WEIGHTS
             alone += 1
         if hit in sums:
             sums[hit] += weights.weight * scale * max(0.0, score - ordinary) / lead
-    return sorted(sums.items(), key=lambda ranked: -ranked[1])
+    return sorted(sums.items(), key=itemgetter(1), reverse=True)
 
 
 # The documents with any of the words; names of several words count more as a whole
@@ -258,8 +259,11 @@ def documents_of(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
 def texts_of(documents: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
     """Return the texts of documents by id, in one statement over the tables of their sources."""
     sources = {document["source"] for document in documents.values()}
-    queries = [sql for source, sql in text_queries().items() if source in sources]
-    if not queries:
+    selects: list[str] = []
+    for source, sql in text_queries().items():
+        if source in sources:
+            selects.append(f"SELECT * FROM ({sql}) AS t WHERE id IN {IDS}")
+    if not selects:
         return {}
-    texts = " UNION ALL ".join(f"SELECT * FROM ({sql}) AS t WHERE id IN {IDS}" for sql in queries)
-    return {row[0]: row[2] for row in rows.fetch(texts, [json.dumps(list(documents))] * len(queries))}
+    texts = rows.fetch(" UNION ALL ".join(selects), [json.dumps(list(documents))] * len(selects))
+    return {document: body for document, _, body in texts}

@@ -36,7 +36,15 @@ def snippet(text: str, words: Sequence[str], length: int = LENGTH) -> str:
         return flat
     stems = {form.removesuffix("*")[:_STEM] for form in all_forms(words)}  # a text may hold another form of a word
     plain, places_of = folded_with_places(flat)
-    start = _densest(places(plain.lower(), stems)[:_PLACES], length)
+    # Where most of the words are within ``length``, and some characters before
+    starts = places(plain.lower(), stems)[:_PLACES]
+    best = most = end = 0
+    for index, place in enumerate(starts):
+        while end < len(starts) and starts[end] < place + length:
+            end += 1
+        if end - index > most:
+            best, most = place, end - index
+    start = max(0, best - 20)
     if places_of:
         start = places_of[min(start, len(places_of) - 1)][0]
     start = min(start, len(flat) - length)  # words near the end are shown with what comes before them
@@ -46,16 +54,6 @@ def snippet(text: str, words: Sequence[str], length: int = LENGTH) -> str:
     if not is_end:
         cut = f"{cut.rsplit(' ', 1)[0]} …"
     return f"… {cut}" if start else cut
-
-
-def _densest(starts: list[int], length: int) -> int:
-    best = most = end = 0
-    for index, place in enumerate(starts):
-        while end < len(starts) and starts[end] < place + length:
-            end += 1
-        if end - index > most:
-            best, most = place, end - index
-    return max(0, best - 20)
 
 
 def spans(text: str, words: Sequence[str]) -> Spans:

@@ -41,7 +41,10 @@ def forms_of(word: str) -> tuple[str, ...]:
 
 
 def all_forms(words: Iterable[str]) -> list[str]:
-    return [form for word in words for form in (word, *forms_of(word))]
+    forms: list[str] = []
+    for word in words:
+        forms += (word, *forms_of(word))
+    return forms
 
 
 def is_prefix(form: str) -> bool:

@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from memories.embeddings.vectors import answering_model
@@ -191,7 +192,8 @@ def weigh(hits: Hits, query: ParsedQuery, factors: Factors, pipeline: Pipeline) 
             factors.setdefault(hit_id, {})[why] = weight
     if not weights:
         return hits
-    return sorted(((hit_id, score * weights.get(hit_id, 1.0)) for hit_id, score in hits), key=lambda hit: -hit[1])
+    weighted = [(hit_id, score * weights.get(hit_id, 1.0)) for hit_id, score in hits]
+    return sorted(weighted, key=itemgetter(1), reverse=True)
 
 
 def _reasons_to_reweigh(hits: Hits, query: ParsedQuery, pipeline: Pipeline) -> Iterator[Reason]:
@@ -342,7 +344,7 @@ def refine(hits: Hits, words: Collection[str], pipeline: Pipeline) -> tuple[Hits
 def _in_order(hits: Hits, before: Scores, after: Scores) -> Hits:
     scale = max(before.values()) / max(after.values())
     head = [(hit, after[hit] * scale if hit in after else score) for hit, score in hits[:REFINED]]
-    head.sort(key=lambda ranked: -ranked[1])
+    head.sort(key=itemgetter(1), reverse=True)
     lowest = head[-1][1]
     return head + [(hit, min(score, lowest)) for hit, score in hits[REFINED:]]
 

@@ -97,7 +97,7 @@ def _judged_packs(packs: Sequence[ContextPack], judged: Judged) -> PacksJudged:
     counted = Counter(verdicts.values())
     return PacksJudged(
         latest=len(packs),
-        used=sum(counted[outcome] for outcome in _USED),
+        used=counted[LineOutcome.CITED] + counted[LineOutcome.USED],
         unused=counted[LineOutcome.IGNORED],
         pending=counted[LineOutcome.PENDING],
         unused_tokens=sum(pack.tokens for pack in packs if verdicts.get(pack.id) is LineOutcome.IGNORED),
