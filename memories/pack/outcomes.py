@@ -27,7 +27,7 @@ from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.events.event_types import Retention, Speech, names_where
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.log.read import entity_of_stream
-from sessions_app.events.sessions import TURN_BEGAN
+from sessions_app.events import TURN_BEGAN
 from sessions_app.models import Session, SessionStatus
 from sessions_app.timeline import event_title
 
