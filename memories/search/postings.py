@@ -211,7 +211,7 @@ def _part(
 
 # The first documents in their order that meet the conditions, in batches as large as those before let expect
 def _meeting(best: Sequence[int], conditions: Sequence[str], parameters: Sequence[Any], most: int) -> list[int]:
-    is_joined = any("d." in condition for condition in conditions)
+    is_joined = "d." in " ".join(conditions)
     sql = " AND ".join([_BY_DOCUMENT if is_joined else _BY_ID, *conditions])
     hits: list[int] = []
     start = 0
