@@ -27,7 +27,8 @@ from memories.admin.rendering import render
 from memories.admin.review import ReviewViews
 from memories.diff import Effort
 from memories.models import Memory, MemoryCitation, MemoryKind, MemoryVersion, RelationType
-from memories.references import clause, end_id, require_ends
+from memories.present import clause
+from memories.references import end_id, require_ends
 from memories.schemas import MemoryDelete, MemoryRestore, MemoryTouch, MemoryUpdate, WriteResult
 from memories.schemas.links import LinkStatus, RelationCreate, RelationDelete
 from memories.scopes import own_scope

@@ -7,7 +7,7 @@ from memories import scopes
 from memories.duplicates import Existing, review_status_of
 from memories.events import ACCEPTED, MEMORY_REVIEWED, MemoryReviewed, Merged, ReviewStatus, Verdict, filled
 from memories.models import Memory, MemoryScope, MemoryVersion, ReviewState
-from memories.references import clause
+from memories.present import clause
 from memories.review.policy import PERSONS_DOOR
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewOutcome, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import last_verdict

@@ -10,7 +10,7 @@ from memories import scopes
 from memories.diff import Effort, marked_diff
 from memories.events import MemoryState
 from memories.models import Conflict, MemoryScope, MemoryVersion
-from memories.references import clause, reference
+from memories.present import clause, reference
 from memories.schemas import VersionView
 from memories.schemas.query import ConflictGet, ConflictList
 from memories.scopes import NEAREST_FIRST
