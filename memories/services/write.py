@@ -58,7 +58,7 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
     for start in range(0, len(commands), _BATCH):
         batch = commands[start : start + _BATCH]
         with scopes.writing(batch[0].scope) as scope:
-            policy = ReviewGate.current()
+            policy = ReviewGate()
             drafts = [log.prepare(MEMORY_WRITTEN, _payload(command, scope, policy)) for command in batch]
             with log.transaction():
                 existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)
