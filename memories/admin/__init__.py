@@ -7,11 +7,4 @@ from memories.admin.pack_page import ContextPackAdmin
 from memories.admin.search_page import SearchAdmin
 from memories.admin.tag import TagAdmin
 
-__all__ = [
-    "ConflictAdmin",
-    "ContextPackAdmin",
-    "KindAdmin",
-    "MemoryAdmin",
-    "SearchAdmin",
-    "TagAdmin",
-]
+__all__ = ["ConflictAdmin", "ContextPackAdmin", "KindAdmin", "MemoryAdmin", "SearchAdmin", "TagAdmin"]

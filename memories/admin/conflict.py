@@ -61,11 +61,7 @@ class ResolveForm(forms.Form):
         elif chosen == Resolution.BOTH:
             title = typed["split_title"]
         return ConflictResolve(
-            id=conflict_id,
-            resolution=chosen,
-            content=content,
-            title=title or None,
-            reason=typed["reason"],
+            id=conflict_id, resolution=chosen, content=content, title=title or None, reason=typed["reason"]
         )
 
 

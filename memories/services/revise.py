@@ -222,8 +222,7 @@ def live_memory(memory_id: int) -> Memory:
     aside = quarantine_marks([memory_id])
     if aside:
         raise Gone(
-            f"memory #{memory_id} is {aside[memory_id]}; a person can undo that, or write a new memory",
-            id=memory_id,
+            f"memory #{memory_id} is {aside[memory_id]}; a person can undo that, or write a new memory", id=memory_id
         )
     return memory
 

@@ -6,15 +6,7 @@ from collections.abc import Sequence
 
 from memories import scopes
 from memories.duplicates import Existing, ExistingMemories, current_topic, similar_memories
-from memories.events import (
-    ACCEPTED,
-    MEMORY_REVISED,
-    MEMORY_SEEN,
-    MEMORY_WRITTEN,
-    MemoryTouched,
-    MemoryWritten,
-    filled,
-)
+from memories.events import ACCEPTED, MEMORY_REVISED, MEMORY_SEEN, MEMORY_WRITTEN, MemoryTouched, MemoryWritten, filled
 from memories.kinds import check_attributes, check_type
 from memories.models import MemoryScope
 from memories.pack.sections import refuse_echo
