@@ -17,7 +17,7 @@ from memories.models import Tag
 from memories.schemas.links import CATEGORIES, FREE, TagCreate, TagView
 from memories.selectors.memories import tags_in_use, view_tags
 from memories.services.links import create_tag
-from memoryhub.core.admin.schema_form import SchemaForm
+from memoryhub.core.admin.schema_form import SchemaForm, posted
 from memoryhub.core.errors import ConflictError
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act, may, require
@@ -90,10 +90,8 @@ class TagAdmin(SectionAdmin):
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         require(request.user, Act.WRITE)
-        is_sent = request.method == "POST"
-        initial = {"name": request.GET.get("name", "")[:64]}
-        form = TagForm(request.POST if is_sent else None, initial=initial, label_suffix="")
-        command = form.command() if is_sent else None
+        form = TagForm(posted(request), initial={"name": request.GET.get("name", "")[:64]})
+        command = form.command()
         if command:
             try:
                 result = create_tag(command=command)
