@@ -26,7 +26,10 @@ def end_id(field: str, text: str, entry_type: EntryType | None = None) -> int:
         Invalid: it is not a reference, or names an entity of another store.
     """
     if entry_type is EntryType.PROJECT:
-        return _store_itself(field, text)
+        store = viewed_store().name
+        if text in (str(PROJECT), own_scope(), store):
+            return PROJECT
+        raise Invalid(f"{field!r} names {text[:80]!r}, and this is {own_scope()} {store!r}; links cannot cross stores")
     if text == own_scope():
         return PROJECT
     match = _ID.fullmatch(text)
@@ -38,13 +41,6 @@ def end_id(field: str, text: str, entry_type: EntryType | None = None) -> int:
     if scope and scope != own_scope():
         _refuse_scope(field, text, match[1])
     return int(match[2])
-
-
-def _store_itself(field: str, text: str) -> int:
-    store = viewed_store().name
-    if text not in (str(PROJECT), own_scope(), store):
-        raise Invalid(f"{field!r} names {text[:80]!r}, and this is {own_scope()} {store!r}; links cannot cross stores")
-    return PROJECT
 
 
 def _refuse_scope(field: str, text: str, scope: str) -> None:
