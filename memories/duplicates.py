@@ -34,8 +34,6 @@ def namespace_of(state: MemoryState, session_id: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class Existing:
-    """A live memory."""
-
     id: int
     # The current one
     version: int

@@ -123,7 +123,6 @@ class ChangedMemoryForm(MemoryForm):
         self.memory = memory
 
     def values(self) -> dict[str, Any]:
-        """Return the changed values only."""
         return {
             "id": self.memory.id,
             "base_version": self.cleaned_data["base_version"],
