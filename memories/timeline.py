@@ -5,7 +5,7 @@ from typing import Any
 from memories.models import SearchDocument
 from memories.present import clause
 from memories.schemas import Stats, Timeline
-from memories.search.pipeline import mode_name
+from memories.search.weights import mode_name
 from memories.selectors import count_by_type
 from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import stores

@@ -52,13 +52,14 @@ from memories.schemas.links import (
 from memories.schemas.query import ConflictList, ConflictSettle, ContextPackRequest, MemoryQuery
 from memories.search import engine
 from memories.search.parsed_query import parse_search
-from memories.search.pipeline import configured_mode, note_on
+from memories.search.weights import note_on
 from memories.selectors.memories import suggest_ids, suggest_tags, suggest_types
 from memories.selectors.search import without_hidden
 from memories.selectors.versions import conflict_text, list_conflicts
 from memories.services import links
 from memories.uses.events import Use
 from memories.uses.notes import note_read
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core.paging import as_lines
 from memoryhub.core.schemas import MAX_INTEGER, Command, at_most
 from memoryhub.core.stores.store import Scope, current_store
@@ -405,7 +406,7 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     )
     query = parse_search(question)
     (level,) = scopes.levels(inherit=False)
-    mode = configured_mode()
+    mode = project_settings().search_mode
     ranked = without_hidden(engine.rank(query, mode, level, blended=True), level, [level])
     near = ranked.similarities()
     good = [hit for hit in ranked.hits if near[hit[0]] >= command.threshold]

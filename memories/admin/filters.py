@@ -10,7 +10,7 @@ from memories.models import Conflict, MemoryKind, MemoryScope, MemoryTag, Memory
 from memoryhub.core import clock
 from memoryhub.core.admin import ConditionFilter, DefaultFilter, Facet, SinceFilter, ValueFilter, value_filter
 from memoryhub.core.kinds import KINDS, AttributeShape
-from sessions_app.admin.sessions import SessionFilter
+from sessions_app.admin import SessionFilter
 
 KindFilter = value_filter("kind", MemoryKind.choices)
 

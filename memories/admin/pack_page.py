@@ -24,7 +24,7 @@ from memoryhub.core.admin import cells
 from memoryhub.core.admin.facets import SinceFilter
 from memoryhub.core.errors import HubError
 from memoryhub.core.paging import estimate_tokens
-from sessions_app.admin.sessions import SessionFilter
+from sessions_app.admin import SessionFilter
 
 WIDTH = 1000  # of the SVG's view box
 FRAME = "frame"

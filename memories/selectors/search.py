@@ -13,12 +13,13 @@ from memories.schemas import MemorySearch
 from memories.scopes import hidden_among
 from memories.search import engine
 from memories.search.parsed_query import ParsedQuery, parse_search
-from memories.search.pipeline import configured_mode, note_on, notes_of, why
-from memories.search.snippets import excerpt, words_in
+from memories.search.snippets import snippet, spans, words_in
+from memories.search.weights import note_on, notes_of, why
 from memories.selectors.versions import open_conflicts
 from memories.substance import split_joined
 from memories.superseded import superseded_by
 from memories.uses.notes import note_found
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
@@ -54,7 +55,7 @@ def search(
     with retrieval("search", command):
         chain = _chain(command, whole_store=whole_store)
         query = parse_search(command)
-        mode = mode or configured_mode()
+        mode = mode or project_settings().search_mode
         all_hits, rankings = _ranked(chain, query, mode)
         (start,) = decode_cursor(command.cursor, (int,)) or (0,)
         page_hits = all_hits[start : start + command.limit]
@@ -185,24 +186,24 @@ def hits(
     similarities = ranked.similarities()
     items = []
     for document_id, score in ranked_hits:
-        text = texts.get(document_id, "")
-        passage = excerpt(split_joined(text)[0], ranked.terms)
-        item = {
-            **documents[document_id],
-            "scope": hit_scopes[document_id],
-            "snippet": passage.text,
-            "score": round(score, 6),
-            "similarity_score": similarities.get(document_id, 0.0),
-            "event": document_id,
-            "conflicts": conflicts.get(document_id, []),
-            "superseded_by": successors.get(document_id, []),
-            "note": notes.get(document_id, ""),
-        }
-        if explained:
-            item["matches"] = passage.matches
-            item["why"] = ranked.why.get(document_id, engine.TEXT)
+        items.append(
+            {
+                **documents[document_id],
+                "scope": hit_scopes[document_id],
+                "snippet": snippet(split_joined(texts.get(document_id, ""))[0], ranked.terms),
+                "score": round(score, 6),
+                "similarity_score": similarities.get(document_id, 0.0),
+                "event": document_id,
+                "conflicts": conflicts.get(document_id, []),
+                "superseded_by": successors.get(document_id, []),
+                "note": notes.get(document_id, ""),
+            }
+        )
+    if explained:
+        for item in items:
+            by_words = why(item["title"], texts.get(item["id"], ""), ranked.terms, ranked.factors.get(item["id"], {}))
+            item["matches"] = spans(item["snippet"], ranked.terms)
+            item["why"] = ranked.why.get(item["id"], engine.TEXT)
             if item["why"].startswith(engine.TEXT):
-                by_words = why(item["title"], text, ranked.terms, ranked.factors.get(document_id, {}))
                 item["why"] = by_words + item["why"].removeprefix(engine.TEXT)
-        items.append(item)
     return items

@@ -36,7 +36,7 @@ from memories.services.revise import live_memory, update_memory
 from memoryhub.core import clock, log
 from memoryhub.core.errors import ConflictError, Gone, Invalid, NotFound
 from memoryhub.core.text import flat
-from sessions_app.events.sessions import PROJECT_DESCRIBED
+from sessions_app.events import PROJECT_DESCRIBED
 from sessions_app.schemas import OrgDescribe
 from sessions_app.selectors import profile
 from sessions_app.services.profile import describe
