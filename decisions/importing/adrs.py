@@ -23,8 +23,8 @@ from decisions.importing.reading import Adr, read_adr, shorten
 from decisions.models import LINEAGE, Decision, DecisionEdge, DecisionStatus, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionRecord
 from decisions.services import link_decisions, mark_decision, record_decision
-from memories.importing import define_known_files, delete_sections, find_files
-from memories.importing.files import MARKDOWN, left_out, modified_at, path_of_folder, read_text
+from memories.importing import define_known_files, delete_sections
+from memories.importing.files import MARKDOWN, find_files, left_out, modified_at, path_of_folder, read_text
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, Gone, HubError
 from memoryhub.core.schemas import MAX_AUTHOR

@@ -194,7 +194,7 @@ class ImportingTests(DecisionsTestCase):
     def test_sections_of_a_record_are_marked_and_left_out_of_packs(self):
         self.write(TWO, nygard("2. Two", decision="Use openssl."))
         self.import_one(decision="Use gnutls.", status=f"Superseded by [2]({TWO})")
-        with mock.patch("memories.importing.markdown._known_files", []):
+        with mock.patch("memories.importing._known_files", []):
             import_markdown(directory=self.folder)
         hits = search(command=MemorySearch(query="gnutls")).results
         (section,) = [hit for hit in hits if hit["source"] == "memory"]
