@@ -33,6 +33,7 @@ from decisions.models import (
     EdgeRelation,
     LinkType,
 )
+from decisions.present import numbers
 from decisions.schemas import DecisionEvidence, DecisionLink, DecisionMark, DecisionResult, DecisionUnlink
 from decisions.selectors import find_decisions, lineage_of, views
 from memories.admin.base import warn_of_redactions
@@ -63,10 +64,7 @@ _INVERSE_NAMES = {
     EdgeRelation.RELATES_TO: "relates to",
 }
 # "supersedes" changes the other decision's status, so it comes last.
-_OFFERED = [
-    *(relation for relation in EdgeRelation if relation is not EdgeRelation.SUPERSEDES),
-    EdgeRelation.SUPERSEDES,
-]
+_OFFERED = sorted(EdgeRelation, key=lambda relation: relation is EdgeRelation.SUPERSEDES)
 
 
 def edges_shown(decision: Decision) -> dict[str, Any]:
@@ -362,11 +360,11 @@ class DecisionAdmin(DecisionListAdmin):
         return find_decisions(current)
 
     def _recorded(self, request: HttpRequest, result: DecisionResult) -> HttpResponse:
-        replaced = ", ".join(f"#{decision_id}" for decision_id in result.superseded)
-        effect = f", which supersedes {replaced}" if replaced else ""
+        effect = ""
+        if result.superseded:
+            effect = f", which supersedes {numbers(result.superseded)}"
         if result.supersedes_once_accepted:
-            waiting = ", ".join(f"#{decision_id}" for decision_id in result.supersedes_once_accepted)
-            effect += f", which will supersede {waiting} once it is accepted"
+            effect += f", which will supersede {numbers(result.supersedes_once_accepted)} once it is accepted"
         messages.success(request, f"Recorded #{result.id}{effect}.")
         warn_of_redactions(request, result.redacted)
         return redirect(self.url("change", result.id))
