@@ -389,7 +389,7 @@ def _items_built_on(headers: Sequence[EventHeader]) -> dict[int, KeptItem]:
     streams = {header.stream: header.entity for header in headers}
     why = {streams[stream]: "changed since" for stream in _written_since(headers, "stream_id", streams)}
     for name, text in (("built_on", "#{} builds on it"), ("relations", "relation #{} was added")):
-        for derived in downstream.groups[name]:
+        for derived in downstream[name]:
             # What was there before the import needs an item that the import created, but not its changes to older ones
             is_later = max(derived.id, derived.via) > headers[0].position
             if is_later and derived.via in touched and derived.id not in touched:

@@ -296,16 +296,18 @@ class _Planner:
                 yield conflict_id
 
     def _derived_chosen(self) -> set[int]:
-        downstream = self._downstream
         chosen = set(self._command.also)
-        unknown = chosen - downstream.ids("built_on", "relations", "told_sessions", "influenced")
+        unknown = chosen - self._downstream_ids("built_on", "relations", "told_sessions", "influenced")
         if unknown:
             raise Invalid(f"'also': #{min(unknown)} is not downstream of the selection; use ids that the preview lists")
         if Include.BUILT_ON in self._command.include:
-            chosen |= downstream.ids("built_on")
+            chosen |= self._downstream_ids("built_on")
         if Include.INFLUENCED in self._command.include:
-            chosen |= downstream.ids("influenced")
+            chosen |= self._downstream_ids("influenced")
         return chosen
+
+    def _downstream_ids(self, *names: str) -> set[int]:
+        return {thing.id for name in names for thing in self._downstream[name]}
 
     # Groups of items that quarantine hides whole
     def _hidden_groups(self) -> list[str]:
