@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from decisions.edges import heads, path_between, replaced_by, superseded_among, visible_edges
+from decisions.edges import heads, heads_of, path_between, replaced_by, superseded_among, visible_edges
 from decisions.events import (
     DECISION_EVIDENCED,
     DECISION_LINKED,
@@ -183,7 +183,7 @@ def refuse_superseded(edges: Sequence[Edge], *, branch: bool) -> None:
     superseded = superseded_among(replaced)
     if not superseded or branch:
         return
-    current = heads(superseded[:1]).get(superseded[0], [])
+    current = heads_of(superseded[0])
     raise ConflictError(
         f"#{superseded[0]} is already superseded and {numbers(current)} is in force; supersede that, or pass "
         "branch=true for a second head",

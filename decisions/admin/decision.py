@@ -21,7 +21,7 @@ from decisions import services
 from decisions.admin import listing
 from decisions.admin.forms import MORE, RecordForm, SupersedeForm, error_text, ids_in, with_more_rows
 from decisions.admin.listing import DecisionListAdmin, used_words
-from decisions.edges import heads
+from decisions.edges import heads_of
 from decisions.events import DECISION_MARKED
 from decisions.models import (
     LINEAGE,
@@ -327,7 +327,7 @@ class DecisionAdmin(DecisionListAdmin):
             "button": "Record and supersede",
             "here": "Supersede",
             "back": self.url("change", earlier.id),
-            "replacements": self._replacements([earlier.id]),
+            "replacements": self._replacements(earlier.id),
         }
         make = partial(SupersedeForm, earlier)
         return self._recording(request, make, services.supersede_decision, context, earlier)
@@ -351,13 +351,12 @@ class DecisionAdmin(DecisionListAdmin):
             except HubError as error:
                 form.refuse(error)
                 if "heads" in error.data:
-                    context["replacements"] = self._replacements([error.data["id"]])
+                    context["replacements"] = self._replacements(error.data["id"])
         topics = used_words("topic")
         return self.page(request, FORM, earlier, **context, form=form, topics=topics)
 
-    def _replacements(self, ids: list[int]) -> list[Decision]:
-        current = [head for decision_id, newest in heads(ids).items() for head in newest if head != decision_id]
-        return find_decisions(current)
+    def _replacements(self, decision_id: int) -> list[Decision]:
+        return find_decisions([head for head in heads_of(decision_id) if head != decision_id])
 
     def _recorded(self, request: HttpRequest, result: DecisionResult) -> HttpResponse:
         effect = ""
