@@ -181,7 +181,7 @@ class RollbackAdmin(HubModelAdmin):
         form = RollbackForm(data or None, event_sources())
         plan = form.command()
         previewed = _previewed(plan) if plan else {}
-        latest = [_rollback_row(rollback) for rollback in Rollback.objects.order_by("-id")[:_LATEST]]
+        latest = list(map(_rollback_row, Rollback.objects.order_by("-id")[:_LATEST]))
         chosen: list[tuple[str, str]] = []
         for name in data:
             if name not in ("csrfmiddlewaretoken", "confirm_token", "reason"):
