@@ -107,9 +107,10 @@ class DecisionChangeList(RankedChangeList):
         super().get_results(request)
         snippets: dict[int, str] = getattr(request, "decision_snippets", {})
         decisions = list(self.result_list)
-        links = CommitLink.objects.filter(decision_id__in=[decision.id for decision in decisions])
+        ids = [decision.id for decision in decisions]
+        links = CommitLink.objects.filter(decision_id__in=ids)
         counts = dict(links.values_list("decision_id").annotate(commits=Count("commit_id")))
-        quarantined = quarantined_among([decision.id for decision in decisions])
+        quarantined = quarantined_among(ids)
         for decision in decisions:
             decision.commit_count = counts.get(decision.id, 0)
             decision.snippet = snippets.get(decision.id, "")
