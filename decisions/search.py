@@ -10,9 +10,8 @@ from decisions.models import EdgeRelation
 from decisions.present import note_text
 from decisions.selectors import find_decisions, views
 from memories.models import EndType
-from memories.search.pipeline import define_notes
 from memories.search.text import define_source_hint
-from memories.search.weights import define_demotion, define_successors
+from memories.search.weights import define_demotion, define_notes, define_successors
 from memories.superseded import SUPERSEDED_WEIGHT, define_successor
 from memoryhub.core import clock
 from memoryhub.core.events.projection import Event

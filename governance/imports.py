@@ -34,8 +34,7 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS
 from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.text import counted, flat, shortened
-from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED
-from sessions_app.events.sessions import TURN_BEGAN
+from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, TURN_BEGAN
 from sessions_app.models import Session, Turn
 
 # Begins the trace of a batch's events; its position follows
