@@ -33,8 +33,6 @@ _DEFAULT_STATUS = {"decision.recorded": DecisionStatus.ACCEPTED.value, "decision
 
 @dataclass(frozen=True, slots=True)
 class LineageStep:
-    """A decision on a walk."""
-
     id: int
     depth: int
     # The edge by which it was first reached

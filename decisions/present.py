@@ -62,7 +62,6 @@ def decision_text(decision: dict[str, Any]) -> str:
 
 
 def note_text(decision: dict[str, Any]) -> str:
-    """Return a search hit's note: status and evidence."""
     status = ", ".join([decision["status"], *_replacements(decision)])
     return "; ".join([status, *_evidence_notes(decision)])
 

@@ -68,7 +68,6 @@ def batch_of_trace(trace_id: str) -> int:
 
 
 def trace_of(batch: int) -> str:
-    """Return the trace of the events of an import."""
     return f"{TRACE}{batch}"
 
 

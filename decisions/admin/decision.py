@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from graphlib import TopologicalSorter
 from typing import Any
@@ -43,7 +42,7 @@ from memoryhub.core import log
 from memoryhub.core.admin import needs
 from memoryhub.core.admin.cells import counted
 from memoryhub.core.admin.schema_form import posted
-from memoryhub.core.admin.svg import Edge, Layout, lay_out, wrapped
+from memoryhub.core.admin.svg import Edge, lay_out, wrapped
 from memoryhub.core.errors import ConflictError, Gone, HubError, Invalid, NotFound
 from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.permissions import Act, require
@@ -68,7 +67,6 @@ _OFFERED = sorted(EdgeRelation, key=lambda relation: relation is EdgeRelation.SU
 
 
 def edges_shown(decision: Decision) -> dict[str, Any]:
-    """Return at most 100 edges in both directions, the decision's own first."""
     edges = DecisionEdge.objects.filter(Q(from_id=decision.id) | Q(to_id=decision.id))
     rows = list(edges.order_by("event", "relation").values_list("from_id", "relation", "to_id")[: MAX_SHOWN + 1])
     order = list(EdgeRelation)
@@ -108,28 +106,8 @@ def _edge_row(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class LineageNode:
-    id: int
-    x: float
-    y: float
-    status: str
-    date: str
-    lines: list[str]
-    description: str
-    is_current: bool
-    is_struck: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    # In tab order: the earliest first.
-    nodes: list[LineageNode]
-    layout: Layout
-
-
-def draw_lineage(decisions: Sequence[Mapping[str, Any]], edges: Iterable[Edge], current: int) -> Drawing:
-    """Lay out decisions and their edges, which have no cycle.
+def draw_lineage(decisions: Sequence[Mapping[str, Any]], edges: Iterable[Edge], current: int) -> dict[str, Any]:
+    """Lay out decisions, as ``nodes`` with the earliest first, and their edges, which have no cycle.
 
     Args:
         decisions: each with ``id``, ``title``, ``status`` and ``decided_at``, a date.
@@ -147,7 +125,7 @@ def draw_lineage(decisions: Sequence[Mapping[str, Any]], edges: Iterable[Edge], 
         _node(place, by_id[number], relations.get(number, []), is_current=number == current)
         for number, place in layout.places.items()
     ]
-    return Drawing(nodes, layout)
+    return {"nodes": nodes, "layout": layout}
 
 
 # A decision's column is one after the last of those it names; both sides meet at the current decision.
@@ -179,24 +157,23 @@ def _reach(order: Sequence[int], following: Mapping[int, set[int]], start: int) 
 
 def _node(
     place: tuple[float, float], decision: Mapping[str, Any], relations: Sequence[str], *, is_current: bool
-) -> LineageNode:
+) -> dict[str, Any]:
     number, title, status = decision["id"], decision["title"], DecisionStatus(decision["status"])
     description = [f"#{number} {title}", str(status.label).lower(), f"decided {decision['decided_at']}", *relations]
-    return LineageNode(
-        id=number,
-        x=place[0],
-        y=place[1],
-        status=status.value,
-        date=decision["decided_at"],
-        lines=wrapped(title),
-        description=", ".join(description),
-        is_current=is_current,
-        is_struck=listing.is_struck(status),
-    )
+    return {
+        "id": number,
+        "x": place[0],
+        "y": place[1],
+        "status": status.value,
+        "date": decision["decided_at"],
+        "lines": wrapped(title),
+        "description": ", ".join(description),
+        "is_current": is_current,
+        "is_struck": listing.is_struck(status),
+    }
 
 
 def lineage_shown(decision: Decision) -> dict[str, Any]:
-    """Return the drawing, if there is a lineage, and its steps as lists."""
     lineage = lineage_of(decision.id)
     sides = [*lineage["ancestors"], *lineage["descendants"]]
     this = {
@@ -369,7 +346,6 @@ class DecisionAdmin(DecisionListAdmin):
         return redirect(self.url("change", result.id))
 
     def mark_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Set the status of a decision, or confirm that it is still valid."""
         fields: dict[str, Any] = {"reason": request.POST.get("reason", "").strip()}
         if "reviewed" in request.POST:
             fields["reviewed"] = True
@@ -432,7 +408,6 @@ class DecisionAdmin(DecisionListAdmin):
 
 
 def _evidence(view: dict[str, Any]) -> dict[str, Any]:
-    """Return the commits, latest first, and other evidence by kind."""
     artifacts = []
     for kind, label in _KINDS.items():
         values = [artifact["value"] for artifact in view["artifacts"] if artifact["kind"] == kind]
@@ -447,7 +422,6 @@ def _evidence(view: dict[str, Any]) -> dict[str, Any]:
 
 
 def _marked(decision: Decision) -> dict[str, Any] | None:
-    """Return who set the current status, when and why; None if it was recorded with it."""
     for event in log.events().of_stream(f"decision:{decision.id}").of_type(DECISION_MARKED).reverse():
         payload = json.loads(event.payload_json or "{}")
         if payload.get("status") == decision.status:

@@ -136,7 +136,6 @@ class DecisionForm(SchemaForm[Any]):
         return {name: value for name, value in values.items() if value} | {"branch": typed["branch"]}
 
     def refuse(self, error: HubError) -> None:
-        """Add an error of a service to the form; raise it if it is not about the input."""
         if not isinstance(error, ConflictError | Invalid | NotFound):
             raise error
         self.add_error(None, error_text(error))
@@ -160,7 +159,6 @@ class SupersedeForm(DecisionForm):
 
 
 def with_more_rows(make: Any, data: Any) -> DecisionForm:
-    """Return an unbound form with the values of ``data`` and more empty rows."""
     empty: DecisionForm = make()
     typed = {name: field.widget.value_from_datadict(data, {}, name) for name, field in empty.fields.items()}
     form: DecisionForm = make(initial=typed)

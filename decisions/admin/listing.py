@@ -64,7 +64,6 @@ class IterationFilter(ValueFilter):
 
 
 def used_words(field: str) -> list[str]:
-    """Return the 20 most used values of a field."""
     used = Decision.objects.exclude(**{field: ""}).values(field).annotate(count=Count("id"))
     return list(used.order_by("-count", field).values_list(field, flat=True)[:_OFFERED])
 
@@ -88,7 +87,6 @@ def warnings(decision: Decision) -> SafeString:
 
 
 def is_struck(value: str) -> bool:
-    """Return whether a decision with this status is no longer valid."""
     return value in (DecisionStatus.SUPERSEDED, DecisionStatus.REJECTED)
 
 

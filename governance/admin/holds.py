@@ -85,7 +85,6 @@ class HoldForm(SchemaForm[HoldPlace]):
             self.fields["reason"].widget.attrs["autofocus"] = True
 
     def clean_stream_id(self) -> str:
-        """Replace a number by the stream of its item."""
         typed: str = self.cleaned_data["stream_id"].strip()
         return stream_of_number(typed) or typed
 

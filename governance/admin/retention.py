@@ -276,7 +276,6 @@ class RetentionRuleForm(SchemaForm[RetentionRule]):
         self.fields["event_type"].choices = [*_ANY, *((name, event_words(name)) for name in captured_types())]  # type: ignore[attr-defined]
 
     def rule(self) -> dict[str, Any] | None:
-        """Return the rule for the setting; None for an empty row or one with errors."""
         typed = self.cleaned_data
         if not typed.get("what"):
             return None
@@ -318,7 +317,6 @@ class PolicyForm:
         return bool(self.problem or self.simple.errors or any(form.errors for form in self.rules))
 
     def settings(self) -> dict[str, Any] | None:
-        """Return the settings, or None if the form has errors."""
         if not (self.simple.is_valid() and self.rules.is_valid()):
             return None
         rules = [form.rule() for form in self._in_order()]
@@ -331,7 +329,6 @@ class PolicyForm:
         return self._submitted
 
     def differs_from(self, effective: ProjectSettings) -> bool:
-        """Return whether other layers override the submitted settings."""
         submitted = ProjectSettings.model_validate(self._submitted)
         return any(getattr(effective, name) != getattr(submitted, name) for name in (*SIMPLE, "retention"))
 

@@ -66,21 +66,11 @@ class RecheckForm(forms.Form):
     valid_until = forms.DateTimeField(required=False)
 
     def affirm(self, entity_id: int) -> AffirmResult:
-        """Confirm that an item is still valid.
-
-        Raises:
-            Invalid: the note is too long, or the time has another format.
-        """
         if not self.is_valid():
             raise Invalid("enter a time such as 2026-12-31 or 2026-12-31 18:00, and a note of at most 1,000 characters")
         return affirm(command=Affirm(id=entity_id, **self.cleaned_data))
 
     def retire(self, entity_id: int) -> RetireResult:
-        """Delete a memory or deprecate a decision.
-
-        Raises:
-            Invalid: the reason is too long.
-        """
         if not self.is_valid():
             raise Invalid("enter a reason of at most 1,000 characters")
         return retire(command=Retire(id=entity_id, reason=self.cleaned_data["reason"]))
