@@ -13,6 +13,7 @@ from memoryhub.config.retention_rules import TurnPolicy
 from memoryhub.core import clock, ids, log
 from memoryhub.core.events.event_types import EventType, TurnRule
 from memoryhub.core.origin import Origin, use_origin
+from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.text import flat
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
@@ -57,10 +58,18 @@ def entered_turn(*, session_id: str, agent: str, directory: str, is_of_window: b
         directory: its working folder.
     """
     agent, directory = flat(agent), flat(directory)
-    place = _place_of(session_id, is_of_window=is_of_window)
-    if not place.turn_id or _open_turn(place.session_id):
-        yield place
+    turn_id = _open_turn(session_id)
+    if turn_id:
+        yield TurnPlace(session_id, turn_id)
         return
+    if project_settings().turn_policy is TurnPolicy.STRICT:
+        yield TurnPlace(session_id, "")
+        return
+    # A session that was ended is only continued if the client's window is still in it. Sessions are never shared by
+    # name of the client and folder: two windows would be one session, and the evidence wrong.
+    if not session_id or (_has_ended(session_id) and not is_of_window):
+        session_id = ids.short_id()
+    place = TurnPlace(session_id, ids.short_id())
     planned = _Planned(place, current_store(), agent, directory)
     token = _planned.set(planned)
     try:
@@ -90,24 +99,14 @@ def _begin_planned(planned: _Planned) -> str:
         return automatic_turn(session_id=name, turn_id=planned.place.turn_id).turn_id
 
 
-# A session that was ended is only continued if the client's window is still in it. Sessions are never shared by name of
-# the client and folder: two windows would be one session, and the evidence wrong.
-def _place_of(session_id: str, *, is_of_window: bool) -> TurnPlace:
-    turn_id = _open_turn(session_id)
-    if turn_id:
-        return TurnPlace(session_id, turn_id)
-    if project_settings().turn_policy is TurnPolicy.STRICT:
-        return TurnPlace(session_id, "")
-    if not session_id or (_has_ended(session_id) and not is_of_window):
-        session_id = ids.short_id()
-    return TurnPlace(session_id, _open_turn(session_id) or ids.short_id())
-
-
+# Raw SQL: every call of a client reads it
 def _open_turn(session_id: str) -> str | None:
-    open_turns = Turn.objects.filter(
-        session_id=session_id, status=TurnStatus.OPEN, automatic=True, expires_at__gt=clock.now()
+    turn_ids = rows.column(
+        "SELECT turn_id FROM sessions_app_turn WHERE session_id = %s AND status = 'open' AND automatic "
+        "AND expires_at > %s ORDER BY id DESC LIMIT 1",
+        [session_id, rows.time_value(clock.now())],
     )
-    return open_turns.order_by("id").values_list("turn_id", flat=True).last()
+    return turn_ids[0] if turn_ids else None
 
 
 def _has_ended(session_id: str) -> bool:
