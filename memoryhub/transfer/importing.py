@@ -313,7 +313,7 @@ class ProjectImport:
         return command
 
     def _differing(self, commands: Sequence[ImportedMemory], *, is_new: bool) -> list[ImportedMemory]:
-        states = [_memory_state(command) for command in commands]
+        states = list(map(_memory_state, commands))
         sought = [] if is_new else states
         by_topic = ExistingMemories(sought, "")
         by_text = ExistingMemories([state.model_copy(update={"topic_key": None}) for state in sought], "")
