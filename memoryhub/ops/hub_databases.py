@@ -107,9 +107,10 @@ def _load() -> int:
         # After an interrupted move, all are there
         people = {row["fields"]["username"] for row in rows["default"] if row["model"] == "auth.user"}
         tokens = {row["fields"]["prefix"] for row in rows["default"] if row["model"] == "memoryhub.agenttoken"}
-        people.difference_update(User.objects.values_list("username", flat=True))
-        tokens.difference_update(AgentToken.objects.values_list("prefix", flat=True))
-        return _TAKEN if people or tokens else _ALREADY
+        has_people = people.issubset(User.objects.values_list("username", flat=True))
+        has_tokens = tokens.issubset(AgentToken.objects.values_list("prefix", flat=True))
+        has_all = has_people and has_tokens
+        return _ALREADY if has_all else _TAKEN
     with tempfile.TemporaryDirectory(dir=env.prepare_home()) as folder:
         # People and tokens last, because they show that all was copied
         for database in ("jobs", "default"):

@@ -15,8 +15,8 @@ from memoryhub.core.stores.store import StoreId
 from memoryhub.core.text import flat
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import HubCommand, add_store_options, show_job, store_option, use_cli_origin
+from memoryhub.ops import jobs
 from memoryhub.ops.hub_databases import prepare_databases
-from memoryhub.ops.jobs import BUSY, run_job
 from memoryhub.ops.jobs.running import JobTarget, targets_of
 from memoryhub.ops.jobs.schedules import JobPlan, change_plan
 from memoryhub.ops.jobs.status import JobStatus, job_statuses
@@ -87,7 +87,7 @@ class Command(HubCommand):
     def _run(self, job: Job, store: StoreId | None) -> None:
         targets = _targets(job, store)
         with show_job(job, len(targets), self.stderr) as watch:
-            outcomes = run_job(job=job, targets=targets, asked_by=getpass.getuser(), watch=watch)
+            outcomes = jobs.run_job(job=job, targets=targets, asked_by=getpass.getuser(), watch=watch)
         data, lines = [], []
         for outcome in outcomes:
             title, result, message = outcome.target.title, outcome.result, outcome.message
@@ -95,9 +95,9 @@ class Command(HubCommand):
             lines.append(f"{title}: {result}: {flat(message) or 'nothing to do'}")
         self.answer({"results": data}, lines)
         results = {outcome.result for outcome in outcomes}
-        if results - {"ok", BUSY}:
+        if results - {"ok", jobs.BUSY}:
             sys.exit(EXIT_FAILED)
-        if BUSY in results:
+        if jobs.BUSY in results:
             sys.exit(Locked.exit_code)
 
 
