@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -39,7 +40,7 @@ class Command(HubCommand):
     def _list(self, store: StoreId, _: dict[str, Any]) -> None:
         listed = members.list_members(store)
         lines = [members.described(member) for member in listed] or ["no members; people with a role in the hub see it"]
-        self.answer({"results": [members.facts(member) for member in listed]}, lines)
+        self.answer({"results": [asdict(member) for member in listed]}, lines)
 
     def _add(self, store: StoreId, options: dict[str, Any]) -> None:
         command = command_from(members.MemberSet, {"role": options["role"]})

@@ -13,8 +13,18 @@ from memoryhub.core.stores.store import GLOBAL_STORE, StoreId
 from memoryhub.core.text import counted
 from memoryhub.management.base import HubCommand, store_option, use_cli_origin
 from memoryhub.ops.hub_databases import copy_hub_tables
-from memoryhub.transfer.moving.places import Way, forget, last_way, own_place, place_named, stores_in, way_to
-from memoryhub.transfer.moving.service import confirm, move, undo
+from memoryhub.transfer.moving.service import (
+    Way,
+    confirm,
+    forget,
+    last_way,
+    move,
+    own_place,
+    place_named,
+    stores_in,
+    undo,
+    way_to,
+)
 from memoryhub.transfer.moving.switching import DatabasePlace, Moving
 
 

@@ -349,10 +349,9 @@ def _translated() -> Iterator[None]:
 
 
 def _rebuild_file(store: StoreId, previous: Path, progress: Progress) -> list[TableReport]:
-    folder = draft_folder(store)
-    draft = folder / "events.db"
     try:
-        with readable_log(store) as source:
+        with draft_folder(store) as folder, readable_log(store) as source:
+            draft = folder / "events.db"
             if source is None:
                 raise Unavailable("can't rebuild the file: no log found in it")
             before = _file_state(store)
@@ -375,8 +374,6 @@ def _rebuild_file(store: StoreId, previous: Path, progress: Progress) -> list[Ta
     except BaseException:
         files.remove_database(previous)  # nothing was replaced
         raise
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 # ``finish`` runs under the store's write lock, as far as a damaged file allows one (decision 32)

@@ -19,7 +19,7 @@ from django_q.models import Schedule
 
 from memoryhub import env
 from memoryhub.core import clock
-from memoryhub.core.backends.base import Lease, Presence
+from memoryhub.core.backends.base import Lease
 from memoryhub.core.backends.selected import machines
 from memoryhub.core.errors import HubError, Locked
 from memoryhub.core.jobs import Job, Over, Run
@@ -238,7 +238,7 @@ def lease_name(job: Job, target: JobTarget) -> str:
     return name
 
 
-def announce_worker() -> Presence:
+def announce_worker() -> ExitStack:
     return machines.announce(_WORKER)
 
 

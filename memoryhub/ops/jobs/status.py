@@ -37,8 +37,7 @@ from memoryhub.ops.jobs.running import (
 )
 from memoryhub.ops.jobs.schedules import NO_PLAN, SchedulePlan, enqueue, plans, queued
 from memoryhub.ops.serving.live import LiveSource, stamp_of_files
-from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED
-from sessions_app.events.sessions import ITERATION_STARTED, TURN_BEGAN
+from sessions_app.events import COMMIT_RECORDED, ITERATION_STARTED, SESSION_STARTED, TURN_BEGAN
 from sessions_app.models import Commit, Iteration, Session, Turn
 
 # Read models with exactly one row per event of these types
