@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from governance.present import size
 from memoryhub.config.identity import SETTINGS_FILE, check_project_id, renamed_hint
 from memoryhub.config.repository import working_folder
 from memoryhub.core import clock
@@ -97,7 +98,7 @@ def _details(details: ProjectDetails, row: ProjectRow, decided: dict[str, tuple[
         "folder": row.folder,
         "store": stores.location(project_store(details.project_id)),
         "holds": f"memories {details.memories:,}, sessions {details.sessions:,}, commits {details.commits:,}",
-        "log": f"events {details.events:,}, {_size(row.bytes)}, last {_minute(row)}",
+        "log": f"events {details.events:,}, {size(row.bytes)}, last {_minute(row)}",
     }
     yield from (f"  {name:<9} {flat(value)}" for name, value in facts.items() if value)
     for name, (value, by) in decided.items():
@@ -106,16 +107,10 @@ def _details(details: ProjectDetails, row: ProjectRow, decided: dict[str, tuple[
 
 def _cells(row: ProjectRow) -> list[str]:
     if row.problem:
-        return [row.project_id, "", "", _size(row.bytes), "", flat(row.problem)]
+        return [row.project_id, "", "", size(row.bytes), "", flat(row.problem)]
     folder = row.folder.replace(str(Path.home()), "~", 1)
-    return [row.project_id, flat(row.name), f"{row.events:,}", _size(row.bytes), _minute(row), flat(folder)]
+    return [row.project_id, flat(row.name), f"{row.events:,}", size(row.bytes), _minute(row), flat(folder)]
 
 
 def _minute(row: ProjectRow) -> str:
     return clock.minute(row.last_activity).replace("T", " ") if row.last_activity else "never"
-
-
-def _size(count: int) -> str:
-    from governance.present import size
-
-    return size(count)
