@@ -126,7 +126,8 @@ class Gate:
             send.on_session = lambda begun: self._sessions.begin(begun, caller)
         with self._sessions.using(session, caller) if session else nullcontext():
             host = await self._ready()
-            if _is_stream(request):
+            # The newest revision repeats the method in a header, and the SDK refuses another one than the body's.
+            if request.method == "GET" or request.headers.get("mcp-method") == "subscriptions/listen":
                 with self._streams.one_of(caller.owner):
                     await self._run_stream(host, request, receive, send)
             else:
@@ -249,11 +250,6 @@ class _Sent:
             self._ended = True
             with suppress(Exception):  # the client is gone
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def _is_stream(request: Request) -> bool:
-    # The newest revision repeats the method in a header, and the SDK refuses another one than the body's.
-    return request.method == "GET" or request.headers.get("mcp-method") == "subscriptions/listen"
 
 
 def _open_to_all(path: str) -> Response | None:

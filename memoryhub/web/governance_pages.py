@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from governance import imports
 from governance.audit import AuditExport, AuditPeriod, AuditRequest, export_audit, list_activity, list_packs_read
 from governance.blame import Blame, BlameRequest, blame
-from governance.graph import Graph, GraphEdge, GraphNode, NodeType, graph_around
+from governance.graph import Graph, GraphNode, NodeType, graph_around
 from memories.admin.base import sentence
 from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Stats
 from memories.selectors import list_memories, search
@@ -241,21 +241,21 @@ def show_graph(request: HttpRequest, entity_id: int, context: dict[str, Any]) ->
 
 def _box(graph: Graph, number: int, place: tuple[float, float], centre: int) -> Box:
     node = graph.nodes[number]
+    relations = []
+    for edge in graph.edges:
+        if edge.start == number:
+            relations.append((edge.label, True, graph.nodes[edge.end]))
+        elif edge.end == number:
+            relations.append((edge.label, False, graph.nodes[edge.start]))
     return Box(
         node,
         *place,
         wrapped(node.title) or ["(no title)"],
         _url(node),
         reverse("admin:graph", args=[number]) if number > 0 else "",
-        [_relation(edge, number, graph) for edge in graph.edges if number in (edge.start, edge.end)],
+        relations,
         number == centre,
     )
-
-
-def _relation(edge: GraphEdge, number: int, graph: Graph) -> tuple[str, bool, GraphNode]:
-    is_out = edge.start == number
-    other = edge.end if is_out else edge.start
-    return edge.label, is_out, graph.nodes[other]
 
 
 # A file has no page; the search names what mentions it

@@ -235,7 +235,8 @@ class PaletteLink:
 def show_palette(request: HttpRequest) -> HttpResponse:
     """Show what matches ``q``; with ``fragment``, only the list for ``shell.js``, from the page at ``from``."""
     typed = " ".join(request.GET.get("q", "").split())[:_MAX_CHARS]
-    current = _store_at(request.GET.get("from", ""))
+    page = request.GET.get("from", "")
+    current = next((store for store in _stores() if page.startswith(StorePlace.of(store).url)), None)
     if "fragment" not in request.GET:
         groups = find_links(typed, user=request.user, current=current)
         return render(request, "memoryhub/palette.html", {"groups": groups, "typed": typed})
@@ -284,10 +285,6 @@ def _stores() -> list[StoreId]:
     if reaches(GLOBAL_STORE.place):
         stores.append(GLOBAL_STORE)
     return stores[:_MOST_STORES]
-
-
-def _store_at(path: str) -> StoreId | None:
-    return next((store for store in _stores() if path.startswith(StorePlace.of(store).url)), None)
 
 
 def _page_links(user: Any, current: StoreId | None) -> Iterator[PaletteLink]:

@@ -127,22 +127,18 @@ def _parse_blame(output: bytes) -> Iterator[Line]:
     sha, number = "", 0
     for line in output.split(b"\n"):
         if line.startswith(b"\t"):
-            yield _line(sha, number, fields)
+            yield Line(
+                number,
+                "",
+                sha,
+                flat(text_of(fields.get(b"author", b"")))[:MAX_AUTHOR],
+                moment_of(fields.get(b"committer-time", b"0")),
+                flat(text_of(fields.get(b"summary", b"")))[:_MAX_SUMMARY],
+                text_of(fields.get(b"filename", b"")),
+            )
         elif header := _BLAME_HEADER.match(line):
             sha, number = header[1].decode("ascii"), int(header[2])
             fields = commits.setdefault(sha, {})
         else:
             name, _, value = line.partition(b" ")
             fields[name] = value
-
-
-def _line(sha: str, number: int, fields: dict[bytes, bytes]) -> Line:
-    return Line(
-        number,
-        "",
-        sha,
-        flat(text_of(fields.get(b"author", b"")))[:MAX_AUTHOR],
-        moment_of(fields.get(b"committer-time", b"0")),
-        flat(text_of(fields.get(b"summary", b"")))[:_MAX_SUMMARY],
-        text_of(fields.get(b"filename", b"")),
-    )

@@ -106,7 +106,13 @@ def drafts_of(planned: PlannedSession) -> list[tuple[str, str, Draft[Any]]]:
     stream = f"session:{session.session_id}"
     drafts: list[tuple[str, str, Draft[Any]]] = []
     if planned.fate is Fate.CREATED:
-        drafts.append(("", stream, log.prepare(SESSION_STARTED, _started(session))))
+        started = SessionStarted(
+            session_id=session.session_id,
+            purpose=shortened(session.purpose, _MAX_PURPOSE),
+            agent=session.agent,
+            **_at("started_at", session.started_at),
+        )
+        drafts.append(("", stream, log.prepare(SESSION_STARTED, started)))
     for number, turn in enumerate(session.turns[planned.known_turns :], planned.known_turns + 1):
         drafts += _drafts_of_turn(session, str(number), turn)
     drafts.append(("", stream, log.prepare(SESSION_ENDED, _ended(session))))
@@ -146,15 +152,6 @@ def _message(event_type: EventType[Message], text: str, moment: datetime | None)
         return log.prepare(event_type, Message(content=shortened(text, MAX_TEXT), **_at("written_at", moment)))
     except Invalid:
         return None  # nothing is left of it without its private parts
-
-
-def _started(session: PastSession) -> SessionStarted:
-    return SessionStarted(
-        session_id=session.session_id,
-        purpose=shortened(session.purpose, _MAX_PURPOSE),
-        agent=session.agent,
-        **_at("started_at", session.started_at),
-    )
 
 
 def _ended(session: PastSession) -> SessionEnded:
