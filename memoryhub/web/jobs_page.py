@@ -89,15 +89,11 @@ def plan_job(request: HttpRequest) -> HttpResponse:
 
 def _job_context(status: JobStatus) -> dict[str, Any]:
     stores = [_store_context(store) for store in status.stores]
+    facts = {name: getattr(status, name) for name in ("job", "result", "last", "now", "runs", "plan")}
     return {
-        "job": status.job,
-        "result": status.result,
+        **facts,
         "badge": _BADGES.get(status.result, status.result),
-        "last": status.last,
-        "now": status.now,
         "next": "switched off" if status.is_off else _ahead(status.next_run),
-        "runs": status.runs,
-        "plan": status.plan,
         "hows": _hows(status),
         "stores": stores,
         "of_hub": len(stores) == 1 and not stores[0]["target"].store,
@@ -122,13 +118,8 @@ def _hows(status: JobStatus) -> list[dict[str, Any]]:
 
 
 def _store_context(store: OverOne) -> dict[str, Any]:
-    context = {
-        "target": store.target,
-        "result": store.result,
-        "badge": _BADGES.get(store.result, store.result),
-        "now": store.now,
-        "last": store.last,
-    }
+    context = {name: getattr(store, name) for name in ("target", "result", "now", "last")}
+    context["badge"] = _BADGES.get(store.result, store.result)
     if store.last:
         context["lasted"] = lasted(store.last.started_at, store.last.ended_at)
         context["message"] = store.last.message.replace("`", "") or "Nothing to do"
