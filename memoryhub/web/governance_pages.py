@@ -347,17 +347,7 @@ def _payload_text(event: log.StoredEvent) -> str | None:
 
 
 def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
-    """Return the counts and one page of memories as of an event.
-
-    Args:
-        position: of the last event to apply.
-        question: search query; empty lists all memories, last changed first.
-        cursor: from the previous page; empty for the first page.
-
-    Raises:
-        NotFound: the log has no event at the position.
-        Invalid: the cursor is not valid for this list.
-    """
+    """Return the counts and one page of memories as of an event: those that a question finds, or all."""
     head, _ = log.head()
     with as_of(position):
         counts = stats(command=Stats())

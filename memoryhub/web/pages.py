@@ -84,9 +84,7 @@ View = Callable[..., HttpResponse]
 def hub_page(act: Act, *, to: str = "") -> Callable[[View], View]:
     """Return a decorator for a page that requires a permission; signed-out users go to the sign-in page.
 
-    Args:
-        act: the required permission.
-        to: the page's purpose, for the error message; by default all that ``act`` allows.
+    ``to`` is the page's purpose, for the error message; by default all that ``act`` allows.
     """
 
     def decorate(view: View) -> View:
