@@ -35,7 +35,6 @@ from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.views import as_of
 from memoryhub.core.paging import SEARCH_MODES
 from memoryhub.core.permissions import Act, require
-from memoryhub.core.schemas import Listing
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from, explain
@@ -351,7 +350,11 @@ def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
     head, _ = log.head()
     with as_of(position):
         counts = stats(command=Stats())
-        listing = _memories(question.strip()[:_MAX_QUESTION], cursor or None)
+        page: dict[str, Any] = {"limit": _MEMORIES_PER_PAGE, "cursor": cursor or None}
+        if query := question.strip()[:_MAX_QUESTION]:
+            listing = search(command=MemorySearch(query=query, sources=[SearchSourceName.MEMORY], **page))
+        else:
+            listing = list_memories(command=MemoryList(**page))
     return {
         "position": position,
         "head": head,
@@ -364,10 +367,3 @@ def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
         "mode": SEARCH_MODES.get(listing.meta.mode or "", ""),
         "next_cursor": listing.meta.next_cursor,
     }
-
-
-def _memories(question: str, cursor: str | None) -> Listing:
-    if not question:
-        return list_memories(command=MemoryList(limit=_MEMORIES_PER_PAGE, cursor=cursor))
-    sources = [SearchSourceName.MEMORY]
-    return search(command=MemorySearch(query=question, sources=sources, limit=_MEMORIES_PER_PAGE, cursor=cursor))

@@ -89,6 +89,8 @@ def plan_job(request: HttpRequest) -> HttpResponse:
 
 def _job_context(status: JobStatus) -> dict[str, Any]:
     stores = [_store_context(store) for store in status.stores]
+    count = sum(1 for store in status.stores if store.target.store)
+    and_the_hub = " and the hub" if count < len(status.stores) else ""
     facts = {name: getattr(status, name) for name in ("job", "result", "last", "now", "runs", "plan")}
     return {
         **facts,
@@ -97,7 +99,7 @@ def _job_context(status: JobStatus) -> dict[str, Any]:
         "hows": _hows(status),
         "stores": stores,
         "of_hub": len(stores) == 1 and not stores[0]["target"].store,
-        "counted": _counted(status),
+        "counted": f"{counted(count, 'store')}{and_the_hub}",
         "failures": [store for store in stores if store["result"] in ("failed", "interrupted")],
     }
 
@@ -124,13 +126,6 @@ def _store_context(store: OverOne) -> dict[str, Any]:
         context["lasted"] = lasted(store.last.started_at, store.last.ended_at)
         context["message"] = store.last.message.replace("`", "") or "Nothing to do"
     return context
-
-
-def _counted(status: JobStatus) -> str:
-    count = sum(1 for store in status.stores if store.target.store)
-    if count < len(status.stores):
-        return f"{counted(count, 'store')} and the hub"
-    return counted(count, "store")
 
 
 def _ahead(moment: datetime | None) -> str:
