@@ -22,7 +22,7 @@ from memoryhub.core.paging import BYTES_PER_TOKEN
 from memoryhub.core.stores import rows
 from memoryhub.core.text import first_line
 from sessions_app.events import TURN_BEGAN, TURN_ENDED
-from sessions_app.models import Iteration, Session, Turn, TurnStatus
+from sessions_app.models import Session, Turn, TurnStatus
 
 # Events per page.
 PAGE = 200
@@ -112,10 +112,6 @@ def turn_events(turn: Turn) -> EventQuerySet:
     stream = log.events().filter(position=turn.id).order_by().values("stream_id")
     last = log.events().filter(stream_id__in=stream).order_by("-stream_seq").values("position")[:1]
     return events.filter(position__lte=last)
-
-
-def iteration_events(iteration: Iteration) -> EventQuerySet:
-    return log.events().window(after=iteration.id - 1, up_to=iteration.end_position)
 
 
 def count_types(events: EventQuerySet) -> dict[str, int]:

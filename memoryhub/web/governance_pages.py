@@ -246,22 +246,19 @@ def _box(graph: Graph, number: int, place: tuple[float, float], centre: int) -> 
             relations.append((edge.label, True, graph.nodes[edge.end]))
         elif edge.end == number:
             relations.append((edge.label, False, graph.nodes[edge.start]))
+    # A file has no page; the search names what mentions it
+    url = f"{reverse('admin:memories_searchdocument_changelist')}?{urlencode({'query': node.title})}"
+    if node.type is not NodeType.FILE:
+        url = reverse(_VIEWS[node.type], args=[node.id])
     return Box(
         node,
         *place,
         wrapped(node.title) or ["(no title)"],
-        _url(node),
+        url,
         reverse("admin:graph", args=[number]) if number > 0 else "",
         relations,
         number == centre,
     )
-
-
-# A file has no page; the search names what mentions it
-def _url(node: GraphNode) -> str:
-    if node.type is NodeType.FILE:
-        return f"{reverse('admin:memories_searchdocument_changelist')}?{urlencode({'query': node.title})}"
-    return reverse(_VIEWS[node.type], args=[node.id])
 
 
 def _groups(boxes: list[Box], graph: Graph) -> list[tuple[str, list[Box], int]]:
