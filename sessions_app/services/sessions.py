@@ -272,9 +272,7 @@ def is_held_out(session_id: str) -> bool:
     return any(payload.get("held_out") is True for payload in begun.payloads().values())
 
 
-# Automatic turns for clients that keep none (decision 10)
-
-
+# Where an automatic turn is, for clients that keep none (decision 10)
 @dataclass(frozen=True, slots=True)
 class TurnPlace:
     """The session and turn of a client's writes; empty if the client keeps its own turns."""
