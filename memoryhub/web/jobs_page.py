@@ -39,7 +39,7 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
     request.live_version = jobs_version()  # type: ignore[attr-defined]
     administers = may(request.user, Act.ADMINISTER)
     context = {
-        "jobs": [_job_context(status) for status in job_statuses()],
+        "jobs": list(map(_job_context, job_statuses())),
         "tasks": [(task, StorePlace.of(task.store)) for task in running_tasks() if reaches(task.store.place)],
         "worker": worker_is_running(),
         "may_run": administers,
@@ -88,7 +88,7 @@ def plan_job(request: HttpRequest) -> HttpResponse:
 
 
 def _job_context(status: JobStatus) -> dict[str, Any]:
-    stores = [_store_context(store) for store in status.stores]
+    stores = list(map(_store_context, status.stores))
     count = sum(1 for store in status.stores if store.target.store)
     and_the_hub = " and the hub" if count < len(status.stores) else ""
     facts = {name: getattr(status, name) for name in ("job", "result", "last", "now", "runs", "plan")}

@@ -146,7 +146,7 @@ def description() -> dict[str, Any]:
     if view.org:
         context["organisation"] = StorePlace.of(org_store(view.org))
     if store.scope is Scope.ORG:
-        context["members"] = [StorePlace.of(project_store(project)) for project in projects_of(store.name)]
+        context["members"] = list(map(StorePlace.of, map(project_store, projects_of(store.name))))
     if view.metadata:
         context["metadata"] = json.dumps(view.metadata, ensure_ascii=False, indent=2)
     return context

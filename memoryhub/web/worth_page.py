@@ -51,7 +51,7 @@ def worth_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         "periods": [(choice.value, choice.label, choice is period) for choice in Period],
         "parts": _outcome_parts(report.lines),
         "chart": bar_chart(spent, description=f"{described}; a day begins at midnight UTC", label_every=label_every),
-        "rows": [_compared_outcome(measure) for measure in report.experiment.measures],
+        "rows": list(map(_compared_outcome, report.experiment.measures)),
         "percents": {
             "used": _percent(report.lines.cited + report.lines.used, report.lines.total),
             "unused": _percent(report.judged.unused, report.judged.ended),

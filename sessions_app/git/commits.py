@@ -199,7 +199,7 @@ def last_changes(directory: Path, names: Collection[str]) -> dict[str, datetime]
     changes: dict[str, datetime] = {}
     try:
         tracked = run(directory, "ls-files", "-z", "--cached").stdout.split(b"\0")
-        pending = {os.fsdecode(path) for path in tracked}.intersection(names)
+        pending = set(map(os.fsdecode, tracked)).intersection(names)
         if not pending:
             return changes
         moment, commits = None, 0
@@ -351,7 +351,7 @@ def first_commits(directory: Path) -> dict[str, FirstCommit]:
         if is_shallow and not parents:
             continue
         added = FirstCommit(text_of(author), moment_of(seconds))
-        _follow([os.fsdecode(change) for change in changes], added, first)
+        _follow(list(map(os.fsdecode, changes)), added, first)
     return first
 
 

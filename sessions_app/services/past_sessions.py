@@ -81,7 +81,7 @@ def _planned(session: PastSession, summary: str | None, turns: dict[str, set[str
         return PlannedSession(session, Fate.CREATED)
     recorded = turns.get(session.session_id, set())
     # Imported turns are numbered; those that were captured have random names
-    are_imported = recorded == {str(number) for number in range(1, len(recorded) + 1)}
+    are_imported = recorded == set(map(str, range(1, len(recorded) + 1)))
     if not are_imported or (not recorded and session.turns):
         return PlannedSession(session, Fate.CAPTURED)
     fate = Fate.UNCHANGED
