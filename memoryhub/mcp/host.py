@@ -20,8 +20,7 @@ from mcp.shared.exceptions import MCPError
 
 from memoryhub.core.errors import HubError, Invalid, NotFound, TooMany
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import connections as store_connections
-from memoryhub.core.stores.store import StoreId, project_store, use_store
+from memoryhub.core.stores.store import StoreId, detach, project_store, use_store
 from memoryhub.mcp import listing
 from memoryhub.mcp.binding import ADMITTED, IDLE_SECONDS, SESSION_HEADER, Admitted, Binding, TurnKeepers
 from memoryhub.mcp.calls import Calls, Context, Questions
@@ -48,7 +47,7 @@ class Host:
         self._projects: dict[str, tuple[Calls, TurnKeepers]] = {}
         self._workers = Workers(
             on_thread_end=connections.close_all,
-            leave=lambda project: store_connections.detach(project_store(project).alias),
+            leave=lambda project: detach(project_store(project).alias),
             writers=writers,
             readers=readers,
         )

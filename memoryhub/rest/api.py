@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from typing import Any, Literal
 
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
@@ -13,9 +14,9 @@ from pydantic import BaseModel, Field
 from decisions.api import router as decisions
 from governance.api import router as governance
 from governance.audit import AuditExport, export_audit
+from memories.api import links_router as links
+from memories.api import queries_router as queries
 from memories.api import router as memories
-from memories.links_api import router as links
-from memories.query_api import router as queries
 from memoryhub import __version__
 from memoryhub.config import enabled
 from memoryhub.config.hook_table import PACK
@@ -324,7 +325,7 @@ class MemberList(BaseModel):
 )
 def list_project_members(request: HttpRequest, project_id: str) -> Any:
     """Also those whose role in its organisation or in the hub counts here. For owners, and those who manage people."""
-    return {"results": list(map(members.facts, members.list_members(project_store(project_id))))}
+    return {"results": list(map(asdict, members.list_members(project_store(project_id))))}
 
 
 @memberships.put(
@@ -335,7 +336,7 @@ def list_project_members(request: HttpRequest, project_id: str) -> Any:
 )
 def set_project_member(request: HttpRequest, project_id: str, person: str, command: members.MemberSet) -> Any:
     """Takes effect with their next request."""
-    return members.facts(members.set_member(store=project_store(project_id), name=person, command=command))
+    return asdict(members.set_member(store=project_store(project_id), name=person, command=command))
 
 
 @memberships.delete(
@@ -355,7 +356,7 @@ def remove_project_member(request: HttpRequest, project_id: str, person: str) ->
 )
 def list_org_members(request: HttpRequest, org_id: str) -> Any:
     """Also those whose role in the hub counts here. For owners, and those who manage people."""
-    return {"results": list(map(members.facts, members.list_members(org_store(org_id))))}
+    return {"results": list(map(asdict, members.list_members(org_store(org_id))))}
 
 
 @memberships.put(
@@ -366,7 +367,7 @@ def list_org_members(request: HttpRequest, org_id: str) -> Any:
 )
 def set_org_member(request: HttpRequest, org_id: str, person: str, command: members.MemberSet) -> Any:
     """It holds in all projects of the organisation, and takes effect with their next request."""
-    return members.facts(members.set_member(store=org_store(org_id), name=person, command=command))
+    return asdict(members.set_member(store=org_store(org_id), name=person, command=command))
 
 
 @memberships.delete(
@@ -389,6 +390,8 @@ for router, prefix in (
     (memberships, "memoryhub_rest_members_api"),
     (exports, "memoryhub_rest_export_routes"),
     (work, "sessions_app_work_api"),
+    (links, "memories_links_api"),
+    (queries, "memories_query_api"),
 ):
     for path_view in router.path_operations.values():
         for operation in path_view.operations:

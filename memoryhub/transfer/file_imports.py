@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
-from decisions.importing import AdrReport, import_adrs, record_names
+from decisions.importing import import_adrs, record_names
 from decisions.importing.adrs import read_records
 from memories.importing import find_files, import_markdown, preview_new
 from memoryhub.config.identity import identify_project
@@ -45,18 +46,14 @@ class FileImport:
     def choose_project(self, project: str) -> None:
         """Set the project; call this before the working folder is bound to it, which changes whose files these are."""
         self.project = project
-        self.within = self._name_of_another_project()
-
-    def _name_of_another_project(self) -> str:
         if self.options["project"]:
-            return ""
-        try:
-            if identify_project(project=None, directory=self.path) == self.project:
-                return ""
-        except Invalid:
-            pass
-        repository = find_repository(self.path.resolve())
-        return flat(repository.folder_name if repository else self.path.resolve().name)
+            return
+        with suppress(Invalid):
+            if identify_project(project=None, directory=self.path) == project:
+                return
+        folder = self.path.resolve()
+        repository = find_repository(folder)
+        self.within = flat(repository.folder_name if repository else folder.name)
 
     def count(self) -> int:
         """Return how much there is to import; raises Invalid if it cannot be read."""
@@ -135,23 +132,19 @@ class AdrImport(FileImport):
             "removed": report.sections_deleted,
             "left_out_count": len(report.skipped) + len(report.problems),
         }
-        return f"{_adr_sentence(report)} into {self.project}", counts
+        line = (
+            f"imported {counted(report.decisions, 'decision')} ({report.created} new, "
+            f"{len(report.superseding)} superseding the file's earlier text, {report.marked} marked, "
+            f"{report.unchanged} unchanged) and {counted(report.edges, 'edge')}"
+        )
+        if report.sections_deleted:
+            line += f", removed {counted(report.sections_deleted, 'section')} of their files"
+        return f"{line} into {self.project}", counts
 
     def describe_new(self, total: int) -> str:
         records = read_records(self.path, self.within)
         self._name_skipped([*records.skipped, *records.problems])
         return counted(len(records.adrs), "decision")
-
-
-def _adr_sentence(report: AdrReport) -> str:
-    sentence = (
-        f"imported {counted(report.decisions, 'decision')} ({report.created} new, "
-        f"{len(report.superseding)} superseding the file's earlier text, {report.marked} marked, "
-        f"{report.unchanged} unchanged) and {counted(report.edges, 'edge')}"
-    )
-    if report.sections_deleted:
-        sentence += f", removed {counted(report.sections_deleted, 'section')} of their files"
-    return sentence
 
 
 class GitImport(FileImport):

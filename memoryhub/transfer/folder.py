@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 from pydantic import Field
 
@@ -64,10 +65,9 @@ def export_files(form: FolderForm, selection: ExportSelection) -> Iterator[tuple
 class _FolderExport:
     def __init__(self, form: FolderForm, selection: ExportSelection) -> None:
         self._is_vault = form is FolderForm.OBSIDIAN
-        kinds = [kind for kind in selection.kind if kind != _DECISION]
         memories = Memory.objects.live().tagged(*selection.tag)
         if selection.kind:
-            memories = memories.filter(kind__in=kinds)
+            memories = memories.filter(kind__in=[kind for kind in selection.kind if kind != _DECISION])
         if selection.scope:
             memories = memories.filter(scope=selection.scope)
         self._memories = memories.filter(**_period("created_at", selection.since, selection.until))
@@ -80,7 +80,9 @@ class _FolderExport:
     def memory_files(self) -> Iterator[tuple[str, str]]:
         for memories in _batches(self._memories):
             relations = relations_of([memory.id for memory in memories])
-            ends = {relation[end]["id"] for listed in relations.values() for relation in listed for end in _ENDS}
+            ends: set[int] = set()
+            for relation in chain.from_iterable(relations.values()):
+                ends |= {relation["source"]["id"], relation["target"]["id"]}
             names = self._names(ends)
             for memory in memory_views(memories):
                 text = self._memory(memory, relations[memory["id"]], names)
@@ -89,24 +91,26 @@ class _FolderExport:
     def decision_files(self) -> Iterator[tuple[str, str]]:
         for decisions in _batches(self._decisions):
             views = decision_views(decisions, with_heads=False)
-            named = {edge["to"] for decision in views for edge in decision["edges"]}
-            named |= {successor for decision in views for successor in decision["superseded_by"]}
-            names = dict(self._decisions.filter(id__in=named).values_list("id", "title"))
-            files = {decision_id: file_name(decision_id, title) for decision_id, title in names.items()}
+            named: set[int] = set()
+            for decision in views:
+                named.update(decision["superseded_by"], (edge["to"] for edge in decision["edges"]))
+            names = self._decisions.filter(id__in=named).values_list("id", "title")
+            files = {decision_id: file_name(decision_id, title) for decision_id, title in names}
             for decision in views:
                 text = madr_document(decision, files)
-                text = _with_wiki_links(text, files.values()) if self._is_vault else text
+                if self._is_vault:
+                    for name in files.values():
+                        stem = name.removesuffix(".md")
+                        text = text.replace(f"[{stem}]({name})", f"[[{stem}]]")
                 yield f"decisions/{file_name(decision['id'], decision['title'])}", text
 
-    def _names(self, ids: Iterable[int]) -> dict[int, tuple[str, str]]:
+    def _names(self, ids: set[int]) -> dict[int, tuple[str, str]]:
         """Map the ids that are exported to the folder and the title."""
-        unnamed = list(ids)
-        memories = self._memories.filter(id__in=unnamed).values_list("id", "title")
-        decisions = self._decisions.filter(id__in=unnamed).values_list("id", "title")
-        return {
-            **{memory_id: ("memories", title) for memory_id, title in memories},
-            **{decision_id: ("decisions", title) for decision_id, title in decisions},
-        }
+        names = {}
+        for folder, entities in (("memories", self._memories), ("decisions", self._decisions)):
+            for entity_id, title in entities.filter(id__in=ids).values_list("id", "title"):
+                names[entity_id] = (folder, title)
+        return names
 
     def _memory(
         self, memory: Mapping[str, Any], relations: Sequence[Mapping[str, Any]], names: Mapping[int, tuple[str, str]]
@@ -119,8 +123,9 @@ class _FolderExport:
             matter["review"] = memory["review"]
         if self._is_vault:
             matter |= {"aliases": [memory["title"]], "tags": [vault_tag(tag) for tag in memory["tags"]]}
-        links = [self._relation(relation, memory["id"], names) for relation in relations]
-        body = [f"# {flat(memory['title'])}", memory["content"], *(["\n".join(links)] if links else [])]
+        body = [f"# {flat(memory['title'])}", memory["content"]]
+        if relations:
+            body.append("\n".join(self._relation(relation, memory["id"], names) for relation in relations))
         return with_front_matter(matter, "\n\n".join(body) + "\n")
 
     def _relation(self, relation: Mapping[str, Any], memory_id: int, names: Mapping[int, tuple[str, str]]) -> str:
@@ -136,9 +141,6 @@ class _FolderExport:
         folder, title = names[end["id"]]
         name = file_name(end["id"], title)
         return f"[[{name.removesuffix('.md')}|{label}]]" if self._is_vault else f"[{label}](../{folder}/{name})"
-
-
-_ENDS = ("source", "target")
 
 
 def _period(column: str, since: datetime | None, until: datetime | None) -> dict[str, datetime]:
@@ -157,13 +159,6 @@ def _batches(rows: Any) -> Iterator[list[Any]]:
 # Obsidian's tags have no spaces.
 def vault_tag(tag: str) -> str:
     return re.sub(r"[^\w/-]+", "-", tag).strip("-")
-
-
-def _with_wiki_links(text: str, files: Iterable[str]) -> str:
-    for name in files:
-        stem = name.removesuffix(".md")
-        text = text.replace(f"[{stem}]({name})", f"[[{stem}]]")
-    return text
 
 
 def write_folder(folder: Path, form: FolderForm, selection: ExportSelection, *, force: bool = False) -> int:
@@ -189,8 +184,10 @@ def write_files(
             for name, text in files():
                 if _differs(folder / name, text):
                     raise ConflictError(f"{folder / name} exists and differs; use --force to overwrite")
-        for name in below:
-            _make(folder / name)
+        for target in (folder / name for name in below):
+            target.mkdir(parents=True, exist_ok=True)
+            if target.is_symlink():
+                raise Invalid(f"{target} is a link, which may lead elsewhere; name another folder")
         for name, text in files():
             with replacing(folder / name, mode=_READABLE, synced=False) as file:
                 file.write(text.encode())
@@ -200,39 +197,22 @@ def write_files(
     return count
 
 
+# Whether there is something else at a path than a file with this text
 def _differs(path: Path, text: str) -> bool:
-    """Return whether there is something else at a path than a file with this text."""
     return os.path.lexists(path) and not holds(path, text)
-
-
-def _make(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    if folder.is_symlink():
-        raise Invalid(f"{folder} is a link, which may lead elsewhere; name another folder")
 
 
 def export_archive(form: FolderForm, selection: ExportSelection) -> Iterator[bytes]:
     """Yield the files of an export as a gzipped tar archive, in pieces."""
-    sink = _Sink()
-    with tarfile.open(name=None, mode="w|gz", fileobj=cast("IO[bytes]", sink)) as archive:
+    sink = BytesIO()
+    with tarfile.open(name=None, mode="w|gz", fileobj=sink) as archive:
         for name, text in export_files(form, selection):
             data = text.encode()
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             archive.addfile(entry, BytesIO(data))
             archive.members.clear()  # type: ignore[attr-defined]  # it would remember every entry
-            yield sink.take_all()
-    yield sink.take_all()
-
-
-class _Sink:
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def write(self, piece: bytes) -> int:
-        self._pieces.append(piece)
-        return len(piece)
-
-    def take_all(self) -> bytes:
-        pieces, self._pieces = self._pieces, []
-        return b"".join(pieces)
+            yield sink.getvalue()
+            sink.seek(0)
+            sink.truncate()
+    yield sink.getvalue()

@@ -41,7 +41,6 @@ from memoryhub.transfer.records import ImportReport, LeftOutRecord, MemoryRecord
 from sessions_app.services.past_sessions import (
     Fate,
     PastSession,
-    PastTurn,
     PlannedSession,
     drafts_of,
     plan_past_sessions,
@@ -109,13 +108,13 @@ class Importer:
         for chunk in _record_chunks(records):
             groups: dict[str, list[Record]] = {}
             for record in chunk:
-                groups.setdefault(self._target(record), []).append(record)
-            yield from ((project, group) for project, group in groups.items() if self.only in ("", project))
-
-    def _target(self, record: Record) -> str:
-        if self.is_only or isinstance(record, LeftOutRecord):
-            return self.project
-        return project_of(record.project, self.project)
+                project = self.project
+                if not self.is_only and not isinstance(record, LeftOutRecord):
+                    project = project_of(record.project, self.project)
+                groups.setdefault(project, []).append(record)
+            for project, group in groups.items():
+                if self.only in ("", project):
+                    yield project, group
 
     def _plan(self, project: str) -> ProjectImport:
         if project not in self._plans and len(self._plans) >= _MAX_PROJECTS:
@@ -134,21 +133,16 @@ def _record_chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
     size = 0
     for record in records:
         chunk.append(record)
-        size += _characters(record)
+        if isinstance(record, SessionRecord):
+            size += sum(len(turn.prompt) + len(turn.answer) for turn in record.turns)
+        elif isinstance(record, MemoryRecord):
+            size += len(record.content)
         if len(chunk) == _BATCH or size > _BATCH_CHARACTERS:
             yield chunk
             chunk = []
             size = 0
     if chunk:
         yield chunk
-
-
-def _characters(record: Record) -> int:
-    if isinstance(record, SessionRecord):
-        return sum(len(turn.prompt) + len(turn.answer) for turn in record.turns)
-    if isinstance(record, MemoryRecord):
-        return len(record.content)
-    return 0
 
 
 _TOPICS_AT_ONCE = 500
@@ -246,18 +240,18 @@ class ProjectImport:
             planned = [PlannedSession(session, Fate.CREATED) for session in sessions]
         else:
             planned = plan_past_sessions(sessions)
-        fates = Counter(one.fate for one in planned)
+        fates = Counter(session.fate for session in planned)
         self.report.sessions += fates[Fate.CREATED]
         self.report.sessions_extended += fates[Fate.EXTENDED]
         self.report.sessions_known += fates[Fate.UNCHANGED] + fates[Fate.CAPTURED]
-        return [one for one in planned if one.fate in (Fate.CREATED, Fate.EXTENDED)]
+        return [session for session in planned if session.fate in (Fate.CREATED, Fate.EXTENDED)]
 
     def _past_session(self, record: SessionRecord) -> PastSession:
         return PastSession(
             session_id=self._session_name(record.key),
             purpose=flat(record.purpose),
             agent=shortened(flat(record.agent) or self._tool, _MAX_KEY),
-            turns=[PastTurn(turn.prompt, turn.answer, turn.at, turn.ended) for turn in record.turns],
+            turns=record.turns,
             summary=record.summary,
             started_at=record.started,
             ended_at=record.ended,
@@ -270,10 +264,8 @@ class ProjectImport:
         return topic_of(self._tool, key).removeprefix("import:")
 
     def _memories(self, records: Sequence[Record], *, is_new: bool = False) -> list[ImportedMemory]:
-        commands = [command for record in records if (command := self._command(record))]
-        present = commands
-        if not is_new:
-            present = without_deleted(commands)
+        commands = list(filter(None, map(self._command, records)))
+        present = commands if is_new else without_deleted(commands)
         self.report.deleted += len(commands) - len(present)
         self._rule_hashes |= {content_hash(command.content) for command in present if command.kind == "guideline"}
         return self._differing(present, is_new=is_new)
@@ -289,8 +281,8 @@ class ProjectImport:
         except (ValidationError, HubError) as error:
             self.report.leave(record.place or record.key, _why(error))
             return None
-        topics = [(relation, topic_of(self._tool, key)) for relation, key in record.relations]
-        self._relations += [(command.topic_key or "", *relation) for relation in topics]
+        for relation, key in record.relations:
+            self._relations.append((command.topic_key or "", relation, topic_of(self._tool, key)))
         return command
 
     def _checked(self, record: MemoryRecord) -> ImportedMemory:
@@ -300,7 +292,25 @@ class ProjectImport:
             raise Invalid(f"it is longer than {MAX_CONTENT:,} characters")
         if is_echo(record.content):
             raise Invalid("it is a context pack of this hub")
-        return _write_command(record, topic_of(self._tool, record.key))
+        fields = imported_times(record.created, record.updated)
+        if record.type:
+            fields["type"] = record.type
+        # Tags of another tool can be longer, or sentences
+        tags = (shortened(flat(tag).strip(), _MAX_TAG) for tag in record.tags)
+        command = ImportedMemory(
+            title=shortened(flat(record.title) or flat(record.content), _MAX_TITLE),
+            content=record.content,
+            kind=record.kind,
+            tags=list(dict.fromkeys(filter(None, tags)))[:_MAX_TAGS],
+            topic_key=topic_of(self._tool, record.key),
+            source=shortened(flat(record.place), _MAX_PLACE),
+            attributes=dict(record.attributes),
+            **fields,
+        )
+        if command.type:
+            check_type(command.kind, command.type)
+        check_attributes(command.kind, command.attributes)
+        return command
 
     def _differing(self, commands: Sequence[ImportedMemory], *, is_new: bool) -> list[ImportedMemory]:
         states = [_memory_state(command) for command in commands]
@@ -345,32 +355,6 @@ def _why(error: ValidationError | HubError) -> str:
     return error.message
 
 
-def _write_command(record: MemoryRecord, topic: str) -> ImportedMemory:
-    fields = imported_times(record.created, record.updated)
-    if record.type:
-        fields["type"] = record.type
-    command = ImportedMemory(
-        title=shortened(flat(record.title) or flat(record.content), _MAX_TITLE),
-        content=record.content,
-        kind=record.kind,
-        tags=_tags(record.tags),
-        topic_key=topic,
-        source=shortened(flat(record.place), _MAX_PLACE),
-        attributes=dict(record.attributes),
-        **fields,
-    )
-    if command.type:
-        check_type(command.kind, command.type)
-    check_attributes(command.kind, command.attributes)
-    return command
-
-
-# Tags of another tool can be longer, or sentences
-def _tags(tags: Iterable[str]) -> list[str]:
-    short = (shortened(flat(tag).strip(), _MAX_TAG) for tag in tags)
-    return list(dict.fromkeys(filter(None, short)))[:_MAX_TAGS]
-
-
 def topic_of(tool: str, key: str) -> str:
     """Return the topic under which a record is found again when it is imported again."""
     name = f"import:{tool}:{flat(key)}"
@@ -386,7 +370,7 @@ def _memory_state(command: ImportedMemory) -> MemoryWritten:
 
 
 def _relate(relations: Sequence[tuple[str, str, str]]) -> int:
-    topics = sorted({topic for source, _, target in relations for topic in (source, target)})
+    topics = sorted({source for source, *_ in relations} | {target for *_, target in relations})
     ids: dict[str, int] = {}
     for start in range(0, len(topics), _TOPICS_AT_ONCE):
         memories = Memory.objects.live().filter(topic_key__in=topics[start : start + _TOPICS_AT_ONCE])
@@ -394,15 +378,12 @@ def _relate(relations: Sequence[tuple[str, str, str]]) -> int:
     count = 0
     for source, relation, target in relations:
         if source in ids and target in ids and source != target:
-            count += _related(ids[source], relation, ids[target])
+            command = RelationCreate(source=ids[source], relation=RelationType(relation), target=ids[target])
+            try:
+                link = create_relation(command=command)
+            except ConflictError:
+                # Other tools allow cycles
+                command = command.model_copy(update={"relation": RelationType.RELATED_TO})
+                link = create_relation(command=command)
+            count += link.status is LinkStatus.CREATED
     return count
-
-
-def _related(source: int, relation: str, target: int) -> bool:
-    command = RelationCreate(source=source, relation=RelationType(relation), target=target)
-    try:
-        return create_relation(command=command).status is LinkStatus.CREATED
-    except ConflictError:
-        # Other tools allow cycles
-        command = command.model_copy(update={"relation": RelationType.RELATED_TO})
-        return create_relation(command=command).status is LinkStatus.CREATED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal, TypeVar
 
@@ -40,9 +41,7 @@ FIELDS = tuple(name for name in HEADER if name != "project_id")
 def export_lines() -> Iterator[str]:
     """Yield the lines of an export of the current store: a header, every event in order, and their number."""
     store = current_store()
-    yield _json_line(
-        {"format": FORMAT, "version": FORMAT_VERSION, "store": f"{store.scope}:{store.name}", "made_by": __version__}
-    )
+    yield _json_line({"format": FORMAT, "version": FORMAT_VERSION, "store": store.text, "made_by": __version__})
     events = 0
     # One statement reads one state of the store, however long the reader takes.
     for payload_json, digest, *header in log.iterate_columns("payload_json", "payload_digest", *FIELDS):
@@ -188,7 +187,7 @@ class ExportFile:
         """Return the events that count no more, because their import was undone."""
         with self.path.open("rb") as file:
             lines = iter(lambda: file.readline(MAX_LINE + 1), b"")
-            return frozenset(position for line in lines if _UNDONE in line for position in _void_of(line))
+            return frozenset(chain.from_iterable(_void_of(line) for line in lines if _UNDONE in line))
 
     def events(self) -> Iterator[EventLine]:
         """Yield the events, each checked by itself; Invalid with the number of the line."""

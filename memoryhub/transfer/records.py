@@ -13,6 +13,7 @@ from governance.imports import COUNTED, Batch, counts_text
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
+from sessions_app.services.past_sessions import PastTurn
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +41,10 @@ class MemoryRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnRecord:
-    prompt: str
-    answer: str
-    at: datetime | None = None
-    ended: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SessionRecord:
     key: str
     purpose: str
-    turns: tuple[TurnRecord, ...] = ()
+    turns: tuple[PastTurn, ...] = ()
     summary: str = ""
     agent: str = ""
     project: str = ""

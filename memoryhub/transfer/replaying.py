@@ -12,7 +12,7 @@ from typing import Any
 from decisions.projectors import mentions
 from governance.events import IMPORT_UNDONE, ImportUndone
 from governance.imports import batch_of_trace, trace_of
-from memories.events import MEMORY_WRITTEN, RELATION_CREATED, MemoryWritten, RelationCreated
+from memories.events import MEMORY_WRITTEN, RELATION_CREATED, MemoryWritten
 from memories.models import MemoryScope
 from memoryhub.core import log
 from memoryhub.core.events.event_types import EventType
@@ -27,7 +27,7 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.registry.access_history import noting_moves
 from memoryhub.transfer.jsonl import UNFIT, EventLine, ExportFile, refusal, require_earlier
-from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, TURN_BEGAN, CommitRecorded, SessionStarted, TurnBegan
+from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, TURN_BEGAN, CommitRecorded
 
 LEFT_OUT = -1
 HERE = "this store has its own version of their memory, decision, session, turn, commit or relation"
@@ -243,50 +243,33 @@ _OWN = (
 
 def find_existing(kind: EventType[Any], payload: Payload) -> int:
     """Return the id of what an event would create, if the store has it by another event; 0 if not."""
-    find = _FIND.get(kind.name)
-    if find is None:
+    if kind.name not in _FIND or (isinstance(payload, MemoryWritten) and payload.scope is MemoryScope.SESSION):
         return 0
-    sql, values = find
-    parameters = values(payload)
+    sql, *fields = _FIND[kind.name]
+    parameters = [getattr(payload, field) for field in fields]
     if None in parameters:
         return 0
     matches = rows.fetch(sql, parameters)
     return matches[0][0] if matches else 0
 
 
-def _topic(payload: MemoryWritten) -> list[Any]:
-    return [None if payload.scope is MemoryScope.SESSION else payload.topic_key]
-
-
-def _relation(payload: RelationCreated) -> list[Any]:
-    return [payload.source_id, payload.target_id, payload.relation]
-
-
-def _session(payload: SessionStarted) -> list[Any]:
-    return [payload.session_id]
-
-
-def _turn(payload: TurnBegan) -> list[Any]:
-    return [payload.session_id, payload.turn_id]
-
-
-def _commit(payload: CommitRecorded) -> list[Any]:
-    return [payload.sha]
-
-
-# What a store can have only once, by other things than its id
-_FIND: dict[str, tuple[str, Callable[[Any], list[Any]]]] = {
+# What a store can have only once, by other things than its id: the query, and the fields of the payload for it
+_FIND = {
     MEMORY_WRITTEN.name: (
         "SELECT id FROM memories_memory WHERE topic_key = %s AND deleted_at IS NULL AND scope <> 'session'",
-        _topic,
+        "topic_key",
     ),
     RELATION_CREATED.name: (
         "SELECT id FROM memories_relation WHERE source_id = %s AND target_id = %s AND relation = %s",
-        _relation,
+        *("source_id", "target_id", "relation"),
     ),
-    SESSION_STARTED.name: ("SELECT id FROM sessions_app_session WHERE session_id = %s", _session),
-    TURN_BEGAN.name: ("SELECT id FROM sessions_app_turn WHERE session_id = %s AND turn_id = %s", _turn),
-    COMMIT_RECORDED.name: ("SELECT id FROM sessions_app_commit WHERE sha = %s", _commit),
+    SESSION_STARTED.name: ("SELECT id FROM sessions_app_session WHERE session_id = %s", "session_id"),
+    TURN_BEGAN.name: (
+        "SELECT id FROM sessions_app_turn WHERE session_id = %s AND turn_id = %s",
+        "session_id",
+        "turn_id",
+    ),
+    COMMIT_RECORDED.name: ("SELECT id FROM sessions_app_commit WHERE sha = %s", "sha"),
 }
 
 

@@ -22,10 +22,11 @@ from memoryhub.core.admin import cells
 from memoryhub.core.kinds import KINDS
 from memoryhub.registry.people import PersonAdd, add_person
 from memoryhub.transfer.importing import Importer
-from memoryhub.transfer.records import LeftOutRecord, MemoryRecord, Record, SessionRecord, TurnRecord
+from memoryhub.transfer.records import LeftOutRecord, MemoryRecord, Record, SessionRecord
 from memoryhub.web.signin import ensure_owner
 from sessions_app.schemas import SessionStart, SettingsChange
 from sessions_app.services import start_session
+from sessions_app.services.past_sessions import PastTurn
 from sessions_app.services.profile import change_settings
 from tests.admin.base import DECISIONS, AdminTestCase, DecidingTestCase, text_of
 from tests.core.test_sanitize import TOKENS
@@ -258,7 +259,7 @@ class SecretsPageTests(AdminTestCase):
 RECORDS: list[Record] = [
     MemoryRecord("a", "Buoy <b>", "North of the pier.", tags=("sea",), created=datetime(2024, 3, 1, tzinfo=UTC)),
     MemoryRecord("b", "Pier", "Closed in winter.", kind="guideline", tags=("sea",)),
-    SessionRecord("s", "Chart", (TurnRecord("Where is the buoy?", "North."),)),
+    SessionRecord("s", "Chart", (PastTurn("Where is the buoy?", "North."),)),
     LeftOutRecord("c", "it is deleted"),
 ]
 

@@ -44,9 +44,10 @@ from memoryhub.core.tools import Tool, ToolGroup, all_tools, find_tool
 from memoryhub.transfer.bundles.applying import apply_bundle
 from memoryhub.transfer.bundles.archive import create_bundle, open_bundle
 from memoryhub.transfer.importing import Importer
-from memoryhub.transfer.records import MemoryRecord, SessionRecord, TurnRecord
+from memoryhub.transfer.records import MemoryRecord, SessionRecord
 from sessions_app.events.client import client_events
 from sessions_app.schemas import ProjectDescribe, SettingsChange
+from sessions_app.services.past_sessions import PastTurn
 from sessions_app.services.profile import change_settings, describe
 from tests.engines.answers import CONTROL, WORDS, Values, arguments, entity_of, is_valid
 
@@ -293,7 +294,7 @@ class Story:
         at = clock.now() - timedelta(days=9)
         for keys in ("abc", "bcd"):
             memories = [MemoryRecord(key, self.title(), self.text(20), created=at, tags=("im port",)) for key in keys]
-            turns = (TurnRecord(self.text(9), self.text(9), at, at), TurnRecord(CONTROL, "", at))
+            turns = (PastTurn(self.text(9), self.text(9), at, at), PastTurn(CONTROL, "", at))
             session = SessionRecord(f"s-{keys}", self.text(3), turns, "done", started=at, ended=at)
             reports = Importer("mem0", PROJECT).run([*memories, session], place="/data/ü.json")
         batch = reports[0].batch

@@ -28,7 +28,7 @@ from memoryhub import __version__
 from memoryhub.client.setup import entries, json_text, plan, trial
 from memoryhub.client.setup import json_text as toml_text
 from memoryhub.client.setup import service as services
-from memoryhub.client.setup.clients import agent_file, config_file, hooks_file, user_target
+from memoryhub.client.setup.clients import config_file, file_of, user_target
 from memoryhub.client.setup.document import BACKUP_SUFFIX, backup_of, read_document
 from memoryhub.client.setup.entries import command_words, entry_words
 from memoryhub.client.setup.plan import put_agent
@@ -136,7 +136,7 @@ class SetupTests(SetupTestCase):
         for name, hooks in hook_clients().items():
             if not hooks.plugin:
                 self.run_setup(name, "--yes")
-                path = hooks_file(find_client(name), None)
+                path = file_of(find_client(name).hooks, None)
                 assert path
                 text = path.read_text().replace(" ".join(command_words()), "memory-hub")
                 written[name] = json.loads(text)["hooks"]
@@ -201,7 +201,7 @@ class SetupTests(SetupTestCase):
 class LibrarianTests(SetupTestCase):
     def test_it_is_installed_in_the_form_of_each_client_and_removed_with_it(self) -> None:
         for client in all_clients().values():
-            path = agent_file(client, None)
+            path = file_of(client.agent, None)
             if path is None:
                 continue
             with self.subTest(client=client.id):
@@ -532,7 +532,7 @@ class ExactTests(SetupTestCase):
 
     def cases(self, client: Client) -> dict[str, dict[Path, str]]:
         """Return the files of each case: that of the servers and that of the hooks are in the same state."""
-        config, hooks = config_file(client, None), hooks_file(client, None)
+        config, hooks = config_file(client, None), file_of(client.hooks, None)
         servers = {"other": {"command": "x", "args": ["1", "2"]}}
         texts = toml_texts() if config.suffix == ".toml" else json_texts(client.servers[0], servers)
         cases = {name: {config: text} for name, text in texts.items()}

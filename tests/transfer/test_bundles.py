@@ -794,7 +794,7 @@ class KilledTests(TwoHubsTestCase):
             self.update(self.first, "Ours")
         self.update(self.first, "Theirs")
         self.write("New there")
-        points = ((MERGING, "_Merge._put", "2"), (MERGING, "append_version", "1"), (MERGING, "_record_merge", "1"))
+        points = ((MERGING, "_Merge._put", "2"), (MERGING, "append_version", "1"), (MERGING, "LogMerged", "1"))
         self.assert_whole_after_kills(BundleOutcome.MERGED, *points)
         with self.other_hub(), self.store("alpha"):
             self.assertEqual(RawEvent.objects.filter(event_type="log.merged").count(), 1)

@@ -45,11 +45,12 @@ from memoryhub.transfer import jsonl
 from memoryhub.transfer.folder import ExportSelection, FolderForm, export_files, write_folder
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.jsonl import ExportFile, export_lines
-from memoryhub.transfer.records import MemoryRecord, Record, SessionRecord, TurnRecord
+from memoryhub.transfer.records import MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.replaying import ReplayReport, replay_export
 from sessions_app.models import Commit
 from sessions_app.schemas import CommitRead
 from sessions_app.services import record_commit
+from sessions_app.services.past_sessions import PastTurn
 from tests.governance.retaining import RetentionTestCase, Story
 from tests.governance.rollback_case import DeedTestCase, random_steps
 from tests.hostile import MARKUP
@@ -246,7 +247,7 @@ class DemoTests(ExactTests):
 
 class UndoneImportTests(ExactTests):
     RECORDS: ClassVar[list[Record]] = [
-        SessionRecord("s1", "Chart the harbour", (TurnRecord("Where is the buoy?", "North of the pier."),)),
+        SessionRecord("s1", "Chart the harbour", (PastTurn("Where is the buoy?", "North of the pier."),)),
         MemoryRecord("a", "Buoy", "It lies north of the pier.", session="s1", relations=(("related_to", "b"),)),
         MemoryRecord("b", "Pier", "It is closed in winter."),
     ]

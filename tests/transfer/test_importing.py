@@ -30,10 +30,11 @@ from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import list_projects
 from memoryhub.transfer.importing import Importer, project_of
-from memoryhub.transfer.records import ImportReport, LeftOutRecord, MemoryRecord, Record, SessionRecord, TurnRecord
+from memoryhub.transfer.records import ImportReport, LeftOutRecord, MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.sources import SOURCES
 from sessions_app.models import Session, Turn
 from sessions_app.schemas import TurnBegin
+from sessions_app.services.past_sessions import PastTurn
 from sessions_app.services.turns import begin_turn
 from sessions_app.timeline import session_events, timeline_page
 from tests.memories.base import MemoriesTestCase
@@ -62,7 +63,7 @@ RECORDS: list[Record] = [
 
 
 def session(key: str, *prompts: str, **fields: Any) -> SessionRecord:
-    turns = tuple(TurnRecord(prompt, f"Answer to {prompt}", WRITTEN) for prompt in prompts)
+    turns = tuple(PastTurn(prompt, f"Answer to {prompt}", WRITTEN) for prompt in prompts)
     return SessionRecord(key=key, purpose="Chart the harbour", turns=turns, started=WRITTEN, **fields)
 
 

@@ -41,8 +41,7 @@ from memoryhub.ops.doctor.store import examine_store
 from memoryhub.transfer.bundles.applying import apply_bundle, preview_bundle
 from memoryhub.transfer.bundles.archive import create_bundle, open_bundle
 from memoryhub.transfer.moving import switching
-from memoryhub.transfer.moving.places import last_way
-from memoryhub.transfer.moving.service import confirm, move, undo
+from memoryhub.transfer.moving.service import confirm, last_way, move, undo
 from memoryhub.transfer.moving.switching import DatabasePlace, Peer
 from tests import forks
 from tests.databases import sqlite_only

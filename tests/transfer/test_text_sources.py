@@ -170,9 +170,9 @@ class ClaudeCodeTests(SourceTestCase):
             project="/srv/harbour",
             started=datetime(2026, 11, 23, 10, 2, 59, 639000, UTC),
         )
-        self.assertEqual(first.started, first.turns[0].at)
-        assert first.turns[0].at and first.turns[0].ended
-        self.assertGreater(first.turns[0].ended, first.turns[0].at)
+        self.assertEqual(first.started, first.turns[0].began_at)
+        assert first.turns[0].began_at and first.turns[0].ended_at
+        self.assertGreater(first.turns[0].ended_at, first.turns[0].began_at)
         self.assertEqual(len(second.turns), 1)
 
     def test_what_the_user_did_not_type_is_no_prompt(self) -> None:

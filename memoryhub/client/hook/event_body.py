@@ -42,7 +42,10 @@ def read(body: bytes) -> dict[str, Any]:
 def cut(value: Any, longest: int, depth: int = _DEEPEST) -> Any:
     """Return a copy whose texts have at most ``longest`` characters, cut in the middle with a note."""
     if isinstance(value, str):
-        return cut_text(value, longest)
+        if len(value) <= longest:
+            return value
+        head = longest * 2 // 3
+        return f"{value[:head]}\n[… {len(value) - longest} characters left out …]\n{value[head - longest :]}"
     if depth == 0 and isinstance(value, dict | list):
         return "[left out: nested too deeply]"
     if isinstance(value, dict):
@@ -50,13 +53,6 @@ def cut(value: Any, longest: int, depth: int = _DEEPEST) -> Any:
     if isinstance(value, list):
         return [cut(item, longest, depth - 1) for item in value]
     return value
-
-
-def cut_text(text: str, longest: int) -> str:
-    if len(text) <= longest:
-        return text
-    head = longest * 2 // 3
-    return f"{text[:head]}\n[… {len(text) - longest} characters left out …]\n{text[head - longest :]}"
 
 
 def project_of(event: ClientEvent) -> str:

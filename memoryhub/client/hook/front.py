@@ -169,7 +169,11 @@ def _is_object(body: bytes) -> bool:
 def _hand_over(event: ClientEvent) -> None:
     if _is_for_a_team(event):
         return
-    _name_project(event)
+    # Identify the project here if this process has its own rules: the hub's environment may differ.
+    if not event.project and os.environ.get("MEMORY_HUB_IDENTITY"):
+        from memoryhub.client.hook import event_body
+
+        event.project = event_body.project_of(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
     if connection is None and event.takes_context:
         _answer_alone(event)
@@ -229,15 +233,6 @@ def _answer_alone(event: ClientEvent) -> None:
     finally:
         setitimer(ITIMER_REAL, 0)
         autostart.start_hub()
-
-
-# Identify the project here if this process has its own rules: the hub's environment may differ.
-def _name_project(event: ClientEvent) -> None:
-    if event.project or not os.environ.get("MEMORY_HUB_IDENTITY"):
-        return
-    from memoryhub.client.hook import event_body
-
-    event.project = event_body.project_of(event)
 
 
 # The child waits for the hub or spools the event: finding secrets takes longer than the client may wait. The home

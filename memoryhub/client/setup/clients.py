@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memoryhub.config.clients import Agent, Client, Hooks
@@ -35,16 +35,17 @@ class SetupTarget:
 
 def user_target(client: Client) -> SetupTarget:
     """Return the user's files, which count in every folder."""
-    return SetupTarget(
-        client, config_file(client, None), hooks_file(client, None), agent_file(client, None), is_for_all=True
-    )
+    return replace(_target(client, None), is_for_all=True)
 
 
 def repository_target(client: Client, top: Path) -> SetupTarget:
     """Return the files of a repository, which everyone gets who works on it."""
-    return SetupTarget(
-        client, config_file(client, top), hooks_file(client, top), agent_file(client, top), " --repository"
-    )
+    return replace(_target(client, top), option=" --repository")
+
+
+def _target(client: Client, repository: Path | None) -> SetupTarget:
+    config = config_file(client, repository)
+    return SetupTarget(client, config, file_of(client.hooks, repository), file_of(client.agent, repository))
 
 
 def folder_target(client: Client, directory: Path) -> SetupTarget:
@@ -54,12 +55,11 @@ def folder_target(client: Client, directory: Path) -> SetupTarget:
     neither gets the user's, for every folder.
     """
     if client.folder:
-        client = in_folder(client, str(project_folder(directory)))
-        return SetupTarget(client, config_file(client, None), hooks_file(client, None), agent_file(client, None))
+        return _target(in_folder(client, str(project_folder(directory))), None)
     if not client.repository:
         return user_target(client)
     config = config_file(client, _top_of(directory) or resolved(directory))
-    return SetupTarget(client, config, hooks_file(client, None), agent_file(client, None))
+    return SetupTarget(client, config, file_of(client.hooks, None), file_of(client.agent, None))
 
 
 def in_folder(client: Client, folder: str) -> Client:
@@ -89,15 +89,8 @@ def config_file(client: Client, repository: Path | None) -> Path:
     return _inside(repository, next((path for path in paths if path.exists()), paths[0]))
 
 
-def hooks_file(client: Client, repository: Path | None) -> Path | None:
-    return _file_of(client.hooks, repository)
-
-
-def agent_file(client: Client, repository: Path | None) -> Path | None:
-    return _file_of(client.agent, repository)
-
-
-def _file_of(declared: Hooks | Agent | None, repository: Path | None) -> Path | None:
+def file_of(declared: Hooks | Agent | None, repository: Path | None) -> Path | None:
+    """Return the file of the client's hooks or librarian: the user's, or that of a repository."""
     if declared is None:
         return None
     if repository is None:

@@ -85,9 +85,8 @@ class ConfigDocument:
         for name in place[:-1]:
             parent = parent[name]
         del parent[place[-1]]
-        names = tuple(map(str, place))
         if self.is_toml:
-            text = json_text.take_table(self.text, names)
+            text = json_text.take_table(self.text, tuple(map(str, place)))
         else:
             text = json_text.take(self.text, place, stay=stay)
         return self._checked(text, place, data)
@@ -134,14 +133,13 @@ def write_document(before: ConfigDocument, after: ConfigDocument) -> None:
         raise Unavailable(f"{before.path} cannot be written: {error.strerror}") from error
 
 
-def write_backup(document: ConfigDocument) -> Path:
-    """Write a copy of the file beside it, and return its path."""
+def write_backup(document: ConfigDocument) -> None:
+    """Write a copy of the file beside it."""
     backup = backup_of(document.path)
     try:
         replace_file(backup, document.mark + document.text, document.path.stat().st_mode & 0o777)
     except OSError as error:
         raise Unavailable(f"{backup} cannot be written: {error.strerror}") from error
-    return backup
 
 
 def _read_config(path: Path, source: Path) -> ConfigDocument | None:

@@ -38,20 +38,12 @@ def variables() -> dict[str, str]:
     return {}
 
 
-def shell_command(words: Sequence[str]) -> str:
-    """Return the shell command that starts this installation with further words."""
-    settings = [f"{name}={shlex.quote(value)}" for name, value in variables().items()]
-    return " ".join([*settings, shlex.join([*command_words(), *words])])
-
-
 def verb_index(words: Sequence[str], verb: str) -> int:
     """Return the index of ``verb`` in a command that starts the hub with it; 0 if the command is another one."""
-    starts = (at for at, word in enumerate(words[:-1], 1) if _is_hub(word) and words[at] == verb)
-    return next(starts, 0)
-
-
-def _is_hub(word: object) -> bool:
-    return isinstance(word, str) and Path(word).name in (_PROGRAM, _SCRIPT)
+    for at, word in enumerate(words[:-1], 1):
+        if Path(word).name in (_PROGRAM, _SCRIPT) and words[at] == verb:
+            return at
+    return 0
 
 
 def find_server(client: Client, document: ConfigDocument) -> dict[str, Any] | None:
@@ -114,7 +106,8 @@ def http_entry(client: Client, present: Mapping[str, Any], url: str, variable: s
     if client.http is None:
         raise Invalid(f"{client.name} has no entry for a server over HTTP; choose another client")
     entry = client.http.entry_for(url, variable)
-    additions = {name: value for name, value in present.items() if name not in _stdio_keys(client)}
+    replaced = {"command", "args", client.environment, *client.entry}
+    additions = {name: value for name, value in present.items() if name not in replaced}
     headers = additions.get(client.http.headers)
     if isinstance(headers, dict) and client.http.headers in entry:
         entry[client.http.headers] = {**headers, **entry[client.http.headers]}
@@ -146,20 +139,10 @@ def _input_at(inputs: Sequence[Any], name: str) -> int | None:
     return next(positions, None)
 
 
-def _stdio_keys(client: Client) -> set[str]:
-    return {"command", "args", client.environment, *client.entry}
-
-
-def _http_keys(client: Client) -> set[str]:
-    if client.http is None:
-        return set()
-    return {client.http.url, client.http.headers, client.http.variable, *client.http.entry}
-
-
 def stdio_entry(client: Client, present: dict[str, Any], project: str | None, profile: str = "") -> dict[str, Any]:
-    """Return the entry for this installation."""
-    if server_url(client, present):
-        present = {name: value for name, value in present.items() if name not in _http_keys(client)}
+    if client.http and server_url(client, present):
+        replaced = {client.http.url, client.http.headers, client.http.variable, *client.http.entry}
+        present = {name: value for name, value in present.items() if name not in replaced}
     words = entry_words(present)
     added = words[verb_index(words, "mcp") + 1 :]
     arguments = _arguments(client, added, project, profile)
@@ -178,27 +161,21 @@ def stdio_entry(client: Client, present: dict[str, Any], project: str | None, pr
 
 
 def _arguments(client: Client, added: list[str], project: str | None, profile: str) -> list[str]:
-    # Without --profile, the entry keeps its profile
-    options, current_profile = _without_profile(added or list(client.arguments))
+    options, current_profile = [], ""
+    words = iter(added or client.arguments)
+    for word in words:
+        if word == "--profile":
+            current_profile = next(words, "")
+        elif word.startswith("--profile="):
+            current_profile = word.partition("=")[2]
+        else:
+            options.append(word)
     if project:
         options = ["--project", project]
     chosen = profile or current_profile
     if chosen and profile != PROFILES[0]:
         options += ["--profile", chosen]
     return options
-
-
-def _without_profile(arguments: list[str]) -> tuple[list[str], str]:
-    words = iter(arguments)
-    options, profile = [], ""
-    for word in words:
-        if word == "--profile":
-            profile = next(words, "")
-        elif word.startswith("--profile="):
-            profile = word.partition("=")[2]
-        else:
-            options.append(word)
-    return options, profile
 
 
 def entry_words(entry: dict[str, Any]) -> list[str]:
@@ -217,7 +194,18 @@ def take_server(client: Client, document: ConfigDocument, original: ConfigDocume
 
 def hook_groups(client: Client, hooks: Hooks) -> dict[str, Any]:
     """Return what this installation adds to the list of each event."""
-    return {event: _group(client, hooks, event) for event in hooks.set_up()}
+    settings = [f"{name}={shlex.quote(value)}" for name, value in variables().items()]
+    groups: dict[str, Any] = {}
+    for event in hooks.set_up():
+        command = " ".join([*settings, shlex.join([*command_words(), "hook", client.id, event])])
+        hook = {"type": "command", "command": command, "timeout": hooks.events[event].timeout or hooks.timeout}
+        if hooks.flat:
+            groups[event] = hook
+        elif hooks.events[event].effect.is_tool:
+            groups[event] = {"matcher": hooks.matcher, "hooks": [hook]}
+        else:
+            groups[event] = {"hooks": [hook]}
+    return groups
 
 
 def present_hooks(client: Client, document: ConfigDocument) -> dict[str, Any]:
@@ -304,16 +292,6 @@ def _remove_value(document: ConfigDocument, place: Place, original: ConfigDocume
         data = data[name]
         stay += 1
     return document.take(place, stay=stay)
-
-
-def _group(client: Client, hooks: Hooks, event: str) -> dict[str, Any]:
-    command = shell_command(["hook", client.id, event])
-    hook = {"type": "command", "command": command, "timeout": hooks.events[event].timeout or hooks.timeout}
-    if hooks.flat:
-        return hook
-    if hooks.events[event].effect.is_tool:
-        return {"matcher": hooks.matcher, "hooks": [hook]}
-    return {"hooks": [hook]}
 
 
 def _own_hooks(client: Client, document: ConfigDocument, event: str) -> list[Place]:

@@ -56,7 +56,9 @@ def put(text: str, path: Path, value: Any) -> str:
         items = _items(scan, start)
         item = next((item for item in reversed(items) if item.name == name), None)
         if item is None:
-            return _add_item(text, start, items, name, _nested(path[depth + 1 :], value))
+            for part in reversed(path[depth + 1 :]):
+                value = {part: value} if isinstance(part, str) else [value]
+            return _add_item(text, start, items, name, value)
         if depth == len(path) - 1:
             return text[: item.value] + _json_of(text, value, _indent(text, item.first)) + text[item.end :]
         start = item.value
@@ -156,15 +158,6 @@ def _parted(text: str) -> tuple[str, str]:
     return text[:place], text[place:]
 
 
-def _nested(path: Path, value: Any) -> Any:
-    for name in reversed(path):
-        if isinstance(name, str):
-            value = {name: value}
-        else:
-            value = [value]
-    return value
-
-
 # A value as text that starts at that indent; short lists and flat objects stay on one line.
 def _json_of(text: str, value: Any, indent: str) -> str:
     line = json.dumps(value, ensure_ascii=False)
@@ -176,8 +169,9 @@ def _json_of(text: str, value: Any, indent: str) -> str:
         return line
     inner, newline = indent + unit, _newline(text)
     if isinstance(value, dict):
-        names = (f"{json.dumps(key, ensure_ascii=False)}: " for key in value)
-        lines = [name + _json_of(text, part, inner) for name, part in zip(names, value.values(), strict=True)]
+        lines = []
+        for key, part in value.items():
+            lines.append(f"{json.dumps(key, ensure_ascii=False)}: {_json_of(text, part, inner)}")
     else:
         lines = [_json_of(text, part, inner) for part in value]
     body = f"{newline}{inner}{f',{newline}{inner}'.join(lines)}{newline}{indent}"
@@ -224,8 +218,7 @@ def take_table(text: str, path: tuple[str, ...]) -> str:
     span = _span(text, path)
     if not span:
         return text
-    before, after = text[: span[0]], text[span[1] :]
-    return re.sub(r"(\r?\n)[ \t]*\r?\n\Z", r"\1", before) + after
+    return re.sub(r"(\r?\n)[ \t]*\r?\n\Z", r"\1", text[: span[0]]) + text[span[1] :]
 
 
 # Start and end of a table with its subtables; comments before the next table belong to that.
@@ -235,9 +228,8 @@ def _span(text: str, path: tuple[str, ...]) -> tuple[int, int] | None:
     if not header:
         return None
     inside = re.compile(rf"[ \t]*\[[ \t]*{name}[ \t]*\.")
-    headers = (match.start() for match in _HEADER.finditer(text, header.end()))
-    next_tables = (start for start in headers if not inside.match(text, start))
-    end = next(next_tables, len(text))
+    starts = (match.start() for match in _HEADER.finditer(text, header.end()))
+    end = next((start for start in starts if not inside.match(text, start)), len(text))
     lines = text[header.start() : end].splitlines(keepends=True)
     while len(lines) > 1 and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
         lines.pop()

@@ -107,11 +107,12 @@ def plan_setup(
     agent = read_agent(target.agent)
     if hooks and agent and client.agent:
         changed[agent.path] = (agent, put_agent(client.agent, agent))
-    documents = [(before, after) for before, after in changed.values() if before.text != after.text]
-    return [
-        ConfigChange(before, after, adds_backup=before.is_there and not _has_any(client, before))
-        for before, after in documents
-    ]
+    changes = []
+    for before, after in changed.values():
+        if before.text != after.text:
+            is_ours = has_hooks(client, before) or has_entry(client, before) or is_own_agent(before)
+            changes.append(ConfigChange(before, after, adds_backup=before.is_there and not is_ours))
+    return changes
 
 
 def plan_removal(target: SetupTarget, *, hooks: bool = True) -> list[ConfigChange]:
@@ -119,10 +120,10 @@ def plan_removal(target: SetupTarget, *, hooks: bool = True) -> list[ConfigChang
     client, paths = target.client, {target.config}
     if hooks and target.hooks:
         paths.add(target.hooks)
-    documents = map(read_document, sorted(paths))
-    changes = [
-        _removal(client, document, hooks=hooks) for document in documents if _has_ours(client, document, hooks=hooks)
-    ]
+    changes = []
+    for document in map(read_document, sorted(paths)):
+        if find_server(client, document) is not None or (hooks and has_hooks(client, document)):
+            changes.append(_removal(client, document, hooks=hooks))
     agent = read_agent(target.agent)
     if hooks and agent and agent.is_there:
         changes.append(ConfigChange(agent, _removed(agent)))
@@ -168,16 +169,8 @@ def status_of(target: SetupTarget) -> str:
         return error.message
 
 
-def _has_any(client: Client, document: ConfigDocument) -> bool:
-    return has_hooks(client, document) or has_entry(client, document) or is_own_agent(document)
-
-
 def _removed(document: ConfigDocument) -> ConfigDocument:
     return replace(document, text="", data={}, is_there=False)
-
-
-def _has_ours(client: Client, document: ConfigDocument, *, hooks: bool = True) -> bool:
-    return find_server(client, document) is not None or (hooks and has_hooks(client, document))
 
 
 # If nothing else has changed since the backup, every byte is restored.
@@ -287,10 +280,10 @@ def needs_hooks(target: SetupTarget, folder: Path) -> bool:
         return False
     if target.is_for_all:
         return any(_has_server(other) for other in _connected(target.client))
-    connections = [
-        connection for connection in all_connections() if not connection.client and connection.folder != str(folder)
-    ]
-    return bool(connections) or _has_server(_user_target(target))
+    for connection in all_connections():
+        if not connection.client and connection.folder != str(folder):
+            return True
+    return _has_server(_user_target(target))
 
 
 def _connected(client: Client) -> Iterator[SetupTarget]:

@@ -88,7 +88,6 @@ def _started(command: list[str], environment: dict[str, str], directory: Path) -
 
 
 def handshake() -> dict[str, Any]:
-    """Return the parameters of ``initialize``."""
     return {
         "protocolVersion": PROTOCOL,
         "capabilities": {},

@@ -119,6 +119,7 @@ def apply_bundle(bundle: Bundle, store: StoreId, progress: Progress = lambda _: 
 
 
 def _planned(bundle: Bundle, store: StoreId) -> Applied:
+    manifest = bundle.manifest
     if not stores.exists(store):
         require_stayed(store)
         plan = Applied(BundleOutcome.ADOPTED, store, check(bundle), (0, GENESIS))
@@ -126,28 +127,20 @@ def _planned(bundle: Bundle, store: StoreId) -> Applied:
         with use_store(store):
             digests = (digest for (digest,) in log.iterate_columns("chain_digest"))
             plan = Applied(BundleOutcome.ADOPTED, store, check(bundle, digests), log.head())
-            plan.merged_before = find_merge(bundle.manifest.head)
-    plan.outcome = _planned_outcome(bundle, plan)
-    if plan.outcome in (BundleOutcome.ADOPTED, BundleOutcome.FORWARDED):
-        plan.added = bundle.manifest.events - plan.contents.fork
-    return plan
-
-
-def _planned_outcome(bundle: Bundle, plan: Applied) -> BundleOutcome:
+            for position, payload in log.events().of_type(LOG_MERGED).payloads().items():
+                if payload.get("head") == manifest.head:
+                    plan.merged_before = position
+                    break
     last = plan.head[0]
     fork = plan.contents.fork
-    if fork == bundle.manifest.events or plan.merged_before:
-        return BundleOutcome.CONTAINED
-    if fork < last or bundle.manifest.store_id != plan.store:
-        return BundleOutcome.MERGED
-    return BundleOutcome.FORWARDED if last else BundleOutcome.ADOPTED
-
-
-def _merge(bundle: Bundle, plan: Applied, redacted: Collection[int], progress: Progress) -> None:
-    plan.merge = merge(bundle, plan.contents, redacted, progress)
-    plan.added = plan.merge.added
-    if not plan.added:
+    if fork == manifest.events or plan.merged_before:
         plan.outcome = BundleOutcome.CONTAINED
+    elif fork < last or manifest.store_id != store:
+        plan.outcome = BundleOutcome.MERGED
+    else:
+        plan.outcome = BundleOutcome.FORWARDED if last else BundleOutcome.ADOPTED
+        plan.added = manifest.events - fork
+    return plan
 
 
 def _continue(bundle: Bundle, plan: Applied, progress: Progress) -> None:
@@ -162,7 +155,10 @@ def _continue(bundle: Bundle, plan: Applied, progress: Progress) -> None:
             raise ConflictError("the store has changed meanwhile; try again")
         for event in _without_erased(bundle, contents):
             if event.position > contents.fork:
-                _append_events(event, contents)
+                try:
+                    append_as_is(event, void=contents.void)
+                except UNFIT as error:
+                    raise refusal(event.position, error) from error
             if event.position % 500 == 0:
                 progress(event.position)
         log.require_anchored()
@@ -189,13 +185,6 @@ def _needs_look(bundle: Bundle, plan: Applied) -> bool:
     return any(log.prepare(event.known_type, read_payload(event)).redactions for event in new if event.payload_json)
 
 
-def _append_events(event: BundleEvent, contents: BundleContents) -> None:
-    try:
-        append_as_is(event, void=contents.void)
-    except UNFIT as error:
-        raise refusal(event.position, error) from error
-
-
 # Text that was erased does not come back, even if a file still has it.
 def _without_erased(bundle: Bundle, contents: BundleContents) -> Iterator[BundleEvent]:
     for event in bundle.events():
@@ -219,46 +208,35 @@ class MergeReport(ReplayReport):
     position: int = 0
 
 
-def find_merge(head: str) -> int:
-    """Return the event with which the log that ends in ``head`` was merged into the current store, or 0."""
-    merges = log.events().of_type(LOG_MERGED).payloads()
-    return next((position for position, payload in merges.items() if payload.get("head") == head), 0)
-
-
-def merge(
-    bundle: Bundle, contents: BundleContents, redacted: Collection[int], progress: Callable[[int], None]
-) -> MergeReport:
-    """Append the events of a bundle that the current store lacks, as if they were written here, and record it.
-
-    ``redacted``: positions of ``redactions_to_repeat``, which are redacted before.
-    """
+# Appends the events of a bundle that the current store lacks, as if they were written here, and records it. Those of
+# ``redactions_to_repeat`` are redacted before.
+def _merge(bundle: Bundle, plan: Applied, redacted: Collection[int], progress: Progress) -> None:
     with log.transaction():
-        merging = _Merge(contents)
+        merging = _Merge(plan.contents)
         removed = {*redacted, *redacted_digests()}
         merging.take_all(bundle.events(), progress)
         merging.open_conflicts()
         report = merging.report
         report.unredacted = [position for position in report.unredacted if position not in removed]
         if report.added:
-            report.position = log.append(_record_merge(bundle, contents, report), stream="merges").position
+            manifest = bundle.manifest
+            merged = LogMerged(
+                store=f"{manifest.scope}:{manifest.store}",
+                events=manifest.events,
+                head=manifest.head,
+                fork=plan.contents.fork,
+                fork_digest=plan.contents.fork_digest,
+                sha256=bundle.sha256,
+                added=report.added,
+                conflicts=report.conflicts,
+            )
+            report.position = log.append(log.prepare(LOG_MERGED, merged), stream="merges").position
         if merging.has_undone:
             on_commit(log.rebuild, using=require_current_alias())
-    return report
-
-
-def _record_merge(bundle: Bundle, contents: BundleContents, report: MergeReport) -> Draft[LogMerged]:
-    manifest = bundle.manifest
-    merged = LogMerged(
-        store=f"{manifest.scope}:{manifest.store}",
-        events=manifest.events,
-        head=manifest.head,
-        fork=contents.fork,
-        fork_digest=contents.fork_digest,
-        sha256=bundle.sha256,
-        added=report.added,
-        conflicts=report.conflicts,
-    )
-    return log.prepare(LOG_MERGED, merged)
+    plan.merge = report
+    plan.added = report.added
+    if not plan.added:
+        plan.outcome = BundleOutcome.CONTAINED
 
 
 def redactions_to_repeat(bundle: Bundle, contents: BundleContents) -> dict[int, Any]:

@@ -99,19 +99,14 @@ class Bundle:
         number = 0
         for number, line in enumerate(self._lines(), 1):
             event = read_event(line, number, _EVENT, _parse_line)
-            previous = self._chained(event, previous)
+            previous = chain_digest(previous, [getattr(event, name) for name in HEADER], event.payload_digest)
+            if previous != event.chain_digest:
+                raise wrong(number, "it, or an event before it, is not the one that was written")
+            if event.project_id != self.manifest.store_id.name:
+                raise wrong(number, f"it is of {event.project_id!r}, not of {self.manifest.store!r}")
             yield event
         if (number, previous) != (self.manifest.events, self.manifest.head):
             raise Invalid(f"the bundle does not have the {self.manifest.events:,} events that its manifest names")
-
-    def _chained(self, event: BundleEvent, previous: str) -> str:
-        header = [getattr(event, name) for name in HEADER]
-        chained = chain_digest(previous, header, event.payload_digest)
-        if chained != event.chain_digest:
-            raise wrong(event.position, "it, or an event before it, is not the one that was written")
-        if event.project_id != self.manifest.store_id.name:
-            raise wrong(event.position, f"it is of {event.project_id!r}, not of {self.manifest.store!r}")
-        return chained
 
     def _lines(self) -> Iterator[bytes]:
         remainder = b""
@@ -350,7 +345,11 @@ def create_bundle(path: Path, *, passphrase: str = "", force: bool = False) -> M
         from memoryhub.transfer.bundles import age
 
         chunks = age.encrypt(chunks, passphrase)
-    _write_archive(path, chunks)
+    try:
+        with replacing(path) as file:
+            file.writelines(chunks)
+    except OSError as error:
+        raise Invalid(f"can't write {error.filename or path}: {error.strerror}") from error
     return manifest
 
 
@@ -384,11 +383,3 @@ def _unsealed(manifest: Manifest, events: Iterable[tuple[Any, ...]]) -> Iterator
         line = f"{canonical_json(fields)[:-1]}{PAYLOAD}{payload_json or 'null'}}}\n"
         yield squeezed.compress(line.encode())
     yield squeezed.flush()
-
-
-def _write_archive(path: Path, chunks: Iterable[bytes]) -> None:
-    try:
-        with replacing(path) as file:
-            file.writelines(chunks)
-    except OSError as error:
-        raise Invalid(f"can't write {error.filename or path}: {error.strerror}") from error

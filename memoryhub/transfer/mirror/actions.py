@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -34,19 +35,19 @@ TEMPORARY = ".memory-hub-mirror.tmp"
 _OPTIONAL = ("type", "topic_key", "source", "attributes")
 
 
+@dataclass
 class Actions:
-    def __init__(
-        self, folder: Path, form: FolderForm, state: MirrorState, listing: MirrorListing, paths: Paths
-    ) -> None:
-        self.folder = folder
-        self.form = form
-        self.state = state
-        self.listing = listing
-        self.paths = paths
-        self.uids = {memory_id: uid for uid, memory_id in listing.memory_ids.items()}
-        # Memories to write, in the order of their ids; the next ones are loaded together
-        self.queue: list[int] = []
-        self._loaded: dict[int, Stored | None] = {}
+    folder: Path
+    form: FolderForm
+    state: MirrorState
+    listing: MirrorListing
+    paths: Paths
+    # Memories to write, in the order of their ids; the next ones are loaded together
+    queue: list[int] = field(default_factory=list)
+    _loaded: dict[int, Stored | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.uids = {memory_id: uid for uid, memory_id in self.listing.memory_ids.items()}
 
     def digest(self, memory_id: int) -> str:
         return self.listing.digest(memory_id, self.paths.by_id)
@@ -87,7 +88,9 @@ class Actions:
             conflict = {}
             if base != stored.version:
                 conflict = self._keep_other(step, stored, path)
-            self._update(memory_id, base, changes, file.path)
+            reason = shortened(f"edited in {self.folder.name}/{file.path}", _MAX_REASON)
+            command = MemoryUpdate(id=memory_id, base_version=base, change_reason=reason, **changes)
+            update_memory(command=command, window=timedelta.max)
             self.adopt(step, uid, memory_id, file)
             if uid in self.state.memories:
                 self.state.memories[uid].conflicts |= conflict
@@ -116,11 +119,6 @@ class Actions:
         if entry and base == entry.version and stores.revision(state) != entry.known:
             return stores.without_redacted(changes, state)
         return changes
-
-    def _update(self, memory_id: int, base: int, changes: dict[str, Any], path: str) -> None:
-        reason = shortened(f"edited in {self.folder.name}/{path}", _MAX_REASON)
-        command = MemoryUpdate(id=memory_id, base_version=base, change_reason=reason, **changes)
-        update_memory(command=command, window=timedelta.max)
 
     # The other side of a conflict, as a file beside the edited one; the same when the step is repeated
     def _keep_other(self, step: MirrorStep, stored: Stored, path: str) -> dict[str, str]:
@@ -275,16 +273,17 @@ class Actions:
         if memory_id not in self._loaded:
             start = bisect_left(self.queue, memory_id)
             ahead = self.queue[start : start + _AHEAD]
-            self._loaded = {**dict.fromkeys(ahead), **{stored.id: stored for stored in self._load(ahead)}}
+            self._loaded = dict.fromkeys(ahead)
+            self._loaded.update((stored.id, stored) for stored in self._load(ahead))
         return self._loaded.pop(memory_id)
 
     # The row first: if the memory changes in between, its file is written again by the next run
     def _fresh(self, memory_id: int) -> Stored | None:
         self.listing.refresh(memory_id)
-        return next(iter(self._load([memory_id])), None)
+        return next(self._load([memory_id]), None)
 
-    def _load(self, ids: Sequence[int]) -> list[Stored]:
-        return list(stores.load(ids, self.uids, self.listing.edges, self.paths.by_id, self.form))
+    def _load(self, ids: Sequence[int]) -> Iterator[Stored]:
+        return stores.load(ids, self.uids, self.listing.edges, self.paths.by_id, self.form)
 
 
 def _document(file: MirrorFile) -> MirrorDocument:

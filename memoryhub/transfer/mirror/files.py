@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -187,10 +186,6 @@ def formatted(matter: Mapping[str, Any], title: str, content: str, own_lines: st
     """Return the text of a memory's file; values are JSON, which is YAML too."""
     lines = "".join(f"{name}: {yaml_value(value)}\n" for name, value in matter.items())
     return f"---\n{lines}{own_lines}---\n\n# {flat(title)}\n\n{content}\n"
-
-
-def revision_of(state: Sequence[object]) -> str:
-    return sha256(json.dumps(state, ensure_ascii=False, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def write(path: Path, text: str, expected: Stamp | None, temporary: Path) -> Stamp | None:

@@ -166,7 +166,9 @@ def load(folder: Path, store: str, form: str) -> MirrorState:
     try:
         data: dict[str, Any] = json.loads(_state_path(folder).read_bytes())
         for kind in _ENTRIES:
-            data[kind] = {uid: _entry(entry) for uid, entry in data[kind].items()}
+            for entry in data[kind].values():
+                entry["stamp"] = tuple(entry["stamp"])
+            data[kind] = {uid: MirrorEntry(**entry) for uid, entry in data[kind].items()}
         if data.pop("format") < _FORMAT:
             data["erasure"] = 0
         state = MirrorState(**data)
@@ -184,10 +186,6 @@ def load(folder: Path, store: str, form: str) -> MirrorState:
     return state
 
 
-def _entry(data: dict[str, Any]) -> MirrorEntry:
-    return MirrorEntry(**{**data, "stamp": tuple(data["stamp"])})
-
-
 # As ``asdict`` without copies, which are slow for large folders
 def _data(entry: MirrorEntry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in _ENTRY}
@@ -199,7 +197,6 @@ _ENTRY = tuple(name.name for name in fields(MirrorEntry))
 
 
 def save(state: MirrorState) -> None:
-    """Replace the file of a state."""
     path = _state_path(Path(state.folder))
     path.parent.mkdir(mode=0o700, exist_ok=True)
     data = {"format": _FORMAT} | {name: getattr(state, name) for name in _STATE}
@@ -327,11 +324,7 @@ class MirrorReport:
 
 
 def left_step(path: str, why: str) -> MirrorStep:
-    return MirrorStep(Did.LEFT, path, _nothing, why)
-
-
-def _nothing(step: MirrorStep) -> None:
-    pass
+    return MirrorStep(Did.LEFT, path, lambda _: None, why)
 
 
 def try_step(step: MirrorStep) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -41,18 +42,18 @@ _MOST_FOREIGN = 10
 _SAVE_SECONDS = 5.0
 
 
+@dataclass
 class MirrorPass:
     """One comparison of a folder with the current store: finds the files, plans the steps and does them."""
 
-    def __init__(
-        self, folder: Path, form: FolderForm, state: MirrorState, *, adopt: bool, allow_deletions: bool
-    ) -> None:
-        self.folder = folder
-        self.form = form
-        self.state = state
-        self.adopt = adopt
-        self.allow_deletions = allow_deletions
-        self.scan = Scan(folder, state)
+    folder: Path
+    form: FolderForm
+    state: MirrorState
+    adopt: bool
+    allow_deletions: bool
+
+    def __post_init__(self) -> None:
+        self.scan = Scan(self.folder, self.state)
 
     def run(self, *, preview: bool) -> MirrorReport:
         reached = mirror_store.reached()
@@ -66,13 +67,8 @@ class MirrorPass:
         self.require_sane()
         self.bind_topics()
         self.actions = Actions(self.folder, self.form, self.state, self.listing, self.paths())
-        planned = [
-            *self.plan_kept(),
-            *self.plan_gone(),
-            *self.plan_memories(),
-            *self.plan_new(),
-            *self.plan_decisions(),
-        ]
+        plans = (self.plan_kept, self.plan_gone, self.plan_memories, self.plan_new, self.plan_decisions)
+        planned = [step for plan in plans for step in plan()]
         if preview:
             report.steps += planned
             return report
@@ -105,8 +101,10 @@ class MirrorPass:
         for uid, alias in state.aliases.items():
             if alias in ids:
                 ids[uid] = ids.pop(alias)
-        unknown = {uid: file.document for uid, file in self.scan.memories.items() if uid not in ids and file.document}
-        topics = {str(document.matter.get("topic_key") or ""): uid for uid, document in unknown.items()}
+        topics: dict[str, str] = {}
+        for uid, file in self.scan.memories.items():
+            if uid not in ids and file.document:
+                topics[str(file.document.matter.get("topic_key") or "")] = uid
         owners = {memory_id: uid for uid, memory_id in ids.items()}
         for memory_id, topic in mirror_store.with_topics(topics):
             alias = owners[memory_id]
@@ -338,9 +336,8 @@ class Mirror:
     def _run(self, *, preview: bool) -> MirrorReport:
         state = mirror_state.load(self.folder, current_store().alias, self.form)
         self._require_folder(state, preview=preview)
-        return MirrorPass(self.folder, self.form, state, adopt=self.adopt, allow_deletions=self.allow_deletions).run(
-            preview=preview
-        )
+        comparison = MirrorPass(self.folder, self.form, state, self.adopt, self.allow_deletions)
+        return comparison.run(preview=preview)
 
     @contextmanager
     def _locked(self, *, preview: bool) -> Iterator[None]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,25 +24,14 @@ from memoryhub.core.log.erase import PAYLOAD_REDACTED
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import flat
 from memoryhub.transfer.folder import FolderForm, vault_tag
-from memoryhub.transfer.mirror.files import DECISION, MEMORY, REVISION, MirrorDocument, formatted, revision_of
+from memoryhub.transfer.mirror.files import DECISION, MEMORY, REVISION, MirrorDocument, formatted
 from sessions_app.events import WORK
 from sessions_app.events.client import ACTIONS, MESSAGES
 
 KEY = "mirror:"
 _BATCH = 500
-_LISTED = (
-    "id",
-    "version",
-    "title",
-    "kind",
-    "type",
-    "tags",
-    "topic_key",
-    "source",
-    "attributes",
-    "content_hash",
-    "review",
-)
+_OPTIONAL = ("topic_key", "source", "attributes")
+_LISTED = ("id", "version", "title", "kind", "type", "tags", *_OPTIONAL, "content_hash", "review")
 _VERSION = _LISTED.index("version")
 TITLE = _LISTED.index("title")
 PLACEHOLDER = "[REDACTED:"
@@ -64,23 +54,18 @@ def live_memories() -> Any:
     return Memory.objects.live().exclude(scope=MemoryScope.SESSION)
 
 
-def with_topics(topics: Iterable[str]) -> list[tuple[int, str]]:
-    """Return the id and the topic of the memories that have one of the topics."""
-    keys = sorted(filter(None, topics))
-    return [memory for start in range(0, len(keys), _BATCH) for memory in _with_topics(keys[start : start + _BATCH])]
-
-
-def _with_topics(topics: list[str]) -> Iterator[tuple[int, str]]:
-    yield from live_memories().filter(topic_key__in=topics).values_list("id", "topic_key")
+def with_topics(topics: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield the id and the topic of the memories that have one of the topics."""
+    for batch in _batches(sorted(filter(None, topics))):
+        yield from live_memories().filter(topic_key__in=batch).values_list("id", "topic_key")
 
 
 class MirrorListing:
     """The memories and decisions of the current store, without their texts."""
 
     def __init__(self) -> None:
-        self.memories: dict[int, tuple[Any, ...]] = {
-            row[0]: row for row in live_memories().order_by("id").values_list(*_LISTED)
-        }
+        rows = live_memories().order_by("id").values_list(*_LISTED)
+        self.memories: dict[int, tuple[Any, ...]] = {row[0]: row for row in rows}
         decisions = outside_quarantine(Decision.objects.order_by("id"))
         self.decisions: dict[int, str] = dict(decisions.values_list("id", "title"))
         # All that were ever written here, by the id that is the same in each hub
@@ -104,9 +89,8 @@ class MirrorListing:
     def digest(self, memory_id: int, paths: Mapping[int, str]) -> str:
         """Return a digest of everything that the file of a memory contains."""
         edges = [(relation, paths.get(target, "")) for relation, target in self.edges.get(memory_id, ())]
-        return blake2b(
-            repr((self.memories[memory_id], edges)).encode("utf-8", "surrogatepass"), digest_size=16
-        ).hexdigest()
+        content = repr((self.memories[memory_id], edges)).encode("utf-8", "surrogatepass")
+        return blake2b(content, digest_size=16).hexdigest()
 
 
 def redacted_since(erasure: int) -> set[int]:
@@ -151,9 +135,8 @@ class Stored:
 
 
 def revision(state: MemoryState) -> str:
-    return revision_of(
-        [state.kind, state.known_type, state.title, state.content, sorted(set(state.tags)), state.attributes]
-    )
+    values = (state.kind, state.known_type, state.title, state.content, sorted(set(state.tags)), state.attributes)
+    return sha256(json.dumps(values, ensure_ascii=False, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def load(
@@ -170,22 +153,20 @@ def load(
                 matter["review"] = memory.review
             for relation, target in edges.get(memory.id, ()):
                 if target in paths:
-                    matter.setdefault(relation, []).append(_madr_link(paths[target], form))
+                    path = paths[target]
+                    if form is FolderForm.OBSIDIAN:
+                        path = f"[[{path.removesuffix('.md')}]]"
+                    matter.setdefault(relation, []).append(path)
             yield Stored(memory.id, uids[memory.id], memory.version, state, matter)
 
 
-def _batches(ids: Iterable[int]) -> Iterator[list[int]]:
-    remaining = iter(ids)
+def _batches(keys: Iterable[Any]) -> Iterator[list[Any]]:
+    remaining = iter(keys)
     while batch := list(islice(remaining, _BATCH)):
         yield batch
 
 
 _MADR_LINK = re.compile(r"\[([^\]]+)\]\(\1\.md\)")
-_OPTIONAL = ("topic_key", "source", "attributes")
-
-
-def _madr_link(path: str, form: FolderForm) -> str:
-    return f"[[{path.removesuffix('.md')}]]" if form is FolderForm.OBSIDIAN else path
 
 
 def changes_of(document: MirrorDocument, state: MemoryState) -> dict[str, Any]:
@@ -245,20 +226,19 @@ _STATE = tuple(MemoryState.model_fields)
 def without_redacted(changes: Mapping[str, Any], state: MemoryState) -> dict[str, Any]:
     """Return the changes to a version that has been redacted since, with the redacted lines as they are now."""
     unredacted = dict(changes)
-    if "content" in unredacted:
-        unredacted["content"] = _merged_relations(unredacted["content"], _as_read(state.content))
     if PLACEHOLDER in state.title:
         unredacted.pop("title", None)
-    return {name: value for name, value in unredacted.items() if name != "content" or value != _as_read(state.content)}
-
-
-def _merged_relations(edited: str, redacted: str) -> str:
-    old, new = redacted.split("\n"), edited.split("\n")
+    if "content" not in changes:
+        return unredacted
+    old, new = _as_read(state.content).split("\n"), changes["content"].split("\n")
     lines: list[str] = []
     for operation, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         is_redacted = operation != "equal" and any(PLACEHOLDER in line for line in old[start:end])
         lines += old[start:end] if is_redacted else new[new_start:new_end]
-    return "\n".join(lines)
+    unredacted["content"] = "\n".join(lines)
+    if lines == old:
+        del unredacted["content"]
+    return unredacted
 
 
 def decision_texts(
@@ -269,5 +249,6 @@ def decision_texts(
     for batch in _batches(ids):
         for decision in decision_views(list(Decision.objects.filter(id__in=batch).order_by("id")), with_heads=False):
             text = madr_document(decision, names)
-            text = _MADR_LINK.sub(r"[[\1]]", text) if form is FolderForm.OBSIDIAN else text
+            if form is FolderForm.OBSIDIAN:
+                text = _MADR_LINK.sub(r"[[\1]]", text)
             yield decision["id"], text.replace("---\n", f"---\n{DECISION}: {uids[decision['id']]}\n", 1)

@@ -1,16 +1,20 @@
-"""Move a store to another database, then confirm or undo the move."""
+"""Move a store to another database, then confirm or undo the move; the databases have names."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from memoryhub import env
 from memoryhub.core import clock, ids
 from memoryhub.core.backends.base import Departure
-from memoryhub.core.errors import ConflictError, HubError, Locked, NotFound, Unavailable
+from memoryhub.core.backends.selected import ENGINE, places, stores
+from memoryhub.core.errors import ConflictError, HubError, Invalid, Locked, NotFound, Unavailable
 from memoryhub.core.permissions import Act, demand
+from memoryhub.core.stores.store import arrival, use_store
 from memoryhub.core.stores.store_id import StoreId
 from memoryhub.transfer.moving.switching import (
     DatabasePlace,
@@ -26,7 +30,6 @@ from memoryhub.transfer.moving.switching import (
     is_back,
     require_this_way,
     switch,
-    text_of,
     where,
 )
 
@@ -71,19 +74,9 @@ def _begin_move(store: StoreId, leaving: Peer, arriving: Peer, progress: Progres
     if there["exists"]:
         raise ConflictError(f"there is a {store.scope} {store.name!r} in {there['address']} already")
     for epoch in there["drafts"]:
-        arriving.call("discard_draft", store=text_of(store), epoch=epoch)
+        arriving.call("discard_draft", store=store.text, epoch=epoch)
     marks = [here["arrival"], there["departure"]]
-    earlier = max((mark["epoch"] for mark in marks if mark), default="")
-    return _attempts(_Move(store, leaving, arriving, earlier), progress)
-
-
-# A later move of a store has a greater one, whatever the clocks of two machines say
-def _epoch_after(earlier: str) -> str:
-    epoch = f"{clock.now():%Y%m%d%H%M%S}{ids.random_bytes(3).hex()}"
-    return epoch if epoch > earlier else f"{earlier}z"
-
-
-def _attempts(moved: _Move, progress: Progress) -> Moving:
+    moved = _Move(store, leaving, arriving, max((mark["epoch"] for mark in marks if mark), default=""))
     for _ in range(_ATTEMPTS):
         try:
             return moved.attempt(progress)
@@ -94,14 +87,17 @@ def _attempts(moved: _Move, progress: Progress) -> Moving:
 
 class _Move:
     def __init__(self, store: StoreId, leaving: Peer, arriving: Peer, earlier: str) -> None:
-        self._store, self._named = store, text_of(store)
+        self._store, self._named = store, store.text
         self._leaving, self._arriving = leaving, arriving
         self._epoch = earlier
         self._count = 0
 
     def attempt(self, progress: Progress) -> Moving:
         self._count = 0
-        self._epoch = _epoch_after(self._epoch)
+        earlier = self._epoch
+        self._epoch = f"{clock.now():%Y%m%d%H%M%S}{ids.random_bytes(3).hex()}"
+        if self._epoch <= earlier:  # a later move has a greater one, whatever the clocks of two machines say
+            self._epoch = f"{earlier}z"
         self._arriving.call("create_draft", store=self._named, epoch=self._epoch)
         try:
             self._arriving.call("draft", store=self._named, epoch=self._epoch)
@@ -109,17 +105,18 @@ class _Move:
             started = time.monotonic()
             departure = self._copy_rest(erasure)
         except (HubError, _Erased):
-            self._give_up()
+            with suppress(Unavailable):  # the next move discards the draft
+                self._leaving.call("abort")
+                self._arriving.call("abort")
+                self._arriving.call("discard_draft", store=self._named, epoch=self._epoch)
             raise
-        return self._switch(departure, started)
-
-    def _give_up(self) -> None:
-        try:
-            self._leaving.call("abort")
-            self._arriving.call("abort")
-            self._arriving.call("discard_draft", store=self._named, epoch=self._epoch)
-        except Unavailable:
-            return  # the next move discards it
+        # The commit of the fence decides the move: before it, the old place takes writes, after it, the new one
+        self._leaving.call("close")
+        if not switch(self._store, self._leaving, self._arriving, departure):
+            raise ConflictError(
+                f"there is a {self._store.scope} {self._store.name!r} in the new place now, or the copy is gone"
+            )
+        return Moving(departure.address, departure.position, time.monotonic() - started)
 
     def _copy_most(self, progress: Progress) -> int:
         erasure: int = self._leaving.call("read", store=self._named)["erasure"]
@@ -140,10 +137,12 @@ class _Move:
         if held["erasure"] != erasure:
             raise _Erased
         self._count += self._leaving.copy_to(self._arriving, after=self._count)
-        for peer in (self._leaving, self._arriving):
-            peer.ask("digests")
-        here, there = (peer.answer() for peer in (self._leaving, self._arriving))
-        _require_equal(here, there)
+        here, there = _digests(self._leaving, self._arriving)
+        different = sorted(table for table in {*here, *there} if here.get(table) != there.get(table))
+        if different:
+            raise Unavailable(
+                f"nothing was moved: the copy differs in {', '.join(different)}; run `memory-hub rebuild` first"
+            )
         position, digest = held["head"]
         source, target = (peer.call("address", store=self._named) for peer in (self._leaving, self._arriving))
         departure = Departure(
@@ -155,22 +154,12 @@ class _Move:
         self._leaving.call("leave", departure=asdict(departure))
         return departure
 
-    def _switch(self, departure: Departure, started: float) -> Moving:
-        # The commit of the fence decides the move: before it, the old place takes writes, after it, the new one
-        self._leaving.call("close")
-        if not switch(self._store, self._leaving, self._arriving, departure):
-            raise ConflictError(
-                f"there is a {self._store.scope} {self._store.name!r} in the new place now, or the copy is gone"
-            )
-        return Moving(departure.address, departure.position, time.monotonic() - started)
 
-
-def _require_equal(here: dict[str, Any], there: dict[str, Any]) -> None:
-    different = sorted(table for table in {*here, *there} if here.get(table) != there.get(table))
-    if different:
-        raise Unavailable(
-            f"nothing was moved: the copy differs in {', '.join(different)}; run `memory-hub rebuild` first"
-        )
+# Both at once: the tables of a large store take seconds
+def _digests(*peers: Peer) -> list[dict[str, Any]]:
+    for peer in peers:
+        peer.ask("digests")
+    return [peer.answer() for peer in peers]
 
 
 def confirm(store: StoreId, source: DatabasePlace, target: DatabasePlace) -> Moving:
@@ -188,7 +177,8 @@ def confirm(store: StoreId, source: DatabasePlace, target: DatabasePlace) -> Mov
         if departure is None:
             raise _not_moved(store, here["address"])
         if not departure.kept:
-            if not _has_mark(there, departure):
+            mark = there.get("arrival")
+            if not mark or mark["epoch"] != departure.epoch:
                 raise _confirmed(store, departure)
             return _settle(store, arriving, departure, there["address"])  # it was interrupted
         later = departure_of(there)
@@ -198,17 +188,12 @@ def confirm(store: StoreId, source: DatabasePlace, target: DatabasePlace) -> Mov
             raise ConflictError(f"{store.name!r} has not arrived in {there['address']}; run the move again")
         _compare(store, leaving, arriving, departure)
         assign(store, target)  # the move may have been interrupted before it did
-        leaving.call("remove_kept", store=text_of(store), epoch=departure.epoch)
+        leaving.call("remove_kept", store=store.text, epoch=departure.epoch)
         return _settle(store, arriving, departure, there["address"])
 
 
-def _has_mark(there: dict[str, Any], departure: Departure) -> bool:
-    mark = there.get("arrival")
-    return bool(mark and mark["epoch"] == departure.epoch)
-
-
 def _settle(store: StoreId, arriving: Peer, departure: Departure, address: str) -> Moving:
-    arriving.call("settle", store=text_of(store), epoch=departure.epoch)
+    arriving.call("settle", store=store.text, epoch=departure.epoch)
     return Moving(address, departure.position)
 
 
@@ -221,13 +206,11 @@ def _confirmed(store: StoreId, departure: Departure) -> NotFound:
 
 
 def _compare(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure) -> None:
-    copy = leaving.call("departed_copy", store=text_of(store))
-    end = arriving.call("read", store=text_of(store))
+    copy = leaving.call("departed_copy", store=store.text)
+    end = arriving.call("read", store=store.text)
     same = arriving.call("digest_at", position=departure.position) == departure.digest == copy["head"][1]
     if same and end["head"] == copy["head"]:
-        for peer in (leaving, arriving):
-            peer.ask("digests")
-        here, there = (peer.answer() for peer in (leaving, arriving))
+        here, there = _digests(leaving, arriving)
         same = here == there
     for peer in (leaving, arriving):
         peer.call("close")
@@ -268,7 +251,13 @@ def _undone(store: StoreId, leaving: Peer, arriving: Peer) -> Moving | None:
         if switch(store, arriving, leaving, theirs):
             return Moving(here["address"], theirs.position)
     if ours is None:
-        return _discard(store, leaving, arriving)
+        # Discard what a move left that was interrupted before its fence
+        here, there = where(store, leaving, arriving)
+        if not there["drafts"]:
+            raise _not_moved(store, here["address"])
+        for epoch in there["drafts"]:
+            arriving.call("discard_draft", store=store.text, epoch=epoch)
+        return Moving(here["address"], here["head"][0] if "head" in here else 0)
     if not ours.kept:
         raise _confirmed(store, ours)
     require_this_way(store, ours, arriving)
@@ -277,26 +266,16 @@ def _undone(store: StoreId, leaving: Peer, arriving: Peer) -> Moving | None:
     return _return(store, leaving, arriving, ours)
 
 
-# Discards what a move left that was interrupted before its fence
-def _discard(store: StoreId, leaving: Peer, arriving: Peer) -> Moving:
-    here, there = where(store, leaving, arriving)
-    if not there["drafts"]:
-        raise _not_moved(store, here["address"])
-    for epoch in there["drafts"]:
-        arriving.call("discard_draft", store=text_of(store), epoch=epoch)
-    return Moving(here["address"], here["head"][0] if "head" in here else 0)
-
-
 def _return(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure) -> Moving | None:
-    arriving.call("prepare_to_leave", store=text_of(store))
-    held = arriving.call("hold", store=text_of(store))
+    arriving.call("prepare_to_leave", store=store.text)
+    held = arriving.call("hold", store=store.text)
     if held["head"] != [departure.position, departure.digest]:
         arriving.call("abort")
         return None
     fence = Departure(
         back(departure),
         leaving.place.name,
-        leaving.call("address", store=text_of(store)),
+        leaving.call("address", store=store.text),
         clock.to_text(clock.now()),
         departure.position,
         departure.digest,
@@ -304,3 +283,125 @@ def _return(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure)
     arriving.call("leave", departure=asdict(fence))
     arriving.call("close")
     return go_back(store, leaving, arriving, fence)
+
+
+_POSTGRESQL = "postgresql"
+_SCHEMES = ("postgresql://", "postgres://")
+FILES = DatabasePlace(env.FILES, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    source: DatabasePlace
+    target: DatabasePlace
+
+
+def place_named(name: str) -> DatabasePlace:
+    """Return a place as `memory-hub move` takes it.
+
+    Args:
+        name: ``sqlite``, ``postgresql``, a name in ``[servers]`` of ``config.toml``, or an address.
+
+    Raises:
+        Invalid: nothing has this name.
+    """
+    if name == env.FILES:
+        return FILES
+    if name.startswith(_SCHEMES):
+        names = {url: server for server, url in (*env.servers().items(), (_POSTGRESQL, _main()))}
+        return DatabasePlace(names.get(name, ""), name)
+    url = env.servers().get(name) or (_main() if name == _POSTGRESQL else "")
+    if url:
+        return DatabasePlace(name, url)
+    if name == _POSTGRESQL:
+        raise Invalid(
+            f"no PostgreSQL is set: give its address as {env.DATABASE_VARIABLE}, as {env.DATABASE_SETTING} in "
+            "config.toml, or in place of the word postgresql"
+        )
+    raise Invalid(
+        f"{name!r} is no place: name sqlite, postgresql or one of [servers] in config.toml",
+        choices=[env.FILES, _POSTGRESQL, *env.servers()],
+    )
+
+
+def _main() -> str:
+    return env.database_url() or env.configured_database_url()
+
+
+def own_place(store: StoreId) -> DatabasePlace:
+    """Return where this hub has a store, or would have it."""
+    if ENGINE == env.FILES:
+        return FILES
+    return place_named(places.server(store) or _POSTGRESQL)
+
+
+def stores_in(place: DatabasePlace, *, departed: bool = False) -> list[StoreId]:
+    """Return the stores in a place; with ``departed`` those that it keeps after they have moved."""
+    with Peer(place) as peer:
+        return [StoreId.parse(text) for text in peer.call("stores_here", departed=departed)]
+
+
+def way_to(store: StoreId, target: DatabasePlace) -> Way:
+    """Return from where a store can move to a place: from this hub, or to it from where this hub's store was.
+
+    Raises:
+        NotFound: nothing says that this hub's store is in another place.
+    """
+    here = own_place(store)
+    if here.url != target.url:
+        return Way(here, target)
+    if departure := places.departure(store):
+        return Way(_of(departure), target)
+    if target.url:
+        return Way(FILES, target)
+    if stores.exists(store):
+        raise NotFound(f"{store.scope} {store.name!r} is in that place already")
+    raise NotFound(f"there is no {store.scope} {store.name!r} here; run this where it is")
+
+
+def last_way(store: StoreId, named: DatabasePlace | None) -> Way:
+    """Return the way of a store's last move, which is not confirmed yet.
+
+    Args:
+        store: in this hub, or gone from it.
+        named: the place that it was moved to, or the one that it came from.
+    """
+    here = own_place(store)
+    other = named
+    if named and named.url == here.url:
+        other = None
+    if departure := places.departure(store):
+        there = other or _of(departure)
+        # An undo that was interrupted: the move was from there to here
+        return Way(there, here) if is_back(departure) else Way(here, there)
+    if stores.exists(store):
+        with use_store(store):
+            source = arrival()
+        if source:
+            return Way(other or _of(Departure(**source)), here)
+    if other:
+        return Way(here, other)
+    raise NotFound(f"{store.scope} {store.name!r} has not moved, or the move is confirmed")
+
+
+def forget(store: StoreId) -> Departure:
+    """Forget where a store of this process's place has gone: one of its name may be created here again.
+
+    Raises:
+        NotFound: it has not moved from here.
+        ConflictError: the move is not confirmed.
+    """
+    demand(Act.GOVERN, to="move a store", place=store.place)
+    departure = places.departure(store)
+    if departure is None:
+        raise NotFound(f"{store.scope} {store.name!r} has not moved from {stores.location(store)}")
+    if departure.kept:
+        raise ConflictError(f"the old place of {store.name!r} is still kept; confirm or undo the move first")
+    places.forget_departure(store)
+    return departure
+
+
+def _of(departure: Departure) -> DatabasePlace:
+    if not departure.name:
+        raise Invalid(f"the move was to {departure.address}; give its whole address with --to")
+    return place_named(departure.name)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -32,11 +33,6 @@ _OWN_MARKS = ("fingerprint", "search_form", "unwiped", "departure")
 _RETRY_SECONDS = 0.2
 
 
-def parsed(store: str) -> StoreId:
-    scope, _, name = store.partition(":")
-    return StoreId(Scope(scope), name)
-
-
 @contextmanager
 def locked(store: str, seconds: float) -> Iterator[None]:
     """Keep other moves of a store out while this process lives.
@@ -60,26 +56,26 @@ def locked(store: str, seconds: float) -> Iterator[None]:
 
 @contextmanager
 def read(store: str) -> Iterator[dict[str, Any]]:
-    with use_store(parsed(store)):
+    with use_store(StoreId.parse(store)):
         yield end()
 
 
 @contextmanager
 def hold(store: str) -> Iterator[dict[str, Any]]:
     """Hold the store's write lock; the log was checked against its anchor."""
-    with use_store(parsed(store)), log.transaction():
+    with use_store(StoreId.parse(store)), log.transaction():
         yield end()
 
 
 @contextmanager
 def draft(store: str, epoch: str) -> Iterator[None]:
-    with places.draft(parsed(store), epoch):
+    with places.draft(StoreId.parse(store), epoch):
         yield None
 
 
 @contextmanager
 def departed_copy(store: str) -> Iterator[dict[str, Any]]:
-    with places.kept_copy(parsed(store)):
+    with places.kept_copy(StoreId.parse(store)):
         yield end()
 
 
@@ -92,12 +88,12 @@ OPENING: Mapping[str, Callable[..., AbstractContextManager[Any]]] = {
 
 
 def address(store: str) -> str:
-    return stores.location(parsed(store))
+    return stores.location(StoreId.parse(store))
 
 
 def where(store: str) -> dict[str, Any]:
     """Return what is here of a store, and the mark of its arrival."""
-    named = parsed(store)
+    named = StoreId.parse(store)
     departure = places.departure(named)
     places_of_store = {
         "address": stores.location(named),
@@ -113,7 +109,7 @@ def where(store: str) -> dict[str, Any]:
 
 def has_arrived(store: str, departure: dict[str, Any]) -> bool:
     """Return whether the store is here, and has all of the log that left with a move."""
-    named = parsed(store)
+    named = StoreId.parse(store)
     if not stores.exists(named):
         return False
     with use_store(named):
@@ -126,19 +122,16 @@ def has_arrived(store: str, departure: dict[str, Any]) -> bool:
 def stores_here(*, departed: bool) -> list[str]:
     """Return the stores of this place, or those that have left it and are kept."""
     if departed:
-        stores_departed = places.kept_stores()
+        listed = places.kept_stores()
     else:
-        named = [StoreId(scope, name) for scope in (Scope.ORG, Scope.PROJECT) for name in stores.names(scope)]
-        stores_departed = [*([GLOBAL_STORE] if stores.exists(GLOBAL_STORE) else []), *named]
-    return [f"{store.scope}:{store.name}" for store in stores_departed]
+        listed = [GLOBAL_STORE] if stores.exists(GLOBAL_STORE) else []
+        for scope in (Scope.ORG, Scope.PROJECT):
+            listed += [StoreId(scope, name) for name in stores.names(scope)]
+    return [store.text for store in listed]
 
 
 def end() -> dict[str, Any]:
     return {"head": log.head(), "erasure": last_erasure()}
-
-
-def digest_at(position: int) -> str | None:
-    return log.digest_at(position)
 
 
 def events(after: int) -> Iterator[tuple[Any, ...]]:
@@ -172,11 +165,6 @@ def complete() -> None:
     finish_rebuild()
 
 
-def digests() -> dict[str, tuple[int, str]]:
-    """Return rows and digests of the log and of all read models, by table."""
-    return log.table_digests(with_log=True)
-
-
 def marks() -> dict[str, str]:
     marks_of_store = rows.fetch("SELECT key, value FROM store_meta")
     return {key: value for key, value in marks_of_store if key not in (*_OWN_MARKS, ARRIVAL)}
@@ -193,22 +181,22 @@ def leave(departure: dict[str, Any]) -> None:
 
 
 def arrive(store: str, epoch: str, position: int, digest: str) -> None:
-    places.arrive(parsed(store), epoch, Anchor(position, digest))
+    places.arrive(StoreId.parse(store), epoch, Anchor(position, digest))
 
 
 def anchor(store: str) -> tuple[int, str] | None:
-    stored = anchors.read(parsed(store))
+    stored = anchors.read(StoreId.parse(store))
     return (stored.position, stored.digest) if stored else None
 
 
 def remove_kept(store: str, epoch: str) -> None:
-    log.forget_views(parsed(store))
-    places.remove_kept(parsed(store), epoch)
+    log.forget_views(StoreId.parse(store))
+    places.remove_kept(StoreId.parse(store), epoch)
 
 
 def settle(store: str, epoch: str) -> None:
     """Forget where a store came from with a move: its old place is gone."""
-    with use_store(parsed(store)):
+    with use_store(StoreId.parse(store)):
         mark = arrival()
         if mark and mark["epoch"] == epoch:
             rows.execute("DELETE FROM store_meta WHERE key = %s AND value = %s", [ARRIVAL, json.dumps(mark)])
@@ -219,8 +207,9 @@ STEPS: Mapping[str, Callable[..., Any]] = {
     "anchor": anchor,
     "arrive": arrive,
     "complete": complete,
-    "digest_at": digest_at,
-    "digests": digests,
+    "digest_at": log.digest_at,
+    # Rows and digests of the log and of all read models, by table
+    "digests": partial(log.table_digests, with_log=True),
     "end": end,
     "has_arrived": has_arrived,
     "leave": leave,
@@ -231,7 +220,7 @@ STEPS: Mapping[str, Callable[..., Any]] = {
     "stores_here": stores_here,
     "where": where,
     **{
-        name: lambda store, name=name, **arguments: getattr(places, name)(parsed(store), **arguments)
+        name: lambda store, name=name, **arguments: getattr(places, name)(StoreId.parse(store), **arguments)
         for name in ("come_back", "create_draft", "discard_draft", "mark_left", "prepare_to_leave")
     },
 }

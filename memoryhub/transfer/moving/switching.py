@@ -35,10 +35,6 @@ class Moving:
     already: bool = False
 
 
-def text_of(store: StoreId) -> str:
-    return f"{store.scope}:{store.name}"
-
-
 @contextmanager
 def both(store: StoreId, source: DatabasePlace, target: DatabasePlace) -> Iterator[tuple[Peer, Peer]]:
     """Start a process in both places, and keep other moves of the store out of them.
@@ -54,7 +50,7 @@ def both(store: StoreId, source: DatabasePlace, target: DatabasePlace) -> Iterat
 
 
 def lock(peer: Peer, store: StoreId) -> None:
-    peer.call("lock", store=text_of(store), seconds=_LOCK_SECONDS)
+    peer.call("lock", store=store.text, seconds=_LOCK_SECONDS)
 
 
 def assign(store: StoreId, place: DatabasePlace) -> None:
@@ -63,7 +59,7 @@ def assign(store: StoreId, place: DatabasePlace) -> None:
 
 
 def where(store: StoreId, *peers: Peer) -> list[dict[str, Any]]:
-    return [peer.call("where", store=text_of(store)) for peer in peers]
+    return [peer.call("where", store=store.text) for peer in peers]
 
 
 def departure_of(answer: dict[str, Any]) -> Departure | None:
@@ -96,21 +92,17 @@ def switch(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure) 
     """Let a fenced store arrive; return False if it could not, and takes writes in its old place again."""
     try:
         arriving.call(
-            "arrive",
-            store=text_of(store),
-            epoch=departure.epoch,
-            position=departure.position,
-            digest=departure.digest,
+            "arrive", store=store.text, epoch=departure.epoch, position=departure.position, digest=departure.digest
         )
     except ConflictError:  # the place has a store of that name, or no draft: perhaps because it has arrived
         return not cancel(store, leaving, arriving, departure)
-    leaving.call("mark_left", store=text_of(store))
+    leaving.call("mark_left", store=store.text)
     return True
 
 
 def cancel(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure) -> bool:
     """Let a fenced store take writes in its old place again; return False if it has arrived in the new one."""
-    named = text_of(store)
+    named = store.text
     arriving.call("discard_draft", store=named, epoch=departure.epoch)
     if arriving.call("has_arrived", store=named, departure=asdict(departure)):
         leaving.call("mark_left", store=named)
@@ -132,7 +124,7 @@ def go_back(store: StoreId, leaving: Peer, arriving: Peer, departure: Departure)
         arriving: the place that it had gone to.
         departure: from ``arriving``, by the undo.
     """
-    named = text_of(store)
+    named = store.text
     (here,) = where(store, leaving)
     previous = departure_of(here)
     if previous and back(previous) == departure.epoch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -125,8 +125,8 @@ class _Project:
                 notes[note.key] = note
         if other_files:
             left_out.append(LeftOutRecord(str(folder), f"files that are no notes: {other_files}"))
-        self._learn(list(notes.values()))
-        return self._all(folder, list(notes.values()), left_out)
+        self._learn(notes.values())
+        return self._all(folder, notes.values(), left_out)
 
     def _note(self, path: Path) -> _BasicMemoryNote | LeftOutRecord:
         try:
@@ -138,13 +138,15 @@ class _Project:
         permalink = text_of(matter.get("permalink"))
         self.has_permalinks |= bool(permalink)
         permalink = permalink or self._below(path)
-        return _BasicMemoryNote(path, permalink, f"{self._name}:{permalink}", _title_of(path, matter))
+        title = text_of(matter.get("title"))
+        title = flat(title) if title.strip() else path.stem
+        return _BasicMemoryNote(path, permalink, f"{self._name}:{permalink}", title)
 
     def _below(self, path: Path) -> str:
         return path.relative_to(self._folder).with_suffix("").as_posix()
 
     # A permalink goes before a title
-    def _learn(self, notes: list[_BasicMemoryNote]) -> None:
+    def _learn(self, notes: Collection[_BasicMemoryNote]) -> None:
         for note in notes:
             self._notes[note.permalink.casefold()] = note
         for note in notes:
@@ -152,7 +154,9 @@ class _Project:
             for name in (short, f"{self._name}/{short}", note.title, self._below(note.path), note.path.stem):
                 self._notes.setdefault(name.casefold(), note)
 
-    def _all(self, folder: Path, notes: list[_BasicMemoryNote], left_out: list[LeftOutRecord]) -> Iterator[Record]:
+    def _all(
+        self, folder: Path, notes: Collection[_BasicMemoryNote], left_out: list[LeftOutRecord]
+    ) -> Iterator[Record]:
         yield from left_out
         names = {note.path.relative_to(self._folder).as_posix(): note for note in notes}
         changed = changed_times(self._folder, names)
@@ -201,21 +205,12 @@ class _Project:
         linked = [(RelationType.RELATED_TO.value, link.note) for link in wiki_links(text) if link.note not in explicit]
         pairs: dict[tuple[str, str], None] = {}
         for relation, target in (*named, *linked):
-            other = self._notes.get(_without_markup(target))
+            name = target.strip().removeprefix("memory://").replace("::", "/").strip("/")
+            other = self._notes.get(name.removesuffix(".md").casefold())
             self._missing += other is None
             if other and other is not note:
                 pairs[own_relation(relation), other.key] = None
         return tuple(pairs)
-
-
-def _without_markup(target: str) -> str:
-    name = target.strip().removeprefix("memory://").replace("::", "/").strip("/")
-    return name.removesuffix(".md").casefold()
-
-
-def _title_of(path: Path, matter: dict[str, Any]) -> str:
-    title = text_of(matter.get("title"))
-    return flat(title) if title.strip() else path.stem
 
 
 def _sections(note: _BasicMemoryNote, text: str) -> list[tuple[str, str, str]]:

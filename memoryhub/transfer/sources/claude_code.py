@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,9 +17,9 @@ from memories.models import RelationType
 from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line
-from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord, TurnRecord
+from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.sources.reading import dict_or_empty, files_below, json_objects, list_or_empty, text_of
-from memoryhub.transfer.sources.rules import enters_repository, file_within, repository_files
+from memoryhub.transfer.sources.rules import enters_repository, file_within, repository_records
 from memoryhub.transfer.sources.texts import (
     Base,
     TextFile,
@@ -31,8 +32,10 @@ from memoryhub.transfer.sources.texts import (
     wiki_links,
     without_code,
 )
+from sessions_app.services.past_sessions import PastTurn
 
 _INSTRUCTIONS = ("CLAUDE.md", "CLAUDE.local.md")
+_RULES = (".claude", "rules")
 # The types that the tool gives its memories
 _KINDS = {
     "user": ("knowledge", "context"),
@@ -114,22 +117,13 @@ def _enters(path: PurePosixPath, only: str) -> bool:
 
 
 def _read_repository(folder: Path) -> Iterator[Record]:
-    files = repository_files(
+    return repository_records(
         folder,
-        includes=lambda path: path.name in _INSTRUCTIONS or (path.suffix == ".md" and _is_in_rules(path)),
-        enters=lambda path: _is_in_rules(path) or path.name == ".claude" or enters_repository(path),
+        _Instructions(base_of(folder)).records,
+        includes=lambda path: path.name in _INSTRUCTIONS or (path.suffix == ".md" and _RULES in pairwise(path.parts)),
+        enters=lambda path: _RULES in pairwise(path.parts) or path.name == ".claude" or enters_repository(path),
         named="CLAUDE.md, and nothing else of Claude Code,",
     )
-    instructions = _Instructions(base_of(folder))
-    for file in files:
-        if isinstance(file, LeftOutRecord):
-            yield file
-        else:
-            yield from instructions.records(file)
-
-
-def _is_in_rules(path: PurePosixPath) -> bool:
-    return (".claude", "rules") in zip(path.parts, path.parts[1:], strict=False)
 
 
 @dataclass
@@ -343,7 +337,7 @@ class _TranscriptReader:
         return SessionRecord(
             key=path.stem,
             purpose=self._titles.get("custom-title") or self._titles.get("ai-title") or "".join(prompts),
-            turns=tuple(TurnRecord(turn.prompt, "\n\n".join(turn.answers), turn.at, turn.ended) for turn in turns),
+            turns=tuple(PastTurn(turn.prompt, "\n\n".join(turn.answers), turn.at, turn.ended) for turn in turns),
             summary=self._summary,
             agent="claude-code",
             project=self._folder,
@@ -367,7 +361,11 @@ class _TranscriptReader:
             text = _INJECTED.sub("", text).strip()
             is_wrapped = text.startswith(("<command-", "<bash-input>"))
             command = {name: value.strip() for name, value in _COMMAND.findall(text if is_wrapped else "")}
-            prompt = _typed(command) if command else text
+            prompt = text
+            if "bash-input" in command:
+                prompt = f"! {command['bash-input']}"
+            elif command:
+                prompt = f"{command.get('command-name', '')} {command.get('command-args', '')}".strip()
             if prompt:
                 self._begin(_TranscriptTurn(prompt, _time(line.get("timestamp")), bool(command)))
 
@@ -383,12 +381,6 @@ class _TranscriptReader:
         if text and self._turns and not self.beyond and self._characters <= MAX_CHARACTERS:
             self._turns[-1].answers.append(text)
             self._turns[-1].ended = at or self._turns[-1].ended
-
-
-def _typed(command: dict[str, str]) -> str:
-    if "bash-input" in command:
-        return f"! {command['bash-input']}"
-    return f"{command.get('command-name', '')} {command.get('command-args', '')}".strip()
 
 
 # Only the text of a message's parts: no tools, images or thoughts

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from memoryhub.core.text import first_line
-from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord, TurnRecord
+from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database
 from memoryhub.transfer.sources.reading import ToolExport, file_in, is_json, list_or_empty, text_of
 from memoryhub.transfer.sources.texts import clean_tags
+from sessions_app.services.past_sessions import PastTurn
 
 _TOOL = "claude-mem"
 _FILE = "claude-mem.db"
@@ -75,18 +76,19 @@ def _sessions(source: Database | ToolExport, clients: Mapping[str, str], path: P
     prompts = source.rows("user_prompts", _PROMPT, order=order)
     sessions = source.rows("sdk_sessions", (*_SESSION, *_ENDS), order="content_session_id")
     for row, group in joined(sessions, prompts, "content_session_id", "content_session_id"):
-        yield _session_record(row, [_turn_record(prompt) for prompt in group.rows], summaries, path)
-        if group.beyond:
-            yield LeftOutRecord(
-                f"{path}: session {row['id']}", f"prompts after the first {len(group.rows):,}: {group.beyond:,}"
-            )
+        place = f"{path}: session {row['id']}"
+        yield _session_record(row, group.rows, summaries, place)
+        yield from group.left_out(place)
 
 
-def _session_record(row: Row, turns: list[TurnRecord], summaries: Mapping[str, str], path: Path) -> Record:
+def _session_record(row: Row, prompts: list[Row], summaries: Mapping[str, str], place: str) -> Record:
     key = text_of(row["content_session_id"])
     if not key:
-        return LeftOutRecord(f"{path}: session {row['id']}", "it has no id that can be read")
+        return LeftOutRecord(place, "it has no id that can be read")
     first = _without_tags(row["user_prompt"])
+    turns = []
+    for prompt in prompts:  # it keeps prompts without their answers
+        turns.append(PastTurn(_without_tags(prompt["prompt_text"]), "", moment_of(prompt["created_at_epoch"])))
     return SessionRecord(
         key=key,
         purpose=text_of(row["custom_title"]) or first_line(first, 200),
@@ -96,13 +98,8 @@ def _session_record(row: Row, turns: list[TurnRecord], summaries: Mapping[str, s
         project=text_of(row["project"]),
         started=moment_of(row["started_at_epoch"]),
         ended=moment_of(row["completed_at_epoch"]),
-        place=f"{path}: session {row['id']}",
+        place=place,
     )
-
-
-# It keeps prompts without their answers
-def _turn_record(row: Row) -> TurnRecord:
-    return TurnRecord(_without_tags(row["prompt_text"]), "", moment_of(row["created_at_epoch"]))
 
 
 def _summary(row: Row) -> str:
@@ -115,13 +112,7 @@ def _observation(row: Row, clients: Mapping[str, str], path: Path) -> Record:
     lists = {name: _list(row[name]) for name in _TEXTS}
     files = [f"{label}: {', '.join(lists[name])}" for name, label in _FILES.items() if lists[name]]
     facts = "\n".join(f"- {fact}" for fact in lists["facts"])
-    parts = (
-        _without_tags(row["subtitle"]),
-        _without_tags(row["narrative"]),
-        _without_tags(row["text"]),
-        facts,
-        "\n".join(files),
-    )
+    parts = (*(_without_tags(row[name]) for name in ("subtitle", "narrative", "text")), facts, "\n".join(files))
     content = "\n\n".join(filter(None, parts))
     if not isinstance(row["id"], int) or not content:
         return LeftOutRecord(place, "it has no text that can be read")

@@ -17,7 +17,8 @@ from typing import Any
 from memoryhub.core.errors import Invalid
 from memoryhub.core.foreign_files import open_foreign
 from memoryhub.core.text import flat
-from memoryhub.transfer.sources.reading import text_of
+from memoryhub.transfer.records import LeftOutRecord
+from memoryhub.transfer.sources.reading import SQLITE, text_of
 
 # The most that is copied of a database with a write-ahead log
 MAX_COPY = 2**30
@@ -28,8 +29,7 @@ _VALUE = f'CASE WHEN {_SIZE} <= {_MAX_VALUE} THEN "{{0}}" END'
 # Rows of one group, and their characters
 MAX_GROUP = 10_000
 MAX_CHARACTERS = 16 * 2**20
-# See https://sqlite.org/fileformat2.html
-_MAGIC = b"SQLite format 3\0"
+# Bytes; see https://sqlite.org/fileformat2.html
 _HEADER = 100
 Row = Mapping[str, Any]
 
@@ -108,8 +108,11 @@ def _check_database(
         if lacking:
             table, name = lacking[0]
             raise Invalid(f"{flat(str(path))} is no database of {tool}: its table {table} has no column {name}")
-        for table in columns:
-            _require_sound(connection, path, table)
+        for table in columns:  # pages that are used twice can make a small file hold endless rows
+            ((verdict,),) = connection.execute(f"PRAGMA quick_check('{table}')").fetchmany(1)
+            if verdict != "ok":
+                reason = flat(str(verdict))[:200]
+                raise Invalid(f"can't read {flat(str(path))}: its table {table} is damaged: {reason}")
     except sqlite3.Error as error:
         raise _damaged(path, error) from error
     return Database(connection, path, columns)
@@ -125,13 +128,6 @@ def _columns_of(connection: sqlite3.Connection, table: str) -> frozenset[str]:
     if computed:
         raise sqlite3.DatabaseError(f"table {table} has a computed column {flat(computed[0])[:80]}")
     return frozenset(name for _, name, *_ in columns)
-
-
-# Pages that are used twice can make a small file hold endless rows
-def _require_sound(connection: sqlite3.Connection, path: Path, table: str) -> None:
-    ((verdict,),) = connection.execute(f"PRAGMA quick_check('{table}')").fetchmany(1)
-    if verdict != "ok":
-        raise Invalid(f"can't read {flat(str(path))}: its table {table} is damaged: {flat(str(verdict))[:200]}")
 
 
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_PRAGMA}
@@ -152,7 +148,7 @@ def _require_sqlite(path: Path, tool: str) -> None:
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise Invalid(f"can't read {flat(str(path))}: {error.strerror}") from error
-    if len(head) < _HEADER or not head.startswith(_MAGIC):
+    if len(head) < _HEADER or not head.startswith(SQLITE):
         raise Invalid(f"{flat(str(path))} is no SQLite database")
     page, pages = int.from_bytes(head[16:18]), int.from_bytes(head[28:32])
     # SQLite reads what is missing of a page as zeros
@@ -198,6 +194,10 @@ class RowGroup:
             self.beyond += 1
         else:
             self.rows.append(row)
+
+    def left_out(self, place: str) -> Iterator[LeftOutRecord]:
+        if self.beyond:
+            yield LeftOutRecord(place, f"prompts after the first {len(self.rows):,}: {self.beyond:,}")
 
 
 def joined(rows: Iterable[Row], other_rows: Iterable[Row], key: str, other_key: str) -> Iterator[tuple[Row, RowGroup]]:

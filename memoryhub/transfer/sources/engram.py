@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line, flat
-from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord, TurnRecord
+from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database
 from memoryhub.transfer.sources.reading import ToolExport, file_in, is_sqlite, text_of
 from memoryhub.transfer.sources.texts import current_repository
+from sessions_app.services.past_sessions import PastTurn
 
 _TOOL = "engram"
 _FILE = "engram.db"
@@ -121,43 +122,30 @@ def _lists(export: ToolExport, path: Path) -> Iterator[Record]:
 def _database_rows(source: Database | ToolExport, path: Path) -> Iterator[Record]:
     prompts = source.rows("user_prompts", _PROMPT, order="session_id, id")
     sessions = source.rows("sessions", _SESSION, order="id")
-    yield from _records(sessions, prompts, source.rows("observations", _OBSERVATION), path)
-
-
-# Sessions are sorted by id and prompts by session
-def _records(
-    sessions: Iterable[Row], prompts: Iterable[Row], observations: Iterable[Row], path: Path
-) -> Iterator[Record]:
     for row, group in joined(sessions, prompts, "id", "session_id"):
-        yield _session_record(row, [_turn_record(prompt) for prompt in group.rows], path)
-        if group.beyond:
-            yield LeftOutRecord(
-                f"{path}: session {text_of(row['id'])}",
-                f"prompts after the first {len(group.rows):,}: {group.beyond:,}",
-            )
-    yield from (_observation(row, path) for row in observations)
+        place = f"{path}: session {text_of(row['id'])}"
+        yield _session_record(row, group.rows, place)
+        yield from group.left_out(place)
+    for row in source.rows("observations", _OBSERVATION):
+        yield _observation(row, path)
 
 
-def _session_record(row: Row, turns: list[TurnRecord], path: Path) -> Record:
-    key = text_of(row["id"])
+def _session_record(row: Row, prompts: list[Row], place: str) -> Record:
     summary = _without_private(row["summary"])
-    texts = [*(turn.prompt for turn in turns), summary]
+    turns = []
+    for prompt in prompts:  # it keeps prompts without their answers
+        turns.append(PastTurn(_without_private(prompt["content"]), "", moment_of(prompt["created_at"])))
     return SessionRecord(
-        key=key,
-        purpose=first_line(texts[0], 200),
+        key=text_of(row["id"]),
+        purpose=first_line(turns[0].prompt if turns else summary, 200),
         turns=tuple(turns),
         summary=summary,
         agent=_TOOL,
         project=text_of(row["project"]),
         started=moment_of(row["started_at"]),
         ended=moment_of(row["ended_at"]),
-        place=f"{path}: session {key}",
+        place=place,
     )
-
-
-# It keeps prompts without their answers
-def _turn_record(row: Row) -> TurnRecord:
-    return TurnRecord(_without_private(row["content"]), "", moment_of(row["created_at"]))
 
 
 def _observation(row: Row, path: Path) -> Record:

@@ -51,16 +51,14 @@ _MARKDOWN_LINK = re.compile(r"\]\(<?([^()<>\n#]+\.md)(#[^()<>\n]*)?>?\)")
 
 
 def _find_vaults() -> list[Path]:
-    lists = [path for place in _LISTS if (path := Path.home() / place / "obsidian.json").is_file()]
-    vaults = [vault for path in lists for vault in _configured_vaults(read_settings(path))]
-    return [vault for vault in dict.fromkeys(vaults) if is_folder(vault / _CONFIG)]
-
-
-def _configured_vaults(settings: dict[str, Any]) -> Iterator[Path]:
-    for vault in dict_or_empty(settings.get("vaults")).values():
-        match vault:
-            case {"path": str(path)}:
-                yield Path(path)
+    vaults: dict[Path, None] = {}
+    for place in _LISTS:
+        settings = read_settings(Path.home() / place / "obsidian.json")
+        for vault in dict_or_empty(settings.get("vaults")).values():
+            match vault:
+                case {"path": str(path)}:
+                    vaults[Path(path)] = None
+    return [vault for vault in vaults if is_folder(vault / _CONFIG)]
 
 
 @dataclass(slots=True)
@@ -104,8 +102,7 @@ class _Vault:
             elif file.suffix.lower() != ".md":
                 other_files[file.suffix.lower() or file.name] += 1
             else:
-                note = _ObsidianNote(file, file.relative_to(self._folder).with_suffix("").as_posix())
-                notes.append(note)
+                notes.append(_ObsidianNote(file, file.relative_to(self._folder).with_suffix("").as_posix()))
         for note in notes:
             why = self._learn(note)
             if why:
@@ -184,18 +181,15 @@ class _Vault:
     # The nearest to the top, unless the link names folders
     def _target(self, note: _ObsidianNote, link: str) -> _ObsidianNote | None:
         name = link.removesuffix(".md").strip("/").casefold()
-        alike = self._notes.get(name.rsplit("/", 1)[-1], [])
         beside = normpath(f"{PurePosixPath(note.name).parent.as_posix()}/{name}").casefold()
         matching = []
-        for other in alike:
+        for other in self._notes.get(name.rsplit("/", 1)[-1], []):
             other_name = other.name.casefold()
             if other_name in (name, beside) or other_name.endswith(f"/{name}"):
                 matching.append(other)
         # The first of those whose names differ only in case
         return min(
-            matching,
-            key=lambda other: (other.name.casefold() != name, other.name.count("/"), other.name),
-            default=None,
+            matching, key=lambda other: (other.name.casefold() != name, other.name.count("/"), other.name), default=None
         )
 
 

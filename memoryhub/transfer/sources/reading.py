@@ -33,7 +33,7 @@ MAX_DEPTH = 64
 # Entries of a folder that a message names
 _MOST_NAMED = 5
 # See https://sqlite.org/fileformat2.html
-_SQLITE = b"SQLite format 3\0"
+SQLITE = b"SQLite format 3\0"
 _UNICODE_MARKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"
 
 
@@ -295,7 +295,7 @@ def is_sqlite(path: Path) -> bool:
         Invalid: it cannot be read.
     """
     with _open_file(path) as file:
-        return file.read(len(_SQLITE)) == _SQLITE
+        return file.read(len(SQLITE)) == SQLITE
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -347,23 +347,17 @@ def files_below(folder: Path, *, includes: Wanted, enters: Wanted) -> Iterator[P
         room -= len(entries)
         if room < 0:
             raise Invalid(f"{flat(str(folder))} has more than {MAX_ENTRIES:,} files; name a smaller folder")
-        folders = [below / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        folders = []
+        for entry in entries:
+            path = below / entry.name
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(path)
+            elif entry.is_file(follow_symlinks=False):
+                if includes(path):
+                    yield folder / path
+            elif includes(path) or (enters(path) and is_folder(folder / path)):
+                yield LeftOutRecord(entry.path, "a link, which may lead out of the folder, or not a file")
         stack += filter(enters, reversed(folders))
-        yield from _files_in(folder, below, entries, includes, enters)
-
-
-def _files_in(
-    folder: Path, below: PurePosixPath, entries: list[os.DirEntry[str]], includes: Wanted, enters: Wanted
-) -> Iterator[Path | LeftOutRecord]:
-    for entry in entries:
-        path = below / entry.name
-        if entry.is_file(follow_symlinks=False):
-            if includes(path):
-                yield folder / path
-        elif not entry.is_dir(follow_symlinks=False) and (
-            includes(path) or (enters(path) and is_folder(folder / path))
-        ):
-            yield LeftOutRecord(entry.path, "a link, which may lead out of the folder, or not a file")
 
 
 def _entries(folder: Path, room: int) -> list[os.DirEntry[str]] | LeftOutRecord:

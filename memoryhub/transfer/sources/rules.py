@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from memories.importing.files import MARKDOWN, SKIPPED_FOLDERS, changed_times
@@ -13,14 +14,20 @@ from memoryhub.transfer.records import ImportSource, LeftOutRecord, Record
 from memoryhub.transfer.sources.reading import Wanted, files_below
 from memoryhub.transfer.sources.texts import TextFile, base_of, current_repository, rule_records, section_records
 
+_RULES = (".cursor", "rules")
+
 
 def enters_repository(path: PurePosixPath) -> bool:
     """Return whether a folder is the repository's own: not hidden, and no folder of packages."""
     return path.name not in SKIPPED_FOLDERS and not path.name.startswith(".")
 
 
-def repository_files(path: Path, *, includes: Wanted, enters: Wanted, named: str) -> Iterator[TextFile | LeftOutRecord]:
-    """Yield the files below a folder of a repository, each once; a link to a file of the repository is that file.
+def repository_records(
+    path: Path, read: Callable[[TextFile], Iterator[Record]], *, includes: Wanted, enters: Wanted, named: str
+) -> Iterator[Record]:
+    """Yield what ``read`` yields for each file below a folder of a repository.
+
+    Each file is read once; a link to a file of the repository is that file.
 
     Raises:
         Invalid: it is no folder, or has no such file; ``named`` says which.
@@ -43,7 +50,7 @@ def repository_files(path: Path, *, includes: Wanted, enters: Wanted, named: str
             files[target] = base.title_of(target)
     changed = changed_times(base.folder, files.values())
     for file, title in files.items():
-        yield TextFile(file, base.name_of(file), title, changed=changed[title])
+        yield from read(TextFile(file, base.name_of(file), title, changed=changed[title]))
 
 
 def file_within(folder: Path, path: Path) -> Path | None:
@@ -57,40 +64,34 @@ def file_within(folder: Path, path: Path) -> Path | None:
 
 
 def _read_agents(path: Path) -> Iterator[Record]:
-    files = repository_files(
-        path, includes=lambda file: file.name == "AGENTS.md", enters=enters_repository, named="AGENTS.md"
+    return repository_records(
+        path,
+        section_records,
+        includes=lambda file: file.name == "AGENTS.md",
+        enters=enters_repository,
+        named="AGENTS.md",
     )
-    for file in files:
-        if isinstance(file, LeftOutRecord):
-            yield file
-        else:
-            yield from section_records(file)
 
 
 def _read_cursor(path: Path) -> Iterator[Record]:
-    files = repository_files(
-        path, includes=_is_cursor_rule, enters=_enters_cursor, named=".cursorrules and no .cursor/rules/*.mdc"
+    return repository_records(
+        path,
+        _cursor_records,
+        includes=lambda file: file.name == ".cursorrules" or (file.suffix == ".mdc" and _RULES in pairwise(file.parts)),
+        enters=_enters_cursor,
+        named=".cursorrules and no .cursor/rules/*.mdc",
     )
-    for file in files:
-        if isinstance(file, LeftOutRecord):
-            yield file
-        elif file.path.suffix == ".mdc":
-            yield from rule_records(file, globs="globs")
-        else:
-            yield from section_records(file)
 
 
-def _is_cursor_rule(path: PurePosixPath) -> bool:
-    return path.name == ".cursorrules" or (path.suffix == ".mdc" and _is_in_rules(path))
-
-
-def _is_in_rules(path: PurePosixPath) -> bool:
-    return any(pair == (".cursor", "rules") for pair in zip(path.parts, path.parts[1:], strict=False))
+def _cursor_records(file: TextFile) -> Iterator[Record]:
+    if file.path.suffix == ".mdc":
+        return rule_records(file, globs="globs")
+    return section_records(file)
 
 
 def _enters_cursor(path: PurePosixPath) -> bool:
     if ".cursor" in path.parts[:-1]:
-        return _is_in_rules(path)
+        return _RULES in pairwise(path.parts)
     return path.name == ".cursor" or enters_repository(path)
 
 
