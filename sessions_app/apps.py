@@ -9,6 +9,4 @@ class SessionsConfig(AppConfig):
     def ready(self) -> None:
         from memoryhub.config import current_settings  # noqa: F401
         from sessions_app import projectors, search  # noqa: F401
-        from sessions_app.services import (
-            profile,  # noqa: F401
-        )
+        from sessions_app.services import profile  # noqa: F401

@@ -232,16 +232,10 @@ class TurnView(BaseModel):
     summary: str
 
 
-def _as_change(file: object) -> object:
-    if isinstance(file, str):
-        return {"path": file}
-    return file
-
-
 # A path, or an object with the numbers of inserted and deleted lines too.
 ChangedFile = Annotated[
     FileChange,
-    BeforeValidator(_as_change),
+    BeforeValidator(lambda file: {"path": file} if isinstance(file, str) else file),
     WithJsonSchema({"anyOf": [{"type": "string"}, FileChange.model_json_schema()], LISTED_AS: {"type": "string"}}),
 ]
 

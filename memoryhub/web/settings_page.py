@@ -431,7 +431,7 @@ def _save(request: HttpRequest, form: SettingsForm) -> bool:
     except HubError as error:
         messages.error(request, as_sentence(error.message))
         return False
-    messages.success(request, f"Changed: {', '.join(setting_label(name) for name in changes)}.")
+    messages.success(request, f"Changed: {', '.join(map(setting_label, changes))}.")
     return True
 
 
