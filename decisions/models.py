@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from django.db import models
 
-from memoryhub.core.models import PositionField, StoreModel
+from memoryhub.core.fields import PositionField
+from memoryhub.core.models import StoreModel
 
 
 class Impact(models.TextChoices):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
-from memoryhub.core.models import PositionField, StoreModel
+from memoryhub.core.fields import PositionField
+from memoryhub.core.models import StoreModel
 from memoryhub.core.text import counted
 
 

@@ -10,8 +10,9 @@ from django.db import models
 from django.db.models.expressions import RawSQL
 
 from memories.pack_sorts import PackSort, sort_of
+from memoryhub.core.fields import PositionField
 from memoryhub.core.kinds import KINDS, Kind
-from memoryhub.core.models import PositionField, Quarantine, StoreModel
+from memoryhub.core.models import Quarantine, StoreModel
 from memoryhub.core.stores.routing import StoreManager
 
 

@@ -1,5 +1,5 @@
 import django.db.models.deletion
-import memoryhub.core.models
+import memoryhub.core.fields
 from django.db import migrations, models
 
 
@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Memory',
             fields=[
-                ('id', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('kind', models.CharField(choices=[('observation', 'Observation'), ('guideline', 'Guideline'), ('tool', 'Tool'), ('knowledge', 'Knowledge')], max_length=16)),
                 ('type', models.CharField(max_length=64)),
                 ('title', models.CharField(max_length=300)),
@@ -64,7 +64,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='SearchDocument',
             fields=[
-                ('id', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('source', models.CharField(max_length=16)),
                 ('kind', models.CharField(blank=True, max_length=16)),
                 ('title', models.CharField(max_length=300)),
@@ -79,7 +79,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='MemoryVersion',
             fields=[
-                ('id', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('version', models.PositiveIntegerField()),
                 ('base_version', models.PositiveIntegerField(null=True)),
                 ('reason', models.TextField(blank=True)),
@@ -97,7 +97,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Conflict',
             fields=[
-                ('id', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('version_a', models.PositiveIntegerField()),
                 ('version_b', models.PositiveIntegerField()),
                 ('detected_at', models.DateTimeField(verbose_name='detected')),
@@ -116,7 +116,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Relation',
             fields=[
-                ('id', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('relation', models.CharField(choices=[('applies_to', 'Applies to'), ('depends_on', 'Depends on'), ('conflicts_with', 'Conflicts with'), ('related_to', 'Related to'), ('supersedes', 'Supersedes'), ('derived_from', 'Derived from')], max_length=16)),
                 ('source_type', models.CharField(choices=[('memory', 'Memory'), ('decision', 'Decision'), ('commit', 'Commit'), ('session', 'Session'), ('project', 'Project')], max_length=16)),
                 ('source_id', models.BigIntegerField()),
@@ -134,7 +134,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Tag',
             fields=[
-                ('id', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('name', models.CharField(max_length=64, unique=True)),
                 ('category', models.CharField(max_length=64)),
                 ('description', models.TextField(blank=True)),
@@ -148,7 +148,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='ContextPack',
             fields=[
-                ('id', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('session_id', models.CharField(blank=True, max_length=200, verbose_name='session')),
                 ('query', models.TextField(blank=True)),
                 ('max_tokens', models.PositiveIntegerField()),
@@ -180,7 +180,7 @@ class Migration(migrations.Migration):
             name='Vector',
             fields=[
                 ('pk', models.CompositePrimaryKey('document_id', 'model_id', blank=True, editable=False, primary_key=True, serialize=False)),
-                ('document_id', memoryhub.core.models.PositionField()),
+                ('document_id', memoryhub.core.fields.PositionField()),
                 ('model_id', models.IntegerField()),
                 ('content_hash', models.BinaryField(max_length=16)),
                 ('scale', models.FloatField()),
@@ -193,7 +193,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='MemoryUse',
             fields=[
-                ('memory_id', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('memory_id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('given', models.PositiveIntegerField(default=0, help_text='Told by a context pack')),
                 ('found', models.PositiveIntegerField(default=0, help_text='Shown by a search')),
                 ('fetched', models.PositiveIntegerField(default=0, help_text='Asked for by id or name')),
@@ -212,7 +212,7 @@ class Migration(migrations.Migration):
             name='MemoryCitation',
             fields=[
                 ('pk', models.CompositePrimaryKey('memory_id', 'stream_id', blank=True, editable=False, primary_key=True, serialize=False)),
-                ('memory_id', memoryhub.core.models.PositionField()),
+                ('memory_id', memoryhub.core.fields.PositionField()),
                 ('stream_id', models.CharField(max_length=200, verbose_name='what names it')),
                 ('cited_at', models.DateTimeField()),
             ],

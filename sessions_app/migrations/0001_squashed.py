@@ -1,4 +1,4 @@
-import memoryhub.core.models
+import memoryhub.core.fields
 from django.db import migrations, models
 
 
@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Commit',
             fields=[
-                ('id', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('sha', models.CharField(max_length=64, unique=True)),
                 ('message', models.TextField()),
                 ('author', models.CharField(max_length=300)),
@@ -32,7 +32,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Session',
             fields=[
-                ('id', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('session_id', models.CharField(max_length=200, unique=True, verbose_name='name')),
                 ('purpose', models.TextField(blank=True)),
                 ('mode', models.CharField(choices=[('working', 'Working period'), ('scratch', 'Scratch space')], max_length=16)),
@@ -61,7 +61,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Iteration',
             fields=[
-                ('id', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('command', models.CharField(max_length=64)),
                 ('description', models.TextField(blank=True)),
                 ('status', models.CharField(choices=[('active', 'Active'), ('completed', 'Completed'), ('abandoned', 'Abandoned')], max_length=16)),
@@ -81,7 +81,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Turn',
             fields=[
-                ('id', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('session_id', models.CharField(max_length=200, verbose_name='session')),
                 ('turn_id', models.CharField(max_length=200, verbose_name='name')),
                 ('status', models.CharField(choices=[('open', 'Open'), ('closed', 'Closed'), ('incomplete', 'Incomplete')], max_length=16)),
@@ -103,7 +103,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Profile',
             fields=[
-                ('id', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('name', models.CharField(blank=True, max_length=200)),
                 ('description', models.TextField(blank=True)),
                 ('root_path', models.TextField(blank=True)),

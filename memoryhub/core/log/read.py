@@ -16,8 +16,9 @@ from django.db.models.expressions import RawSQL
 
 from memoryhub.core.events.event_types import EventType, event_type, names_where, quoted
 from memoryhub.core.events.projection import Event, read_models
+from memoryhub.core.fields import PositionField
 from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json
-from memoryhub.core.models import PositionField, RawEvent
+from memoryhub.core.models import RawEvent
 from memoryhub.core.schemas import STORED
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, NOT_INDEXED, TEXTS, json_list

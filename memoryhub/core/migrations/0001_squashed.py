@@ -1,4 +1,4 @@
-import memoryhub.core.models
+import memoryhub.core.fields
 from django.db import migrations, models
 
 
@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
             name='ProjectionOffset',
             fields=[
                 ('projector', models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ('position', memoryhub.core.models.PositionField()),
+                ('position', memoryhub.core.fields.PositionField()),
             ],
             options={
                 'db_table': 'projection_offsets',
@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='RawEvent',
             fields=[
-                ('position', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('position', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('event_id', models.CharField(max_length=36, unique=True)),
                 ('project_id', models.CharField(max_length=64)),
                 ('session_id', models.CharField(blank=True, max_length=200)),
@@ -54,7 +54,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Quarantine',
             fields=[
-                ('id', memoryhub.core.models.PositionField(primary_key=True, serialize=False)),
+                ('id', memoryhub.core.fields.PositionField(primary_key=True, serialize=False)),
                 ('placed_by', models.BigIntegerField(help_text='The position of the event that set it aside')),
             ],
             options={
