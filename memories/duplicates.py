@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
-from typing import Any
 
 from memories.events import ACCEPTED, MemoryState, ReviewStatus
 from memories.models import Memory, MemoryScope, ReviewState
@@ -33,8 +32,6 @@ def namespace_of(state: MemoryState, session_id: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class Existing:
-    """A live memory."""
-
     id: int
     # The current one
     version: int
@@ -183,7 +180,7 @@ def similar_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
     words = words_of(f"{state.title} {state.content}")
     if len(words) < LEAST_WORDS or not has_full_text():
         return []
-    return _alike(words, _candidates(memory_id, rare_pairs(words), by_score=False), ALIKE)
+    return _most_alike(memory_id, words, rare_pairs(words), by_score=False, least=ALIKE)
 
 
 # Ranks all memories with any of the longest words, which takes as long as a search
@@ -193,15 +190,23 @@ def near_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
     if not words or not has_full_text():
         return []
     longest = [(word,) for word in _longest_words(words, _LONGEST)]
-    return _alike(words, _candidates(memory_id, longest, by_score=True), NEAR)
+    return _most_alike(memory_id, words, longest, by_score=True, least=NEAR)
 
 
-def _alike(words: frozenset[str], candidates: list[tuple[Any, ...]], least: float) -> list[SimilarMemory]:
+def _most_alike(
+    memory_id: int, words: frozenset[str], groups: Sequence[Sequence[str]], *, by_score: bool, least: float
+) -> list[SimilarMemory]:
+    matches, parameters = text_index.with_any(groups, by_score=by_score, most=_CANDIDATES)
+    candidates = rows.fetch(
+        f"SELECT m.id, m.title, m.content FROM ({matches}) f JOIN memories_memory m ON m.id = f.id "
+        f"WHERE m.deleted_at IS NULL AND m.id <> %s AND m.id {OUTSIDE}",
+        [*parameters, memory_id],
+    )
     alike = []
-    for memory_id, title, content in candidates:
+    for candidate, title, content in candidates:
         share = round(share_of(words, words_of(f"{title} {content}")), 2)
         if share >= least:
-            alike.append(SimilarMemory(id=memory_id, title=title, alike=share))
+            alike.append(SimilarMemory(id=candidate, title=title, alike=share))
     return sorted(alike, key=lambda memory: -memory.alike)[:_MOST_SIMILAR]
 
 
@@ -225,12 +230,3 @@ def share_of(first: frozenset[str], second: frozenset[str]) -> float:
 
 def _longest_words(words: frozenset[str], most: int) -> list[str]:
     return sorted(words, key=lambda word: (-len(word), word))[:most]
-
-
-def _candidates(memory_id: int, groups: Sequence[Sequence[str]], *, by_score: bool) -> list[tuple[Any, ...]]:
-    matches, parameters = text_index.with_any(groups, by_score=by_score, most=_CANDIDATES)
-    return rows.fetch(
-        f"SELECT m.id, m.title, m.content FROM ({matches}) f JOIN memories_memory m ON m.id = f.id "
-        f"WHERE m.deleted_at IS NULL AND m.id <> %s AND m.id {OUTSIDE}",
-        [*parameters, memory_id],
-    )

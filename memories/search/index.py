@@ -11,7 +11,7 @@ from memories.embeddings.vectors import forget
 from memories.search import fts5, postings
 from memories.search.text import date_words, shaped
 from memoryhub import env
-from memoryhub.core.events.projection import Event, after_rebuild, define_check, project_every_event
+from memoryhub.core.events.projection import Event, after_rebuild, checks, project_every_event
 from memoryhub.core.log.read import read_all
 from memoryhub.core.search import Document, Removal, makers_for
 from memoryhub.core.stores import rows
@@ -222,4 +222,4 @@ def renew_index() -> None:
         rows.put_meta("search_form", FORM)
 
 
-define_check("the full-text index", text_index.differing)
+checks["the full-text index"] = text_index.differing

@@ -242,7 +242,7 @@ def _transfer(store: StoreId, salted: Mapping[int, tuple[str, str]], record: Pay
     rows.execute(_WRITE_PAYLOADS.format(database=LIVE), [json.dumps(salted)])
     # Caches are keyed by event or by entity: clear both.
     about = json_list([*salted, *rows.column(_ENTITIES, [json_list(salted)])])
-    for table, column in text_caches().items():
+    for table, column in text_caches.items():
         rows.execute(f"DELETE FROM {LIVE}.{table} WHERE {column} IN {IDS}", [about])
     mark_unwiped(event.position, LIVE)
     forget_views_early(store)

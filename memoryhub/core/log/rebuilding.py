@@ -196,7 +196,7 @@ def _compare_whole(progress: Progress) -> Comparison:
 
 
 def _index_differences(sample: list[int] | None) -> Iterator[Difference]:
-    for what, check in checks().items():
+    for what, check in checks.items():
         if differing := check(sample):
             yield Difference(what, len(differing), tuple(map(str, differing[:_SHOWN])), is_table=False)
 
@@ -313,7 +313,7 @@ class FreshFile:
             take_events(head(LIVE)[0])
         apply_events(0, progress)
         with scratch.attached(self._source):
-            for table in text_caches():
+            for table in text_caches:
                 repair.carry(table)
 
     def catch_up(self) -> None:
@@ -331,7 +331,7 @@ class FreshFile:
         self.catch_up()
         with scratch.attached(self._source):
             for model in models_beside_log():
-                if model._meta.db_table not in text_caches():
+                if model._meta.db_table not in text_caches:
                     repair.carry(model._meta.db_table)
             repair.carry("store_meta", META_COLUMNS)
 
