@@ -469,7 +469,7 @@ def _attributes(value: Any) -> list[str]:
 # Modules whose statements are SQLite's alone, and names in statements to which SQLite's backend has added a part
 SQLITE_ONLY = ("memoryhub.core.backends.sqlite.", "memories.search.fts5")
 _MARKS = re.compile(r"%s(?:, %s)+")
-_OF_SQLITE = ("search_fts", 'temp."differing_', " AS BLOB) FROM ")
+_OF_SQLITE = ("search_fts", '."differing_')
 _BETWEEN = frozenset({"memoryhub.core.backends.sqlite.base", "memoryhub.core.stores.rows", __name__})
 
 
