@@ -10,7 +10,7 @@ from typing import Any
 from memories.search.text import match_any
 from memoryhub import env
 from memoryhub.core.backends.base import LIVE
-from memoryhub.core.events.projection import define_companions
+from memoryhub.core.events.projection import companions
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.schema import require_optional_sql
 
@@ -19,9 +19,7 @@ CREATE = (
     "content='', contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2')"
 )
 require_optional_sql("memories.search", CREATE, needs="fts5")
-define_companions(
-    "memories_searchdocument", "search_fts_data", "search_fts_idx", "search_fts_docsize", "search_fts_config"
-)
+companions["memories_searchdocument"] = ("search_fts_data", "search_fts_idx", "search_fts_docsize", "search_fts_config")
 
 DOCUMENT_ID = "f.rowid"
 
