@@ -6,16 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from memories.search.text import (
-    PART,
-    UNSPACED,
-    all_forms,
-    folded,
-    folded_with_places,
-    forms_of,
-    is_prefix,
-    without_accents,
-)
+from memories.search.text import PART, UNSPACED, all_forms, folded, folded_with_places, is_prefix, without_accents
 
 # Characters of a snippet
 LENGTH = 200
@@ -124,7 +115,7 @@ def _spans_in_token(token: re.Match[str], stems: set[str], beginnings: tuple[str
 def words_in(text: str, words: Sequence[str]) -> list[str]:
     text = folded(text[:_READ])
     plain = _fold_case(text)
-    return [word for word in words if any(_is_in(text, plain, form) for form in (word, *forms_of(word)))]
+    return [word for word in words if any(_is_in(text, plain, form) for form in all_forms([word]))]
 
 
 def _is_in(text: str, plain: str, word: str) -> bool:
