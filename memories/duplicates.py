@@ -18,7 +18,6 @@ from memories.search.text import STOP_WORDS, folded
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.secrets.context import current_tag_key
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import upsert
 from memoryhub.core.stores.routing import StoreCache, current_request
 
 _JSON = ("tags", "resource_links", "attributes")
@@ -68,7 +67,7 @@ _DIGEST_BYTES = 16
 def remember_topics(topics: Mapping[str, int]) -> None:
     """Remember that memories had these topic keys before a redaction, so that ``current_topic`` finds them."""
     for topic, memory_id in topics.items():
-        rows.execute(upsert("store_meta", "key", ["value"]), [f"{_TOPIC}{_topic_digest(topic)}", str(memory_id)])
+        rows.put_meta(f"{_TOPIC}{_topic_digest(topic)}", str(memory_id))
     _redacted_topics.forget()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from decisions.edges import heads
+from decisions.edges import heads_of
 from decisions.events import DECISION_MARKED, DECISION_RECORDED, DECISION_UNLINKED, IMPORT_KEY
 from decisions.importing.links import RecordLink
 from decisions.importing.reading import Adr, read_adr, shorten
@@ -222,7 +222,7 @@ class _Import:
     # A decision that replaced the file's by hand takes precedence; one that another file became does not.
     def _refuse_superseded(self, earlier: int) -> None:
         imported = set(chain.from_iterable(self.imported.versions.values()))
-        replacements = [head for head in heads([earlier]).get(earlier, []) if head not in imported]
+        replacements = [head for head in heads_of(earlier) if head not in imported]
         if replacements:
             raise ConflictError(
                 f"its text has changed, but #{replacements[0]} supersedes its decision #{earlier}; supersede that by "

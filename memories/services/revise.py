@@ -42,7 +42,7 @@ from memories.selectors.versions import find_conflict, state_at
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import clock, log
-from memoryhub.core.contributions import define_scratch
+from memoryhub.core.contributions import scratch
 from memoryhub.core.errors import ConflictError, Gone, Invalid, PreconditionFailed
 from memoryhub.core.log.quarantine import quarantine_marks
 
@@ -206,7 +206,7 @@ def scratch_entries(session_id: str) -> dict[int, str]:
     return dict(memories.values_list("id", "title"))
 
 
-define_scratch(scratch_entries, promote_entries)
+scratch.append((scratch_entries, promote_entries))
 
 
 def live_memory(memory_id: int) -> Memory:
