@@ -25,7 +25,7 @@ from decisions.schemas import (
 from memoryhub.core.rest import command_of, problems, without
 from memoryhub.core.schemas import EntityId, Listing
 
-router = Router()
+router = Router(tags=["decisions"])
 
 SupersedeBody = without(DecisionSupersede, "id")
 MarkBody = without(DecisionMark, "id")
@@ -71,58 +71,36 @@ def _created(request: HttpRequest, response: HttpResponse, result: DecisionResul
     return Status(201 if result.is_new else 200, result)
 
 
-@router.get("decisions", response=Listing, tags=["decisions"], summary="List decisions")
+@router.get("decisions", response=Listing, summary="List decisions")
 def list_decisions(request: HttpRequest, command: Query[DecisionList]) -> Any:
     """Newest first. For the next page pass ``meta.next_cursor`` as ``cursor``."""
     return selectors.list_decisions(command=command)
 
 
 @router.post(
-    "decisions",
-    response={200: DecisionResult, 201: DecisionResult, **problems(404, 409)},
-    tags=["decisions"],
-    summary="Record a decision",
+    "decisions", response={200: DecisionResult, 201: DecisionResult, **problems(404, 409)}, summary="Record a decision"
 )
 def record_decision(request: HttpRequest, command: DecisionRecord, response: HttpResponse) -> Any:
     """409 if it supersedes a superseded decision; ``heads`` lists the current ones, ``branch`` supersedes anyway."""
     return _created(request, response, services.record_decision(command=command))
 
 
-@router.get(
-    "decisions/behind", response=Decisions, tags=["decisions"], summary="List the decisions that explain a file"
-)
-def list_behind(
-    request: HttpRequest,
-    query: Query[Behind],
-) -> Any:
+@router.get("decisions/behind", response=Decisions, summary="List the decisions that explain a file")
+def list_behind(request: HttpRequest, query: Query[Behind]) -> Any:
     """For a file or folder, those with the most commits on it first; 404 if no decision explains it."""
     return {"results": selectors.get_decisions(command=command_of(DecisionGet, query))}
 
 
 @router.get(
-    "decisions/{decision_id}",
-    response=DecisionDetail,
-    exclude_unset=True,
-    tags=["decisions"],
-    summary="Get a decision with its evidence",
+    "decisions/{decision_id}", response=DecisionDetail, exclude_unset=True, summary="Get a decision with its evidence"
 )
-def get_decision(
-    request: HttpRequest,
-    decision_id: EntityId,
-    show: Query[Show],  # type: ignore[valid-type]
-) -> Any:
+def get_decision(request: HttpRequest, decision_id: EntityId, show: Query[Show]) -> Any:  # type: ignore[valid-type]
     """Includes alternatives, edges, commits and artifacts; ``lineage=true`` adds ancestors and descendants."""
     return selectors.get_decisions(command=command_of(DecisionGet, show, ids=[decision_id]))[0]
 
 
-@router.get(
-    "decisions/{decision_id}/lineage", response=Lineage, tags=["decisions"], summary="Get the lineage of a decision"
-)
-def get_lineage(
-    request: HttpRequest,
-    decision_id: EntityId,
-    show: Query[Moment],  # type: ignore[valid-type]
-) -> Any:
+@router.get("decisions/{decision_id}/lineage", response=Lineage, summary="Get the lineage of a decision")
+def get_lineage(request: HttpRequest, decision_id: EntityId, show: Query[Moment]) -> Any:  # type: ignore[valid-type]
     """To any depth. ``ancestor_count`` and ``descendant_count`` count all, shown or not."""
     command = command_of(DecisionGet, show, ids=[decision_id], lineage=True)
     return selectors.get_decisions(command=command)[0]["lineage"]
@@ -131,7 +109,6 @@ def get_lineage(
 @router.post(
     "decisions/{decision_id}/supersede",
     response={200: DecisionResult, 201: DecisionResult, **problems(409)},
-    tags=["decisions"],
     summary="Record the decision that replaces this one",
 )
 def supersede_decision(
@@ -148,14 +125,9 @@ def supersede_decision(
 @router.post(
     "decisions/{decision_id}/status",
     response={200: DecisionResult, **problems(409)},
-    tags=["decisions"],
     summary="Accept, deprecate or reject a decision, or complete its review",
 )
-def mark_decision(
-    request: HttpRequest,
-    decision_id: EntityId,
-    body: MarkBody,  # type: ignore[valid-type]
-) -> Any:
+def mark_decision(request: HttpRequest, decision_id: EntityId, body: MarkBody) -> Any:  # type: ignore[valid-type]
     """The text never changes. To set ``superseded``, supersede the decision."""
     return services.mark_decision(command=command_of(DecisionMark, body, id=decision_id))
 
@@ -163,14 +135,9 @@ def mark_decision(
 @router.post(
     "decisions/{decision_id}/edges",
     response={200: DecisionResult, **problems(409)},
-    tags=["decisions"],
     summary="Relate a decision to another",
 )
-def link_decisions(
-    request: HttpRequest,
-    decision_id: EntityId,
-    body: EdgeBody,  # type: ignore[valid-type]
-) -> Any:
+def link_decisions(request: HttpRequest, decision_id: EntityId, body: EdgeBody) -> Any:  # type: ignore[valid-type]
     """409 if it would create a cycle; the message and ``path`` name it."""
     return services.link_decisions(command=command_of(DecisionLink, body, id=decision_id))
 
@@ -178,7 +145,6 @@ def link_decisions(
 @router.delete(
     "decisions/{decision_id}/edges/{relation}/{to}",
     response=DecisionResult,
-    tags=["decisions"],
     summary="Remove a wrong edge between two decisions",
 )
 def unlink_decisions(
@@ -196,13 +162,8 @@ def unlink_decisions(
 @router.post(
     "decisions/{decision_id}/evidence",
     response=DecisionResult,
-    tags=["decisions"],
     summary="Add commits, files, pull requests, notes or validations to a decision",
 )
-def add_evidence(
-    request: HttpRequest,
-    decision_id: EntityId,
-    body: EvidenceBody,  # type: ignore[valid-type]
-) -> Any:
+def add_evidence(request: HttpRequest, decision_id: EntityId, body: EvidenceBody) -> Any:  # type: ignore[valid-type]
     """A commit that is not recorded yet is linked once it is."""
     return services.add_evidence(command=command_of(DecisionEvidence, body, id=decision_id))

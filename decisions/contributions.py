@@ -42,8 +42,10 @@ def count_commits() -> dict[str, int]:
 
 
 def _texts(payload: DecisionRecorded) -> tuple[str, ...]:
-    options = (text for alternative in payload.alternatives for text in (alternative.option, alternative.why_not))
-    return (payload.title, payload.context, payload.chosen, payload.rationale, *options)
+    texts = [payload.title, payload.context, payload.chosen, payload.rationale]
+    for alternative in payload.alternatives:
+        texts += [alternative.option, alternative.why_not]
+    return tuple(texts)
 
 
 define_citing(DECISION_RECORDED, _texts)
@@ -71,7 +73,9 @@ class _Decision(NamedTuple):
 # The decisions that best match the query, then the latest.
 def _decisions(request: GatherRequest) -> list[PackItem]:
     latest = _fetch("ORDER BY decided_at DESC, id DESC LIMIT %s", [request.most])
-    return without_repeats(map(_item, [*(_matching(request) if latest else ()), *latest]))
+    if not latest:
+        return []
+    return without_repeats(map(_item, [*_matching(request), *latest]))
 
 
 def _count(_: GatherRequest) -> int:
@@ -84,8 +88,7 @@ def _fetch(clauses: str, parameters: Sequence[Any] = ()) -> list[_Decision]:
 
 def _matching(request: GatherRequest) -> list[_Decision]:
     ids = list(request.matching(request.chain[0], SearchSourceName.DECISION))
-    by_id = {decision.id: decision for decision in _fetch(f"AND id IN {IDS}", [json.dumps(ids)])}
-    return [by_id[decision_id] for decision_id in ids if decision_id in by_id]
+    return sorted(_fetch(f"AND id IN {IDS}", [json.dumps(ids)]), key=lambda decision: ids.index(decision.id))
 
 
 def _item(decision: _Decision, name: str = "") -> PackItem:

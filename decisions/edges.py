@@ -44,8 +44,7 @@ class LineageStep:
 
 def ancestors(decision_id: int, relations: Sequence[str] = LINEAGE) -> list[LineageStep]:
     """Return the decisions that this one names, directly or indirectly; nearest first."""
-    edges = _reached(decision_id, relations, "from_id", "to_id")
-    return _walk(decision_id, ((start, relation, end) for start, relation, end in edges))
+    return _walk(decision_id, _reached(decision_id, relations, "from_id", "to_id"))
 
 
 def descendants(decision_id: int, relations: Sequence[str] = LINEAGE) -> list[LineageStep]:
@@ -208,14 +207,13 @@ def _reached(
 ) -> list[tuple[int, str, int]]:
     names = [str(EdgeRelation(relation)) for relation in relations]
     marks = ", ".join(["%s"] * len(names))
-    edges = rows.fetch(
+    return rows.fetch(
         "WITH RECURSIVE reach(id) AS (VALUES (CAST(%s AS bigint)) UNION "
         f"SELECT e.{far} FROM reach JOIN decisions_decisionedge e ON e.{near} = reach.id AND e.relation IN ({marks}) "
         f"AND {condition}) SELECT e.from_id, e.relation, e.to_id FROM reach JOIN decisions_decisionedge e "
         f"ON e.{near} = reach.id AND e.relation IN ({marks}) AND {condition}",
         [decision_id, *names, *names],
     )
-    return [(start, relation, end) for start, relation, end in edges]
 
 
 # Breadth first, so that each depth is minimal.

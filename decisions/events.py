@@ -10,7 +10,7 @@ from memoryhub.core.entities import define_entity
 from memoryhub.core.events.event_types import EventGroup, Retention, define_event
 from memoryhub.core.events.rollback import reverses, sets_aside, stays
 from memoryhub.core.schemas import DerivedName, EventRef, Instant, Payload
-from sessions_app.events.sessions import EVIDENCE
+from sessions_app.events import EVIDENCE
 
 # Prefix of the idempotency keys of records that were imported from files.
 IMPORT_KEY = "import:adr:"

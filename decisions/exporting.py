@@ -9,10 +9,10 @@ from datetime import time
 from typing import Any
 
 from decisions.edges import ancestors, descendants
-from decisions.importing import Adr, read_adr
+from decisions.importing import read_adr
 from decisions.importing.links import links_in
 from decisions.importing.outline import moment_of
-from decisions.models import ArtifactKind, Decision, EdgeRelation, LinkType
+from decisions.models import KIND_OF_FIELD, ArtifactKind, Decision, EdgeRelation, LinkType
 from decisions.selectors import find_decisions, views
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.quarantine import outside_quarantine
@@ -60,26 +60,16 @@ _MAX_LABEL = 80
 def mermaid_graph(decisions: Sequence[dict[str, Any]]) -> str:
     """Return a Mermaid flowchart of the decisions and their edges, later ones pointing at earlier ones."""
     ids = {decision["id"] for decision in decisions}
-    lines = [
-        "flowchart BT",
-        *(_node(decision) for decision in decisions),
-        *_edges(decisions, ids),
-        *_styles(decisions),
-    ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(["flowchart BT", *map(_node, decisions), *_edges(decisions, ids), *_styles(decisions)]) + "\n"
 
 
 def _node(decision: dict[str, Any]) -> str:
     title = " ".join(decision["title"].split())
-    cut = f"{title[:_MAX_LABEL]}…" if len(title) > _MAX_LABEL else title
-    date = decision["decided_at"][:10]
-    label = _escaped(f"#{decision['id']} {cut}")
-    return f'    d{decision["id"]}["{label}<br/>{decision["status"]} {date}"]'
-
-
-# Mermaid reads `#35;` as the character of that number; so no label contains markup.
-def _escaped(text: str) -> str:
-    return _UNSAFE.sub(lambda match: f"#{ord(match[0])};", text)
+    if len(title) > _MAX_LABEL:
+        title = f"{title[:_MAX_LABEL]}…"
+    # Mermaid reads `#35;` as the character of that number; so no label contains markup.
+    label = _UNSAFE.sub(lambda match: f"#{ord(match[0])};", f"#{decision['id']} {title}")
+    return f'    d{decision["id"]}["{label}<br/>{decision["status"]} {decision["decided_at"][:10]}"]'
 
 
 def _edges(decisions: Sequence[dict[str, Any]], exported: set[int]) -> Iterator[str]:
@@ -99,13 +89,7 @@ def _styles(decisions: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 _TEXTS = ("title", "context", "chosen", "rationale")
-_ARTIFACTS = {
-    "files": ArtifactKind.FILE_PATH,
-    "prs": ArtifactKind.PR,
-    "notes": ArtifactKind.NOTE,
-    "validations": ArtifactKind.VALIDATION,
-    "commits": ArtifactKind.COMMIT,
-}
+_ARTIFACTS = {**KIND_OF_FIELD, "commits": ArtifactKind.COMMIT}
 _MAX_CHOSEN = 200
 
 
@@ -147,51 +131,43 @@ def yaml_value(value: Any) -> str:
 # Fields that `read_adr` would not read back unchanged from the body go to the front matter.
 def _lost_fields(decision: Mapping[str, Any], text: str) -> dict[str, Any]:
     as_file = text.replace("\r\n", "\n").replace("\r", "\n")
+    read: dict[str, Any] = {}
     try:
-        read = _fields_of(read_adr(sanitize_text(as_file)[0]))
+        adr = read_adr(sanitize_text(as_file)[0])
     except Invalid:
-        read = {}
+        pass
+    else:
+        read = {name: getattr(adr, name) for name in _TEXTS}
+        read["links"] = [link for link in adr.links if not link.is_backward]
+        read["alternatives"] = [alternative.model_dump() for alternative in adr.alternatives]
     fields = {name: decision[name] for name in (*_TEXTS, "alternatives", "links")}
     declared = {**fields, "links": [link for line in fields["links"] for link in links_in(line)]}
     return {name: fields[name] for name, value in declared.items() if read.get(name) != value}
 
 
-def _fields_of(adr: Adr) -> dict[str, Any]:
-    fields: dict[str, Any] = {name: getattr(adr, name) for name in (*_TEXTS, "links")}
-    fields["links"] = [link for link in adr.links if not link.is_backward]
-    return fields | {"alternatives": [alternative.model_dump() for alternative in adr.alternatives]}
-
-
 def _front_matter(decision: Mapping[str, Any], names: Mapping[int, str]) -> Iterator[tuple[str, Any]]:
-    yield "status", _status(decision, names)
-    yield "date", _date(decision["decided_at"])
+    status = decision["status"]
+    if status == "superseded" and decision["superseded_by"]:
+        status = f"superseded by {', '.join(_link(decision_id, names) for decision_id in decision['superseded_by'])}"
+    yield "status", status
+    # A time at midnight came from a record that gives only a day
+    date = decision["decided_at"]
+    moment = moment_of(date)
+    if moment is not None and moment.timetz() == time(tzinfo=moment.tzinfo):
+        date = date[:10]
+    yield "date", date
     yield "decision-makers", decision["author"]
-    yield "impact", decision["impact"]
-    yield "phase", decision["phase"]
-    yield "topic", decision["topic"]
-    for name, values in _evidence(decision):
-        if values:
-            yield name, values
-
-
-def _status(decision: Mapping[str, Any], names: Mapping[int, str]) -> str:
-    if decision["status"] != "superseded" or not decision["superseded_by"]:
-        return str(decision["status"])
-    return f"superseded by {', '.join(_link(decision_id, names) for decision_id in decision['superseded_by'])}"
-
-
-# A time at midnight came from a record that gives only a day.
-def _date(text: str) -> str:
-    moment = moment_of(text)
-    is_day = moment is not None and moment.timetz() == time(tzinfo=moment.tzinfo)
-    return text[:10] if is_day else text
-
-
-def _evidence(decision: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    implementing = [commit["sha"] for commit in decision["commits"] if commit["link_type"] == LinkType.IMPLEMENTS]
+    for name in ("impact", "phase", "topic"):
+        yield name, decision[name]
     for name, kind in _ARTIFACTS.items():
         values = [artifact["value"] for artifact in decision["artifacts"] if artifact["kind"] == kind]
-        yield name, [*(implementing if name == "commits" else ()), *values]
+        if name == "commits":
+            implementing = [
+                commit["sha"] for commit in decision["commits"] if commit["link_type"] == LinkType.IMPLEMENTS
+            ]
+            values = implementing + values
+        if values:
+            yield name, values
 
 
 def _link(decision_id: int, names: Mapping[int, str]) -> str:
@@ -210,40 +186,32 @@ def _body(decision: Mapping[str, Any], links: Sequence[str]) -> Iterator[str]:
             options.insert(0, decision["chosen"])
         yield "## Considered Options\n\n" + "\n".join(f"* {option}" for option in options) + "\n"
     yield from _outcome(decision, is_short=is_short)
-    yield from _pros(decision["alternatives"])
+    explained = [alternative for alternative in decision["alternatives"] if alternative["why_not"]]
+    if explained:
+        yield "## Pros and Cons of the Options\n"
+    for alternative in explained:
+        yield f"### {alternative['option']}\n\n{alternative['why_not']}\n"
     if links:
         yield "## More Information\n\n" + "\n".join(f"* {link}" for link in links) + "\n"
 
 
 # A proposal may have no choice yet.
 def _outcome(decision: Mapping[str, Any], *, is_short: bool) -> Iterator[str]:
-    if decision["chosen"]:
-        yield "## Decision Outcome\n"
-        if is_short:
-            yield _short_outcome(decision["chosen"], decision["rationale"])
-        else:
-            yield _long_outcome(decision["chosen"], decision["rationale"])
-    elif decision["rationale"]:
-        yield f"## Rationale\n\n{decision['rationale']}\n"
+    chosen, rationale = decision["chosen"], decision["rationale"]
+    if not chosen:
+        if rationale:
+            yield f"## Rationale\n\n{rationale}\n"
+        return
+    yield "## Decision Outcome\n"
+    if is_short and rationale and "\n" not in rationale:
+        yield f'Chosen option: "{chosen}", because {rationale}\n'
+    elif is_short:
+        yield f'Chosen option: "{chosen}"' + f"\n\n{rationale}".rstrip("\n") + "\n"
+    elif rationale:
+        yield f"{chosen}\n\n### Rationale\n\n{rationale}\n"
+    else:
+        yield f"{chosen}\n"
 
 
 def _is_short(chosen: str) -> bool:
     return len(chosen) <= _MAX_CHOSEN and '"' not in chosen and "\n" not in chosen
-
-
-def _short_outcome(chosen: str, rationale: str) -> str:
-    option = f'Chosen option: "{chosen}"'
-    if rationale and "\n" not in rationale:
-        return f"{option}, because {rationale}\n"
-    return option + f"\n\n{rationale}".rstrip("\n") + "\n"
-
-
-def _long_outcome(chosen: str, rationale: str) -> str:
-    return f"{chosen}\n\n### Rationale\n\n{rationale}\n" if rationale else f"{chosen}\n"
-
-
-def _pros(alternatives: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    explained = [alternative for alternative in alternatives if alternative["why_not"]]
-    if explained:
-        yield "## Pros and Cons of the Options\n"
-        yield from (f"### {option['option']}\n\n{option['why_not']}\n" for option in explained)

@@ -129,6 +129,15 @@ class ArtifactKind(models.TextChoices):
     VALIDATION = "validation", "Validation"
 
 
+# By the names of evidence in schemas and files
+KIND_OF_FIELD = {
+    "files": ArtifactKind.FILE_PATH,
+    "prs": ArtifactKind.PR,
+    "notes": ArtifactKind.NOTE,
+    "validations": ArtifactKind.VALIDATION,
+}
+
+
 class ArtifactLink(StoreModel):
     pk = models.CompositePrimaryKey("decision_id", "kind", "value")
     decision_id = models.BigIntegerField()

@@ -35,7 +35,7 @@ from memoryhub.core.log.quarantine import (
     QuarantinePlaced,
 )
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, elements, json_int, json_text
+from memoryhub.core.stores.dialect import IDS, elements, json_int, json_list, json_text
 from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
 
 _TRAILER = re.compile(r"^(decisions?|refs):[ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
@@ -165,8 +165,8 @@ def remove_erased(event: Event[PayloadErased]) -> None:
 
 
 def _active_iteration() -> int | None:
-    active = rows.fetch("SELECT id FROM sessions_app_iteration WHERE status = 'active' ORDER BY id DESC LIMIT 1")
-    return active[0][0] if active else None
+    active = rows.column("SELECT id FROM sessions_app_iteration WHERE status = 'active' ORDER BY id DESC LIMIT 1")
+    return next(iter(active), None)
 
 
 def _add_edge(event: Event[Any], from_id: int, edge: Edge) -> None:
@@ -197,11 +197,10 @@ def settle_statuses(position: int, decision_ids: Sequence[int]) -> None:
 
 
 def _superseded_by(decision_ids: Sequence[int]) -> list[int]:
-    records = rows.fetch(
+    return rows.column(
         f"SELECT DISTINCT to_id FROM decisions_decisionedge WHERE relation = 'supersedes' AND from_id IN {IDS}",
-        [json.dumps(list(decision_ids))],
+        [json_list(decision_ids)],
     )
-    return [decision_id for (decision_id,) in records]
 
 
 def _add_evidence(
@@ -230,8 +229,8 @@ def _link_existing(position: int, commit_id: int, named: dict[int, LinkType]) ->
     if not named:
         return
     marks = ", ".join(["%s"] * len(named))
-    existing = rows.fetch(f"SELECT id FROM decisions_decision WHERE id IN ({marks}) ORDER BY id", list(named))
-    for (decision_id,) in existing:
+    existing = rows.column(f"SELECT id FROM decisions_decision WHERE id IN ({marks}) ORDER BY id", list(named))
+    for decision_id in existing:
         _add_link(decision_id, commit_id, named[decision_id], position)
 
 
@@ -253,12 +252,12 @@ def _link_unresolved(event: Event[CommitRecorded]) -> None:
 
 
 def _link_reverted(event: Event[CommitRecorded], reverted: str) -> None:
-    implemented = rows.fetch(
+    implemented = rows.column(
         "SELECT l.decision_id FROM decisions_commitlink l JOIN sessions_app_commit c ON c.id = l.commit_id "
         "WHERE c.sha >= %s AND c.sha < %s AND l.link_type = 'implements' ORDER BY 1",
         [reverted, f"{reverted}g"],
     )
-    for (decision_id,) in implemented:
+    for decision_id in implemented:
         _add_link(decision_id, event.position, LinkType.REVERTS, event.position)
         review = f"commit {event.payload.sha[:10]} reverts {reverted[:10]}, which implemented it"
         rows.update(Decision, decision_id, review=review)
@@ -318,4 +317,4 @@ def settle_sources(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
 @projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)
 def settle_superseded(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
     ids = json.dumps(event.payload.ids)
-    settle_statuses(event.position, [row[0] for row in rows.fetch(_SUPERSEDED, [ids, ids])])
+    settle_statuses(event.position, rows.column(_SUPERSEDED, [ids, ids]))

@@ -57,12 +57,7 @@ facts instead of inventing them.
 
 
 PROMPTS = [
-    Prompt(
-        "librarian",
-        "Ask about the project's history; answers cite records only",
-        LibrarianQuestion,
-        ask_librarian,
-    ),
+    Prompt("librarian", "Ask about the project's history; answers cite records only", LibrarianQuestion, ask_librarian),
     Prompt(
         "record-decision",
         "Record a decision with its context, alternatives and reasons",

@@ -66,9 +66,7 @@ def _alternative_forms() -> dict[str, Any]:
 
 
 AlternativeInput = Annotated[
-    Alternative,
-    BeforeValidator(_with_reason),
-    WithJsonSchema({**_alternative_forms(), LISTED_AS: {"type": "object"}}),
+    Alternative, BeforeValidator(_with_reason), WithJsonSchema({**_alternative_forms(), LISTED_AS: {"type": "object"}})
 ]
 Alternatives = Annotated[list[AlternativeInput], Field(max_length=MAX_ALTERNATIVES)]
 

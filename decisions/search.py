@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from decisions.edges import heads
-from decisions.events import (
-    DECISION_EVIDENCED,
-    DECISION_RECORDED,
-    IMPORT_KEY,
-    DecisionEvidenced,
-    DecisionRecorded,
-)
+from decisions.events import DECISION_EVIDENCED, DECISION_RECORDED, IMPORT_KEY, DecisionEvidenced, DecisionRecorded
 from decisions.models import EdgeRelation
 from decisions.present import note_text
 from decisions.selectors import find_decisions, views
 from memories.models import EndType
-from memories.search.pipeline import define_notes
 from memories.search.text import define_source_hint
-from memories.search.weights import define_demotion, define_successors
+from memories.search.weights import define_demotion, define_notes, define_successors
 from memories.superseded import SUPERSEDED_WEIGHT, define_successor
 from memoryhub.core import clock
 from memoryhub.core.events.projection import Event
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.search import Document, define_text, indexed_when
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.stores.dialect import IDS, json_list
 from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
 from sessions_app.models import Commit
 from sessions_app.search import known_commit_document
@@ -76,8 +68,7 @@ _REPLACED = "SELECT id FROM decisions_decision WHERE status IN ('superseded', 'd
 
 def find_successors(ids: Sequence[int]) -> dict[int, list[int]]:
     """Map decisions that are no longer in force to those that replace them."""
-    retired = rows.fetch(f"{_REPLACED} AND id IN {IDS}", [json.dumps(list(ids))])
-    replaced = heads(sorted(decision_id for (decision_id,) in retired))
+    replaced = heads(sorted(rows.column(f"{_REPLACED} AND id IN {IDS}", [json_list(ids)])))
     return {decision_id: current for decision_id, current in replaced.items() if current != [decision_id]}
 
 
@@ -117,8 +108,7 @@ def section_notes(ids: Sequence[int]) -> dict[int, str]:
     """Map sections of records to a note that names the latest decision of their file."""
     latest = f"(SELECT max(d.id) FROM {_RECORD_OF_SECTION})"
     sections = rows.fetch(
-        f"SELECT m.id, {latest} FROM memories_memory m WHERE m.id IN {IDS} AND {_SECTION_OF_RECORD}",
-        [json.dumps(list(ids))],
+        f"SELECT m.id, {latest} FROM memories_memory m WHERE m.id IN {IDS} AND {_SECTION_OF_RECORD}", [json_list(ids)]
     )
     return {memory_id: f"superseded by decision #{decision_id}" for memory_id, decision_id in sections}
 
@@ -137,8 +127,8 @@ def _titles(ids: Sequence[int]) -> str:
     if not ids:
         return ""
     marks = ", ".join(["%s"] * len(ids))
-    titles = rows.fetch(f"SELECT title, chosen FROM decisions_decision WHERE id IN ({marks}) ORDER BY id", list(ids))
-    return "\n".join(f"{title} {chosen}" for title, chosen in titles)
+    sql = f"SELECT title || ' ' || chosen FROM decisions_decision WHERE id IN ({marks}) ORDER BY id"
+    return "\n".join(rows.column(sql, list(ids)))
 
 
 def _commits(commit_ids: Sequence[int]) -> list[Document]:

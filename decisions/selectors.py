@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from django.db.models import Count, QuerySet
@@ -18,7 +20,7 @@ from memoryhub.core import clock
 from memoryhub.core.entities import not_found
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine, quarantine_marks
-from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.paging import newest_first
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
 from memoryhub.core.stores import rows
@@ -79,48 +81,38 @@ def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dic
 
 def commits_of(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     """Map decisions to their commits, the latest first."""
-    commits = _for_each(
+    by_decision = _by_id(
+        ("id", "sha", "message", "date", "link_type"),
         "SELECT l.decision_id, c.id, c.sha, c.message, c.committed_at, l.link_type FROM decisions_commitlink l "
         "JOIN sessions_app_commit c ON c.id = l.commit_id WHERE l.decision_id IN ({marks}) "
-        f"AND l.event {OUTSIDE} AND c.id {OUTSIDE} "
-        "ORDER BY c.committed_at DESC, c.id DESC",
+        f"AND l.event {OUTSIDE} AND c.id {OUTSIDE} ORDER BY c.committed_at DESC, c.id DESC",
         ids,
     )
-    by_decision: dict[int, list[dict[str, Any]]] = {}
-    for decision_id, commit_id, sha, message, committed_at, link_type in commits:
-        commit = {
-            "id": commit_id,
-            "sha": sha,
-            "message": message.split("\n", 1)[0],
-            "date": clock.day(rows.time_text(committed_at)),
-            "link_type": link_type,
-        }
-        by_decision.setdefault(decision_id, []).append(commit)
+    for commit in chain.from_iterable(by_decision.values()):
+        commit["message"] = commit["message"].split("\n", 1)[0]
+        commit["date"] = clock.day(rows.time_text(commit["date"]))
     return by_decision
 
 
 def decisions_of_commits(commit_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     """Map commits to their decisions and link types, the earliest first."""
-    links = _for_each(
+    return _by_id(
+        ("id", "title", "link_type"),
         "SELECT l.commit_id, d.id, d.title, l.link_type FROM decisions_commitlink l "
         "JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN ({marks}) "
         f"AND l.event {OUTSIDE} AND d.id {OUTSIDE} ORDER BY d.id",
         commit_ids,
     )
-    by_commit: dict[int, list[dict[str, Any]]] = {}
-    for commit_id, decision_id, title, link_type in links:
-        by_commit.setdefault(commit_id, []).append({"id": decision_id, "title": title, "link_type": link_type})
-    return by_commit
 
 
 def _edges(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    edges = _for_each(
+    return _by_id(
+        ("relation", "to", "title"),
         "SELECT e.from_id, e.relation, e.to_id, d.title FROM decisions_decisionedge e "
         "JOIN decisions_decision d ON d.id = e.to_id WHERE e.from_id IN ({marks}) "
         f"AND {VISIBLE} ORDER BY e.relation, e.to_id",
         ids,
     )
-    return _grouped((start, {"relation": relation, "to": to, "title": title}) for start, relation, to, title in edges)
 
 
 # A decision in force has none: those that name it are proposed or rejected. A proposal may give way to another.
@@ -132,31 +124,36 @@ def _superseded_by(decisions: Sequence[Decision]) -> dict[int, list[int]]:
         f"AND e.to_id IN ({{marks}}) AND {VISIBLE} ORDER BY e.from_id",
         retired,
     )
-    accepted = [(end, start) for end, start, status in heirs if status not in NEVER_ACCEPTED]
-    replaced = {end for end, _ in accepted}
-    proposed = [row[:2] for row in heirs if row[2] == DecisionStatus.PROPOSED and row[0] not in replaced]
     superseded = {decision.id for decision in decisions if decision.status == DecisionStatus.SUPERSEDED}
-    return _grouped([*accepted, *(row for row in proposed if row[0] in superseded)])
+    accepted: dict[int, list[int]] = {}
+    proposed: dict[int, list[int]] = {}
+    for end, start, status in heirs:
+        if status not in NEVER_ACCEPTED:
+            accepted.setdefault(end, []).append(start)
+        elif status == DecisionStatus.PROPOSED and end in superseded:
+            proposed.setdefault(end, []).append(start)
+    return proposed | accepted
 
 
 def _artifacts(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    artifacts = _for_each(
+    return _by_id(
+        ("kind", "value"),
         "SELECT decision_id, kind, value FROM decisions_artifactlink WHERE decision_id IN ({marks}) "
         f"AND event {OUTSIDE} ORDER BY kind, value",
         ids,
     )
-    return _grouped((decision_id, {"kind": kind, "value": value}) for decision_id, kind, value in artifacts)
+
+
+# By their first column; the others have these names
+def _by_id(names: Sequence[str], sql: str, ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    by_id: dict[int, list[dict[str, Any]]] = {}
+    for key, *values in _for_each(sql, ids):
+        by_id.setdefault(key, []).append(dict(zip(names, values, strict=True)))
+    return by_id
 
 
 def _for_each(sql: str, ids: Sequence[int]) -> list[tuple[Any, ...]]:
     return rows.fetch(sql.format(marks=", ".join(["%s"] * len(ids))), list(ids)) if ids else []
-
-
-def _grouped(pairs: Any) -> dict[int, list[Any]]:
-    grouped: dict[int, list[Any]] = {}
-    for key, value in pairs:
-        grouped.setdefault(key, []).append(value)
-    return grouped
 
 
 # Decisions shown per side of a lineage, nearest first.
@@ -230,8 +227,7 @@ def lineage_of(decision_id: int) -> dict[str, Any]:
     after = descendants(decision_id)
     current = heads([decision_id]).get(decision_id, [])
     nearest = [*before[:MAX_STEPS], *after[:MAX_STEPS]]
-    ids = [*(step.id for step in nearest), *current]
-    by_id = Decision.objects.in_bulk(ids)
+    by_id = Decision.objects.in_bulk([*(step.id for step in nearest), *current])
     return {
         "ancestors": _steps(before[:MAX_STEPS], by_id),
         "ancestor_count": len(before),
@@ -245,8 +241,8 @@ def _steps(steps: Sequence[LineageStep], by_id: dict[int, Decision]) -> list[dic
     views = []
     for step in steps:
         if step.id in by_id:
-            view = _brief(by_id[step.id])
-            views.append({**view, "depth": step.depth, "relation": step.relation, "via": step.via})
+            place = {"depth": step.depth, "relation": step.relation, "via": step.via}
+            views.append(_brief(by_id[step.id]) | place)
     return views
 
 
@@ -262,23 +258,12 @@ def _brief(decision: Decision) -> dict[str, Any]:
 def list_decisions(*, command: DecisionList) -> Listing:
     """Return a page of decisions, the latest recorded first; concurrent writes neither skip nor repeat any."""
     with retrieval("decision_list", command):
-        matching = filtered(command)
-        parts = decode_cursor(command.cursor, (int,))
-        remaining = matching.filter(id__lt=parts[0]) if parts else matching
-        decisions = list(remaining.order_by("-id")[: command.limit + 1])
-        entries = decisions[: command.limit]
-        if command.compact:
-            results = [{"id": decision.id, "title": decision.title} for decision in entries]
-        else:
-            results = views(entries, with_heads=False)
-        return page(
-            results,
-            total=matching.count(),
-            more=len(decisions) > command.limit,
-            cursor_of=lambda item: encode_cursor(item["id"]),
-            line=decision_line,
-            max_tokens=command.max_tokens,
-        )
+        shape = _titles if command.compact else partial(views, with_heads=False)
+        return newest_first(filtered(command), command, shape, decision_line)
+
+
+def _titles(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
+    return [{"id": decision.id, "title": decision.title} for decision in decisions]
 
 
 def filtered(command: DecisionList) -> QuerySet[Decision]:

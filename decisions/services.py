@@ -23,7 +23,7 @@ from decisions.events import (
     DecisionUnlinked,
     Edge,
 )
-from decisions.models import LINEAGE, ArtifactKind, Decision, DecisionStatus, EdgeRelation, LinkType
+from decisions.models import KIND_OF_FIELD, LINEAGE, ArtifactKind, Decision, DecisionStatus, EdgeRelation, LinkType
 from decisions.schemas import (
     DecisionEvidence,
     DecisionFields,
@@ -42,15 +42,9 @@ from memoryhub.core.errors import ConflictError, Forbidden, Invalid, NotFound
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.rollback import Effect, Step, Values, define_effect
 from memoryhub.core.origin import AGENT_PREFIX, Origin, current_origin
+from memoryhub.core.schemas import Payload
 from memoryhub.core.text import flat
 from sessions_app.models import Commit
-
-_KIND_OF_FIELD = {
-    "files": ArtifactKind.FILE_PATH,
-    "prs": ArtifactKind.PR,
-    "notes": ArtifactKind.NOTE,
-    "validations": ArtifactKind.VALIDATION,
-}
 
 
 def add_evidence(*, command: DecisionEvidence) -> DecisionResult:
@@ -69,15 +63,14 @@ def add_evidence(*, command: DecisionEvidence) -> DecisionResult:
         if not commits and not artifacts:
             raise Invalid(f"pass at least one of {', '.join(Evidence.model_fields)}")
         payload = DecisionEvidenced(decision_id=decision.id, artifacts=artifacts, commits=commits)
-        draft = log.prepare(DECISION_EVIDENCED, payload)
-        log.append(draft, stream=f"decision:{decision.id}", idempotency_key=command.idempotency_key)
-        return _answer(decision).model_copy(update={"redacted": list(draft.redactions)})
+        redacted = _append(decision, DECISION_EVIDENCED, payload, command.idempotency_key)
+        return _answer(decision, redacted=redacted)
 
 
 def artifacts_of(evidence: Evidence) -> list[Artifact]:
     """Return the evidence other than commits."""
     artifacts = []
-    for field, kind in _KIND_OF_FIELD.items():
+    for field, kind in KIND_OF_FIELD.items():
         for value in dict.fromkeys(getattr(evidence, field)):
             text = value.removeprefix("./") if kind is ArtifactKind.FILE_PATH else value
             artifacts.append(Artifact(kind=kind, value=text))
@@ -97,7 +90,7 @@ def commits_named(
     condition = Q(id__in=ids)
     for sha in shas:
         condition |= Q(sha__gte=sha, sha__lt=f"{sha}g")
-    recorded = dict(Commit.objects.filter(condition).values_list("id", "sha")) if names else {}
+    recorded = dict(Commit.objects.filter(condition).values_list("id", "sha"))
     for commit_id in ids:
         if commit_id not in recorded:
             raise NotFound(f"there is no commit #{commit_id} here; pass its sha, or record it first")
@@ -131,10 +124,7 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
         refuse_superseded(edges, branch=command.branch)
         commits, waiting = commits_named(command.commits)
         payload = DecisionRecorded(
-            **_fields(command),
-            edges=edges,
-            commits=commits,
-            artifacts=[*artifacts_of(command), *waiting],
+            **_fields(command), edges=edges, commits=commits, artifacts=[*artifacts_of(command), *waiting]
         )
         draft = log.prepare(DECISION_RECORDED, payload)
         event = log.append(draft, entity="decision", idempotency_key=command.idempotency_key)
@@ -225,11 +215,11 @@ def link_decisions(*, command: DecisionLink) -> DecisionResult:
         if command.relation in LINEAGE:
             _refuse_cycle(command)
         refuse_superseded([edge], branch=command.branch)
-        draft = log.prepare(DECISION_LINKED, DecisionLinked(decision_id=decision.id, edge=edge))
-        log.append(draft, stream=f"decision:{decision.id}", idempotency_key=command.idempotency_key)
+        linked = DecisionLinked(decision_id=decision.id, edge=edge)
+        _append(decision, DECISION_LINKED, linked, command.idempotency_key)
         named = [command.to] if command.relation is EdgeRelation.SUPERSEDES else []
         superseded = replaced_by(decision.id, named)
-    return _answer(decision).model_copy(update={"superseded": superseded})
+    return _answer(decision, superseded=superseded)
 
 
 def unlink_decisions(*, command: DecisionUnlink) -> DecisionResult:
@@ -250,8 +240,7 @@ def unlink_decisions(*, command: DecisionUnlink) -> DecisionResult:
             )
         edge = Edge(relation=command.relation, to=command.to)
         payload = DecisionUnlinked(decision_id=decision.id, edge=edge, reason=command.reason)
-        draft = log.prepare(DECISION_UNLINKED, payload)
-        log.append(draft, stream=f"decision:{decision.id}", idempotency_key=command.idempotency_key)
+        _append(decision, DECISION_UNLINKED, payload, command.idempotency_key)
         decision.refresh_from_db()
     return _answer(decision)
 
@@ -288,14 +277,10 @@ def mark_decision(*, command: DecisionMark) -> DecisionResult:
             review="" if command.reviewed else None,
             reason=command.reason,
         )
-        log.append(
-            log.prepare(DECISION_MARKED, payload),
-            stream=f"decision:{decision.id}",
-            idempotency_key=command.idempotency_key,
-        )
+        _append(decision, DECISION_MARKED, payload, command.idempotency_key)
         decision.refresh_from_db()
         superseded = [replaced for replaced in replaced_by(decision.id, named) if replaced not in before]
-    return _answer(decision).model_copy(update={"superseded": superseded})
+    return _answer(decision, superseded=superseded)
 
 
 def _edge_exists(command: DecisionLink | DecisionUnlink) -> bool:
@@ -316,8 +301,15 @@ def _refuse_cycle(command: DecisionLink) -> None:
         )
 
 
-def _answer(decision: Decision, *, is_new: bool = True) -> DecisionResult:
-    return DecisionResult(id=decision.id, status=decision.status, title=decision.title, is_new=is_new)
+# Returns the types of the secrets that were masked
+def _append(decision: Decision, event_type: EventType[Any], payload: Payload, key: str | None) -> list[str]:
+    draft = log.prepare(event_type, payload)
+    log.append(draft, stream=f"decision:{decision.id}", idempotency_key=key)
+    return list(draft.redactions)
+
+
+def _answer(decision: Decision, **fields: Any) -> DecisionResult:
+    return DecisionResult(id=decision.id, status=decision.status, title=decision.title, **fields)
 
 
 def _put_status_back(steps: Sequence[Step], reason: str) -> None:
@@ -351,10 +343,7 @@ define_effect(
         110,
         "status put back",
         Values(
-            read=_read_status,
-            thing="decision",
-            also=(DECISION_RECORDED.name,),
-            unset="marked as reviewed, which stays",
+            read=_read_status, thing="decision", also=(DECISION_RECORDED.name,), unset="marked as reviewed, which stays"
         ),
         apply=_put_status_back,
     )

@@ -96,11 +96,7 @@ RESOURCES = [
         suggest={"id": selectors.suggest_decisions},
     ),
     Resource(
-        LINEAGE_VIEW,
-        "lineage",
-        "Diagram of a decision's lineage",
-        read_view,
-        mime_type="text/html;profile=mcp-app",
+        LINEAGE_VIEW, "lineage", "Diagram of a decision's lineage", read_view, mime_type="text/html;profile=mcp-app"
     ),
 ]
 

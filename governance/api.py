@@ -34,32 +34,24 @@ from governance.staleness.service import affirm
 from memoryhub.core.rest import command_of, problems, without
 from memoryhub.core.schemas import EntityId, Listing
 
-router = Router()
+router = Router(tags=["governance"])
 
 
-@router.get("redactions", response=Listing, tags=["governance"], summary="List redactions")
+@router.get("redactions", response=Listing, summary="List redactions")
 def show_redactions(request: HttpRequest, command: Query[RedactionList]) -> Any:
     """Actor, selection, number of events and reason, but never the text. Page by ``cursor``."""
     return list_redactions(command=command)
 
 
 @router.post(
-    "redactions/preview",
-    response={200: RedactionPreview, **problems(403, 404)},
-    tags=["governance"],
-    summary="Preview a redaction",
+    "redactions/preview", response={200: RedactionPreview, **problems(403, 404)}, summary="Preview a redaction"
 )
 def show_redaction(request: HttpRequest, command: RedactionSelect) -> Any:
     """Matches before and after, copies, and what is kept and why. Nothing is changed. 404 if nothing matches."""
     return preview_redaction(command=command)
 
 
-@router.post(
-    "redactions",
-    response={200: RedactionDone, **problems(403, 404, 409)},
-    tags=["governance"],
-    summary="Redact text permanently",
-)
+@router.post("redactions", response={200: RedactionDone, **problems(403, 404, 409)}, summary="Redact text permanently")
 def run(request: HttpRequest, command: RedactionRun) -> Any:
     """409 without the preview's ``confirm_token``. Files that still contain the text are listed in ``left``."""
     return redact(command=command)
@@ -118,11 +110,7 @@ def hold(request: HttpRequest, command: HoldPlace, response: HttpResponse) -> An
 @router.delete(
     "holds/{hold_id}", response={200: HoldView, **problems(403, 409)}, tags=["retention"], summary="Lift a hold"
 )
-def lift(
-    request: HttpRequest,
-    hold_id: EntityId,
-    reason: Query[LiftReason],  # type: ignore[valid-type]
-) -> Any:
+def lift(request: HttpRequest, hold_id: EntityId, reason: Query[LiftReason]) -> Any:  # type: ignore[valid-type]
     """From the next run on, retention applies again."""
     return lift_hold(command=command_of(HoldLift, reason, id=hold_id))
 
@@ -130,13 +118,13 @@ def lift(
 UndoBody = without(RollbackUndo, "id")
 
 
-@router.get("rollbacks", response=Listing, tags=["governance"], summary="List roll-backs")
+@router.get("rollbacks", response=Listing, summary="List roll-backs")
 def show_rollbacks(request: HttpRequest, command: Query[RollbackList]) -> Any:
     """Newest first: filters, actions, items left unchanged, and whether it was undone. Page by ``cursor``."""
     return list_rollbacks(command=command)
 
 
-@router.post("rollbacks/preview", response=Preview, tags=["governance"], summary="Preview a roll-back")
+@router.post("rollbacks/preview", response=Preview, summary="Preview a roll-back")
 def show_preview(request: HttpRequest, command: RollbackPlan) -> Any:
     """Direct and downstream effects, and what would be done to each. Nothing is changed."""
     return preview(command=command)
@@ -145,7 +133,6 @@ def show_preview(request: HttpRequest, command: RollbackPlan) -> Any:
 @router.post(
     "rollbacks",
     response={201: RollbackView, **problems(403, 409)},
-    tags=["governance"],
     summary="Roll back the writes of a session, client, source or period",
 )
 def make_rollback(request: HttpRequest, command: RollbackMake) -> Any:
@@ -154,10 +141,7 @@ def make_rollback(request: HttpRequest, command: RollbackMake) -> Any:
 
 
 @router.post(
-    "rollbacks/{rollback_id}/undo",
-    response={200: RollbackView, **problems(403, 404, 409)},
-    tags=["governance"],
-    summary="Undo a roll-back",
+    "rollbacks/{rollback_id}/undo", response={200: RollbackView, **problems(403, 404, 409)}, summary="Undo a roll-back"
 )
 def undo(request: HttpRequest, rollback_id: EntityId, body: UndoBody) -> Any:  # type: ignore[valid-type]
     """What others changed since is left unchanged, and listed in ``undone_left``."""
@@ -170,13 +154,13 @@ def show_blame(request: HttpRequest, command: Query[BlameRequest]) -> Any:
     return blame(command=command).view
 
 
-@router.get("audit", response=Listing, tags=["governance"], summary="List who was given which context pack")
+@router.get("audit", response=Listing, summary="List who was given which context pack")
 def show_audit(request: HttpRequest, command: Query[AuditRequest]) -> Any:
     """Newest first: person, client, interface, session, entries. For owners. Page by ``cursor``."""
     return list_packs_read(command=command)
 
 
-@router.get("audit/activity", response=list[Activity], tags=["governance"], summary="Count what each person did")
+@router.get("audit/activity", response=list[Activity], summary="Count what each person did")
 def show_activity(request: HttpRequest, command: Query[AuditPeriod]) -> Any:
     """By person, client and interface, the last active first. For owners."""
     return list_activity(command=command)
@@ -197,10 +181,6 @@ def list_due(request: HttpRequest, command: Query[StaleList]) -> Any:
     tags=["staleness"],
     summary="Confirm that a memory or decision is still valid",
 )
-def affirm_thing(
-    request: HttpRequest,
-    entity_id: EntityId,
-    body: AffirmBody,  # type: ignore[valid-type]
-) -> Any:
+def affirm_thing(request: HttpRequest, entity_id: EntityId, body: AffirmBody) -> Any:  # type: ignore[valid-type]
     """Restarts its age. 409 if it is superseded, not accepted or in quarantine; 410 if it is deleted."""
     return affirm(command=command_of(Affirm, body, id=entity_id))

@@ -93,7 +93,10 @@ def list_packs_read(*, command: AuditRequest) -> Listing:
     """Return a page of the packs that were given, newest first, each with its reader and what it contained."""
     where, values = _where(command, packs=True)
     total = rows.fetch(f"SELECT count(*) FROM raw_events r WHERE {where}", values)[0][0]
-    packs = _page(where, values, before=decode_cursor(command.cursor, (int,)), limit=command.limit + 1)
+    before = decode_cursor(command.cursor, (int,))
+    if before:
+        where, values = f"{where} AND r.position < %s", [*values, before[0]]
+    packs = _rows(where, values, order="DESC", limit=command.limit + 1)
     if command.compact:
         packs = [{name: item[name] for name in ("position", "person", "client")} for item in packs]
     return page(
@@ -153,15 +156,9 @@ def _where(command: AuditPeriod, *, packs: bool = False) -> tuple[str, list[Any]
     return " AND ".join(conditions), values
 
 
-def _page(where: str, values: list[Any], *, before: list[Any] | None, limit: int) -> list[dict[str, Any]]:
-    if before:
-        where, values = f"{where} AND r.position < %s", [*values, before[0]]
-    return _rows(where, values, order="DESC", limit=limit)
-
-
 def _rows(where: str, values: list[Any], *, order: str, limit: int) -> list[dict[str, Any]]:
     sql = f"SELECT {_FIELDS} WHERE {where} ORDER BY r.position {order} LIMIT {limit}"
-    return [_item(row) for row in rows.fetch(sql, values)]
+    return list(map(_item, rows.fetch(sql, values)))
 
 
 # A pack that retention has removed keeps its event, without what it contained.

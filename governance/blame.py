@@ -176,7 +176,7 @@ def blame(*, command: BlameRequest, folder: Path | None = None) -> Blame:
         more_ranges=max(0, len(groups) - command.limit),
         known=known_about(path),
     )
-    return Blame(view, [_masked(line) for line in lines])
+    return Blame(view, [replace(line, text=sanitize_text(line.text[:_MAX_LINE])[0]) for line in lines])
 
 
 def _folder_of_project() -> Path:
@@ -219,17 +219,13 @@ def _content(top: Path, name: str) -> bytes:
     return content
 
 
-def _masked(line: git.Line) -> git.Line:
-    return replace(line, text=sanitize_text(line.text[:_MAX_LINE])[0])
-
-
 class _Trail:
     """Follows the commits of lines through the store: one query for each kind of thing."""
 
     def __init__(self, path: str, lines: Sequence[git.Line]) -> None:
         self._path = path
         shas = {line.sha for line in lines if line.sha}
-        recorded = outside_quarantine(Commit.objects.filter(sha__in=shas)) if shas else Commit.objects.none()
+        recorded = outside_quarantine(Commit.objects.filter(sha__in=shas))
         self._commits: dict[str, int] = dict(recorded.values_list("sha", "id"))
         self._decisions = _decisions_of(self._commits.values())
         ids = set(self._commits.values())
@@ -248,9 +244,9 @@ class _Trail:
     def range_of(self, lines: Sequence[git.Line]) -> BlamedRange:
         """Return adjacent lines of one commit with their trail."""
         line = lines[0]
-        lines_of_commit = BlamedRange(first=line.number, last=lines[-1].number)
+        first, last = line.number, lines[-1].number
         if not line.sha:
-            return lines_of_commit.model_copy(update={"ends": "the lines are not committed"})
+            return BlamedRange(first=first, last=last, ends="the lines are not committed")
         commit = BlamedCommit(
             sha=line.sha,
             id=self._commits.get(line.sha),
@@ -260,7 +256,7 @@ class _Trail:
             path=line.path if line.path != self._path else "",
         )
         trail = self._from(commit) if commit.id else {"ends": _NOT_RECORDED}
-        return lines_of_commit.model_copy(update={"commit": commit, **trail})
+        return BlamedRange(first=first, last=last, commit=commit, **trail)
 
     def _from(self, commit: BlamedCommit) -> dict[str, Any]:
         decisions = self._decisions.get(commit.id or 0, [])
@@ -374,9 +370,8 @@ def known_about(path: str) -> list[KnownEntry]:
     for number, thing in governing().items():
         if any(path == governed or path.startswith(f"{governed}/") for governed in thing.paths):
             how[number] = "governs"
-    entities = find_entities(list(how))
-    entries = [
-        KnownEntry(type=entity.type, id=number, title=entity.title, kind=entity.kind, how=how[number])
-        for number, entity in entities.items()
-    ]
+    entries = []
+    for number, entity in find_entities(list(how)).items():
+        entry = KnownEntry(type=entity.type, id=number, title=entity.title, kind=entity.kind, how=how[number])
+        entries.append(entry)
     return sorted(entries, key=lambda entry: (entry.how, entry.id))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import starmap
 
 from governance.staleness.governed_files import governing
 from memoryhub.core.entities import find_entities
@@ -130,12 +131,13 @@ class _GraphWalk:
             self.graph.columns[node.id] = columns[node.id]
 
     def _edges(self, ids: Sequence[int]) -> Iterator[GraphEdge]:
-        numbers = json.dumps([number for number in ids if number > 0])
-        yield from (GraphEdge(*row) for row in rows.fetch(_RELATIONS, [numbers] * 6))
-        yield from (GraphEdge(*row) for row in rows.fetch(_WRITTEN_IN, [numbers, numbers]))
-        governed = governing([number for number in ids if number > 0])
-        for thing in governed.values():
-            yield from (GraphEdge(self._file(path), "governed by", thing.id) for path in sorted(thing.paths))
+        positions = [number for number in ids if number > 0]
+        numbers = json.dumps(positions)
+        yield from starmap(GraphEdge, rows.fetch(_RELATIONS, [numbers] * 6))
+        yield from starmap(GraphEdge, rows.fetch(_WRITTEN_IN, [numbers, numbers]))
+        for thing in governing(positions).values():
+            for path in sorted(thing.paths):
+                yield GraphEdge(self._file(path), "governed by", thing.id)
         paths = json.dumps([path for path, number in self._files.items() if number in ids])
         for commit, path in (*rows.fetch(_FILES, [numbers]), *rows.fetch(_COMMITS, [paths])):
             yield GraphEdge(self._file(path), "changed by", commit)
@@ -150,8 +152,7 @@ class _GraphWalk:
         items = []
         for entity in find_entities(positions - quarantined_among(sorted(positions))).values():
             if entity.type in set(NodeType):
-                node = GraphNode(entity.id, NodeType(entity.type), entity.title, entity.kind, entity.deleted)
-                items.append(node)
+                items.append(GraphNode(entity.id, NodeType(entity.type), entity.title, entity.kind, entity.deleted))
         files = [GraphNode(number, NodeType.FILE, path) for path, number in self._files.items() if number in numbers]
         return [*sorted(items, key=lambda node: -node.id), *files]
 

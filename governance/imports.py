@@ -34,8 +34,7 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS
 from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.text import counted, flat, shortened
-from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED
-from sessions_app.events.sessions import TURN_BEGAN
+from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, TURN_BEGAN
 from sessions_app.models import Session, Turn
 
 # Begins the trace of a batch's events; its position follows
@@ -354,7 +353,7 @@ def undo_import(*, batch_id: int, token: str, progress: Callable[[int], None] = 
 
 def _headers(batch: Batch) -> list[EventHeader]:
     events = events_of(batch).exclude(event_type=IMPORT_ENDED.name).order_by("position")
-    return [EventHeader(*row) for row in events.values_list("position", "event_type", "stream_id", "session_id")]
+    return list(map(EventHeader._make, events.values_list("position", "event_type", "stream_id", "session_id")))
 
 
 # The session whose story an event tells, "" if it is of a memory or a relation
@@ -369,8 +368,8 @@ def _sessions_in_use(headers: Sequence[EventHeader]) -> set[str]:
     if not names:
         return set()
     positions = [header.position for header in headers]
-    used = rows.fetch(_USED.format(void=void_sql()), [positions[0], json.dumps(sorted(names)), json.dumps(positions)])
-    return {name for (name,) in used}
+    parameters = [positions[0], json.dumps(sorted(names)), json.dumps(positions)]
+    return set(rows.column(_USED.format(void=void_sql()), parameters))
 
 
 def _sessions_that_went_on(headers: Sequence[EventHeader], names: Collection[str]) -> dict[int, KeptItem]:
@@ -390,10 +389,7 @@ def _kept_items(why: Mapping[int, str]) -> dict[int, KeptItem]:
 
 # What others have built on since, by the id of the item
 def _items_built_on(headers: Sequence[EventHeader]) -> dict[int, KeptItem]:
-    by_type: dict[str, list[EventHeader]] = {}
-    for header in headers:
-        by_type.setdefault(header.type, []).append(header)
-    selected = SelectedEvents(list(headers), by_type)
+    selected = SelectedEvents(list(headers))
     direct = touched_by(selected)
     touched = {thing.id for thing in touched_things(direct)}
     downstream = find_downstream(direct, selected)
@@ -413,7 +409,7 @@ def _changed_since(headers: Sequence[EventHeader]) -> set[int]:
     streams = {header.stream: header.entity for header in headers}
     positions = [header.position for header in headers]
     parameters = [positions[0], json.dumps(sorted(streams)), json.dumps(positions)]
-    return {streams[stream] for (stream,) in rows.fetch(_LATER.format(void=void_sql()), parameters)}
+    return set(map(streams.__getitem__, rows.column(_LATER.format(void=void_sql()), parameters)))
 
 
 # Relations of the batch go with an end that goes

@@ -66,7 +66,7 @@ class InboxGroup:
 def count_entries() -> dict[InboxItemType, int]:
     """Return the number of entries of each type that has any, in the order of their urgency."""
     counts = {
-        InboxItemType.SECRET: 1 if _secrets_found() else 0,
+        InboxItemType.SECRET: min(_secrets_found(), 1),
         InboxItemType.CONFLICT: _open_conflicts().count(),
         InboxItemType.PROPOSAL: count_waiting(),
         InboxItemType.RECHECK: count_stale(),
@@ -98,14 +98,14 @@ def with_texts(entries: Collection[InboxItem]) -> list[InboxItem]:
     decisions = Decision.objects.filter(id__in=ids).values_list("id", "title", Substr("chosen", 1, 2 * _TEXT))
     heads = {memory_id: head for memory_id, *head in memories}
     heads |= {decision_id: ["decision", *head] for decision_id, *head in decisions}
-    return [_with_text(entry, heads) for entry in entries if not entry.about or entry.about in heads]
-
-
-def _with_text(entry: InboxItem, heads: dict[int, list[str]]) -> InboxItem:
-    if not entry.about:
-        return entry
-    kind, title, text = heads[entry.about]
-    return replace(entry, kind=kind, title=title, text=one_line(text, _TEXT))
+    complete = []
+    for entry in entries:
+        if not entry.about:
+            complete.append(entry)
+        elif entry.about in heads:
+            kind, title, text = heads[entry.about]
+            complete.append(replace(entry, kind=kind, title=title, text=one_line(text, _TEXT)))
+    return complete
 
 
 def by_session(entries: list[InboxItem]) -> list[InboxGroup]:

@@ -53,9 +53,9 @@ def _waiting(run: Run) -> str:
     if run.ages_until and clock.now() - run.ages_until < _GAP:
         return ""
     things = plan_retention(command=RetentionPlanRequest()).things
-    return (
-        f"kept until a later run, in case the clock is wrong: {counted(things, 'item')} past the age" if things else ""
-    )
+    if not things:
+        return ""
+    return f"kept until a later run, in case the clock is wrong: {counted(things, 'item')} past the age"
 
 
 define_job(

@@ -33,9 +33,7 @@ class Hold(StoreModel):
     lift_reason = models.TextField(blank=True)
 
     class Meta:
-        indexes = [
-            models.Index(fields=["stream_id"], condition=models.Q(lifted_at__isnull=True), name="hold_in_force"),
-        ]
+        indexes = [models.Index(fields=["stream_id"], condition=models.Q(lifted_at__isnull=True), name="hold_in_force")]
 
     def __str__(self) -> str:
         return f"hold #{self.id} on {self.stream_id}"

@@ -11,7 +11,8 @@ from governance.staleness.schemas import AffirmResult
 from memoryhub.core import clock
 from memoryhub.core.text import counted, flat, indented
 
-_NAMES = {
+# One and several of each sort of item
+NOUNS = {
     "captured": ("captured event", "captured events"),
     "pack": ("context pack", "context packs"),
     "deleted": ("deleted memory", "deleted memories"),
@@ -24,31 +25,31 @@ _NAMES = {
 _KILO = 1024
 
 
-def plan_lines(plan: Plan, *, samples: bool = True) -> Iterator[str]:
+def plan_lines(plan: Plan) -> Iterator[str]:
     if plan.unfinished:
         yield f"run #{plan.unfinished} was interrupted; this is the rest of it"
-    yield from report_lines(plan, samples=samples)
+    yield from report_lines(plan)
     yield f"ages count from {plan.cutoff:%Y-%m-%d}; digest {plan.digest}"
 
 
 def run_lines(run: RunView) -> Iterator[str]:
-    yield from report_lines(run.report, samples=False, gone=True)
+    yield from report_lines(run.report, gone=True)
     if run.report.left:
         yield f"skipped: {run.report.left:,}, which became protected during the run"
     yield f"run #{run.id} finished; ages count from {clock.day(run.cutoff)}"
 
 
-def report_lines(report: Report, *, samples: bool, gone: bool = False) -> Iterator[str]:
+def report_lines(report: Report, *, gone: bool = False) -> Iterator[str]:
     verb = "deleted" if gone else "delete "
     for going in report.going:
         yield flat(f"{verb} {_share(going)}  [{going.rule}: {going.says}]")
         if going.warning:
             yield flat(f"         warning: {going.warning}")
-        if samples:
+        if not gone:
             yield from _samples(going)
     for share in report.kept:
         yield flat(f"keep    {_share(share)}  [{share.says}]")
-        if samples:
+        if not gone:
             yield from _samples(share)
     total = f"{report.things:,} in {counted(report.events, 'event')}, {size(report.bytes)}"
     yield f"deleted: {total}" if gone else f"to delete: {total}"
@@ -59,7 +60,7 @@ def hold_line(hold: HoldView) -> str:
 
 
 def thing_name(share: Share) -> str:
-    noun = _NAMES[share.what][share.things != 1]
+    noun = NOUNS[share.what][share.things != 1]
     return f"{noun} ({share.sub})" if share.sub else noun
 
 

@@ -173,8 +173,11 @@ def settle_affirmations(event: Event[QuarantinePlaced | QuarantineLifted]) -> No
 @projects(PAYLOAD_ERASED)
 def forget_erased(event: Event[PayloadErased]) -> None:
     rows.execute(
-        f"UPDATE governance_affirmation SET reason = '' WHERE event IN {IDS}",
-        [json.dumps(event.payload.positions)],
+        f"UPDATE governance_affirmation SET reason = '' WHERE event IN {IDS}", [json.dumps(event.payload.positions)]
     )
-    gone = [int(tail) for _, _, tail in (stream.partition(":") for stream in event.payload.streams) if tail.isdecimal()]
+    gone = []
+    for stream in event.payload.streams:
+        number = stream.partition(":")[2]
+        if number.isdecimal():
+            gone.append(int(number))
     rows.execute(f"DELETE FROM governance_affirmation WHERE entity_id IN {IDS}", [json.dumps(gone)])

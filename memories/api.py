@@ -1,4 +1,4 @@
-"""REST routes of memories, search, timeline and stats."""
+"""REST routes of memories, search, timeline, tags, relations, reviews, queries, conflicts, context packs and stats."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from ninja import Header, Query, Router, Status
 from pydantic import BaseModel, Field
 
 from memories import selectors, services, timeline
+from memories.pack import pack_context, pack_digest, replay_pack
+from memories.query import query
+from memories.review import selectors as review_selectors
+from memories.review import services as review_services
+from memories.review.schemas import ReviewList, ReviewResult, ReviewVerdict
 from memories.schemas import (
+    ConflictResult,
     MemoryDelete,
     MemoryGet,
     MemoryList,
@@ -24,13 +30,42 @@ from memories.schemas import (
     WriteResult,
     WriteStatus,
 )
-from memories.schemas.links import RelationView
+from memories.schemas.links import (
+    LinkStatus,
+    RelationCreate,
+    RelationDelete,
+    RelationList,
+    RelationResult,
+    RelationView,
+    TagAttach,
+    TagCreate,
+    TagDetach,
+    TagList,
+    TagResult,
+    TagsChanged,
+)
+from memories.schemas.query import (
+    ConflictGet,
+    ConflictList,
+    ConflictSettle,
+    ContextPackRequest,
+    ContextReplay,
+    MemoryQuery,
+)
+from memories.selectors import versions
+from memories.selectors.memories import list_tags
+from memories.selectors.relations import list_relations
+from memories.services import links
 from memories.uses.selectors import UseView
+from memories.worth.report import worth_report
+from memories.worth.schemas import WorthReport, WorthRequest
 from memoryhub.core.errors import Invalid
 from memoryhub.core.rest import EntityTag, command_of, entity_tag, problems, version_of_tag, without
 from memoryhub.core.schemas import Command, EntityId, Listing
 
 router = Router()
+links_router = Router()
+queries_router = Router()
 
 UpdateBody = without(MemoryUpdate, "id", "must_be_current")
 DeleteBody = without(MemoryDelete, "id")
@@ -38,6 +73,12 @@ RestoreBody = without(MemoryRestore, "id")
 NO_REASON = RestoreBody()
 SearchFilters = without(MemorySearch, "query")
 MemoryShow = without(MemoryGet, "ids", "name", "max_tokens")
+AttachBody = without(TagAttach, "id", "entry_type")
+DetachBody = without(TagDetach, "id", "entry_type")
+RelationDeleteBody = without(RelationDelete, "id", "source", "relation", "target", "source_type", "target_type")
+VerdictBody = without(ReviewVerdict, "id")
+ConflictShow = without(ConflictGet, "id")
+SettleBody = without(ConflictSettle, "id")
 
 
 class SearchQuestion(Command):
@@ -122,17 +163,14 @@ def update_memory(
 ) -> Any:
     """Omitted fields stay unchanged. 412 if the memory has a newer version than ``If-Match``."""
     command = command_of(MemoryUpdate, body, id=memory_id)
-    result = services.update_memory(command=_based_on(command, version_of_tag(if_match)))
+    version = version_of_tag(if_match)
+    if version is not None:
+        if command.base_version not in (None, version):
+            raise Invalid("If-Match and base_version name different versions; send only one of them")
+        command = command.model_copy(update={"base_version": version, "must_be_current": True})
+    result = services.update_memory(command=command)
     response["ETag"] = entity_tag(result.version)
     return result
-
-
-def _based_on(command: MemoryUpdate, version: int | None) -> MemoryUpdate:
-    if version is None:
-        return command
-    if command.base_version not in (None, version):
-        raise Invalid("If-Match and base_version name different versions; send only one of them")
-    return command.model_copy(update={"base_version": version, "must_be_current": True})
 
 
 @router.delete(
@@ -204,3 +242,188 @@ def show_timeline(request: HttpRequest, command: Query[Timeline]) -> Any:
 def show_stats(request: HttpRequest, command: Query[Stats]) -> Any:
     """Counts, sizes in bytes, search mode, and the head of the log."""
     return timeline.stats(command=command)
+
+
+@links_router.get("tags", response=Listing, tags=["tags"], summary="List tags by name")
+def show_tags(request: HttpRequest, command: Query[TagList]) -> Any:
+    """Predefined, described and used tags, each with its number of memories."""
+    return list_tags(command=command)
+
+
+@links_router.post("tags", response={201: TagResult, **problems(409, 410)}, tags=["tags"], summary="Describe a tag")
+def create_tag(request: HttpRequest, command: TagCreate) -> Any:
+    """409 if it is predefined or already described."""
+    return Status(201, links.create_tag(command=command))
+
+
+@links_router.post(
+    "memories/{memory_id}/tags",
+    response={200: TagsChanged, **problems(409, 410)},
+    tags=["tags"],
+    summary="Attach tags to a memory",
+)
+def attach_tags(
+    request: HttpRequest,
+    memory_id: EntityId,
+    body: AttachBody,  # type: ignore[valid-type]
+    response: HttpResponse,
+) -> Any:
+    """Creates a version, unless the memory already has all these tags."""
+    result = links.attach_tags(command=command_of(TagAttach, body, id=memory_id))
+    response["ETag"] = entity_tag(result.version or 0)
+    return result
+
+
+@links_router.delete(
+    "memories/{memory_id}/tags",
+    response={200: TagsChanged, **problems(409, 410)},
+    tags=["tags"],
+    summary="Detach tags from a memory",
+)
+def detach_tags(
+    request: HttpRequest,
+    memory_id: EntityId,
+    body: Query[DetachBody],  # type: ignore[valid-type]
+    response: HttpResponse,
+) -> Any:
+    """Creates a version. Repeat the parameter ``tags`` for each tag."""
+    result = links.detach_tags(command=command_of(TagDetach, body, id=memory_id))
+    response["ETag"] = entity_tag(result.version or 0)
+    return result
+
+
+@links_router.get("relations", response={200: Listing, **problems(410)}, tags=["relations"], summary="List relations")
+def show_relations(request: HttpRequest, command: Query[RelationList]) -> Any:
+    """Newest first, of one item or all. Relations of deleted memories only with ``include_deleted``."""
+    return list_relations(command=command)
+
+
+@links_router.post(
+    "relations",
+    response={200: RelationResult, 201: RelationResult, **problems(409, 410)},
+    tags=["relations"],
+    summary="Create a relation",
+)
+def create_relation(request: HttpRequest, command: RelationCreate, response: HttpResponse) -> Any:
+    """201 if the relation was created; 200 if it already exists."""
+    result = links.create_relation(command=command)
+    response["Location"] = f"{request.path}/{result.id}"
+    return Status(201 if result.status is LinkStatus.CREATED else 200, result)
+
+
+@links_router.delete(
+    "relations/{relation_id}",
+    response={200: RelationResult, **problems(409)},
+    tags=["relations"],
+    summary="Delete a relation",
+)
+def delete_relation(
+    request: HttpRequest,
+    relation_id: EntityId,
+    body: Query[RelationDeleteBody],  # type: ignore[valid-type]
+) -> Any:
+    """Returns the deleted relation."""
+    return links.delete_relation(command=command_of(RelationDelete, body, id=relation_id))
+
+
+@links_router.get("reviews", response=Listing, tags=["review"], summary="List memories that need a review")
+def list_reviews(request: HttpRequest, command: Query[ReviewList]) -> Any:
+    """Longest waiting first, each with its author, the reason for the review, and the change."""
+    return review_selectors.list_reviews(command=command)
+
+
+@links_router.post(
+    "memories/{memory_id}/review",
+    response={200: ReviewResult, **problems(403, 409, 410, 412)},
+    tags=["review"],
+    summary="Accept or reject a memory",
+)
+def review_memory(
+    request: HttpRequest,
+    memory_id: EntityId,
+    body: VerdictBody,  # type: ignore[valid-type]
+    response: HttpResponse,
+) -> Any:
+    """409 if it already has this state, 412 if it has a newer version than ``base_version``, 403 for its author."""
+    result = review_services.review_memory(command=command_of(ReviewVerdict, body, id=memory_id))
+    response["ETag"] = entity_tag(result.version)
+    return result
+
+
+@queries_router.post(
+    "query", response=Listing, tags=["search"], summary="Query by kinds, scope, tags, words and relations"
+)
+def ask(request: HttpRequest, command: MemoryQuery) -> Any:
+    """Ranked; each result has its score and the parts of it. To page, send the same body with ``cursor``."""
+    return query(command=command)
+
+
+@queries_router.get("conflicts", response=Listing, tags=["conflicts"], summary="List conflicts")
+def list_conflicts(request: HttpRequest, command: Query[ConflictList]) -> Any:
+    """Unresolved or all: both versions with author, time, reason and word diff (``[-removed-]``, ``{+added+}``)."""
+    return versions.list_conflicts(command=command)
+
+
+@queries_router.get("conflicts/{conflict_id}", response=dict[str, Any], tags=["conflicts"], summary="Get a conflict")
+def get_conflict(
+    request: HttpRequest,
+    conflict_id: EntityId,
+    show: Query[ConflictShow],  # type: ignore[valid-type]
+) -> Any:
+    """As in the list; also if resolved."""
+    return versions.get_conflict(command=command_of(ConflictGet, show, id=conflict_id))
+
+
+@queries_router.post(
+    "conflicts/{conflict_id}/resolve",
+    response={200: ConflictResult, **problems(409, 410)},
+    tags=["conflicts"],
+    summary="Resolve a conflict",
+)
+def resolve_conflict(
+    request: HttpRequest,
+    conflict_id: EntityId,
+    body: SettleBody,  # type: ignore[valid-type]
+) -> Any:
+    """Keep a (the earlier version), keep b, merge them, or keep both. 409 if it is already resolved."""
+    return services.resolve_conflict(command=command_of(ConflictSettle, body, id=conflict_id))
+
+
+@queries_router.get(
+    "context",
+    response={200: dict[str, Any], 304: None},
+    tags=["search"],
+    summary="Get a context pack within a budget of tokens",
+)
+def get_context(
+    request: HttpRequest,
+    command: Query[ContextPackRequest],
+    response: HttpResponse,
+    if_none_match: Annotated[str | None, Header(None, alias="If-None-Match", description="the ETag you have")] = None,
+) -> Any:
+    """The same bytes as long as nothing changes; 304 if they match ``If-None-Match``.
+
+    Each new pack is an event and can be rebuilt with ``context/{id}``.
+    """
+    if if_none_match and if_none_match.strip().strip('"') == pack_digest(command=command):
+        return Status(304, None)
+    sent = pack_context(command=command)
+    response["ETag"] = f'"{sent.digest}"'
+    return sent.data()
+
+
+@queries_router.get(
+    "context/{pack_id}", response=dict[str, Any], tags=["search"], summary="Rebuild a context pack as it was sent"
+)
+def get_sent_context(request: HttpRequest, pack_id: EntityId) -> Any:
+    """From the stores as of that time. ``meta.erased`` is how many of its lines were erased since."""
+    return replay_pack(command=ContextReplay(id=pack_id)).data()
+
+
+@queries_router.get("worth", response=WorthReport, tags=["projects"], summary="Get what the project's memory is worth")
+def get_worth(request: HttpRequest, command: Query[WorthRequest]) -> Any:
+    """Tokens of packs, what became of them, memories never used, and sessions with memory held out.
+
+    ``period`` is ``7d``, ``30d``, ``90d`` or ``all``.
+    """
+    return worth_report(command=command)

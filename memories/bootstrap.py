@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from memories.duplicates import Existing
 from memories.events import MEMORY_DELETED
 from memories.models import Memory, MemoryKind, MemoryScope, MemoryVersion
-from memories.schemas import IfExists, MemoryRestore, MemoryTouch, MemoryUpdate, MemoryWrite, WriteResult, WriteStatus
+from memories.schemas import IfExists, MemoryRestore, MemoryTouch, MemoryUpdate, MemoryWrite, WriteStatus
 from memories.services import delete_memory, restore_memory, update_memory, write_memories
 from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
@@ -58,8 +56,24 @@ class _Guideline:
 
 
 def guidelines() -> dict[str, MemoryWrite]:
-    entries = tomllib.loads(_FILE.read_text("utf-8"))["guideline"]
-    return {f"bootstrap:{entry['key']}": _command(entry) for entry in entries}
+    commands = {}
+    for entry in tomllib.loads(_FILE.read_text("utf-8"))["guideline"]:
+        key = f"bootstrap:{entry['key']}"
+        examples = {"good": entry["good"], "bad": entry["bad"]}
+        commands[key] = MemoryWrite(
+            title=entry["name"],
+            content=" ".join(entry["content"].split()),
+            kind=MemoryKind(GUIDELINE.name),
+            type=entry["category"],
+            scope=MemoryScope.GLOBAL,
+            attributes={"priority": entry["priority"], "rationale": entry["rationale"], "examples": examples},
+            tags=entry["tags"],
+            named=True,
+            if_exists=IfExists.KEEP,
+            source="memory-hub bootstrap",
+            idempotency_key=key,
+        )
+    return commands
 
 
 def load_guidelines() -> list[GuidelineResult]:
@@ -74,8 +88,12 @@ def load_guidelines() -> list[GuidelineResult]:
         for key, guideline in written.items():
             name = guideline.memory.title if guideline.memory else commands[key].title
             updated.append(GuidelineResult(name, _update(guideline, commands[key]), guideline.id))
-        missing = [command for key, command in commands.items() if key not in written]
-        return [*map(_result_of, write_memories(commands=missing)), *updated]
+        added = []
+        for result in write_memories(commands=[commands[key] for key in commands if key not in written]):
+            is_new = result.status is WriteStatus.CREATED
+            status = GuidelineStatus.ADDED if is_new else GuidelineStatus.TAKEN
+            added.append(GuidelineResult(result.title, status, result.id))
+        return [*added, *updated]
 
 
 def remove_guidelines() -> list[GuidelineResult]:
@@ -86,25 +104,13 @@ def remove_guidelines() -> list[GuidelineResult]:
         removed = []
         for guideline in _written(list(guidelines())).values():
             if guideline.memory and not guideline.memory.deleted_at:
-                removed.append(GuidelineResult(guideline.memory.title, _remove(guideline), guideline.id))
+                status = GuidelineStatus.EDITED
+                if not guideline.edited:
+                    touch = MemoryTouch(id=guideline.id, scope=MemoryScope.GLOBAL, reason="bootstrap --remove")
+                    delete_memory(command=touch)
+                    status = GuidelineStatus.REMOVED
+                removed.append(GuidelineResult(guideline.memory.title, status, guideline.id))
         return removed
-
-
-def _command(entry: Mapping[str, Any]) -> MemoryWrite:
-    examples = {"good": entry["good"], "bad": entry["bad"]}
-    return MemoryWrite(
-        title=entry["name"],
-        content=" ".join(entry["content"].split()),
-        kind=MemoryKind(GUIDELINE.name),
-        type=entry["category"],
-        scope=MemoryScope.GLOBAL,
-        attributes={"priority": entry["priority"], "rationale": entry["rationale"], "examples": examples},
-        tags=entry["tags"],
-        named=True,
-        if_exists=IfExists.KEEP,
-        source="memory-hub bootstrap",
-        idempotency_key=f"bootstrap:{entry['key']}",
-    )
 
 
 def _written(keys: list[str]) -> dict[str, _Guideline]:
@@ -127,29 +133,19 @@ def _written(keys: list[str]) -> dict[str, _Guideline]:
     return guidelines_by_key
 
 
-def _result_of(result: WriteResult) -> GuidelineResult:
-    is_new = result.status is WriteStatus.CREATED
-    status = GuidelineStatus.ADDED if is_new else GuidelineStatus.TAKEN
-    return GuidelineResult(result.title, status, result.id)
-
-
 def _update(guideline: _Guideline, command: MemoryWrite) -> GuidelineStatus:
     if guideline.memory is None or (guideline.memory.deleted_at and not guideline.removed):
         return GuidelineStatus.DELETED
     if guideline.memory.deleted_at:
-        return _restore(guideline.memory, command)
+        try:
+            restore_memory(command=MemoryRestore(id=guideline.id, scope=MemoryScope.GLOBAL))
+        except ConflictError:
+            return GuidelineStatus.TAKEN
+        _renew(guideline.memory, command)
+        return GuidelineStatus.RESTORED
     if guideline.edited:
         return GuidelineStatus.EDITED
     return GuidelineStatus.RENEWED if _renew(guideline.memory, command) else GuidelineStatus.UNCHANGED
-
-
-def _restore(memory: Memory, command: MemoryWrite) -> GuidelineStatus:
-    try:
-        restore_memory(command=MemoryRestore(id=memory.id, scope=MemoryScope.GLOBAL))
-    except ConflictError:
-        return GuidelineStatus.TAKEN
-    _renew(memory, command)
-    return GuidelineStatus.RESTORED
 
 
 def _renew(memory: Memory, command: MemoryWrite) -> bool:
@@ -161,10 +157,3 @@ def _renew(memory: Memory, command: MemoryWrite) -> bool:
         command=MemoryUpdate(id=memory.id, scope=MemoryScope.GLOBAL, change_reason="guideline text updated", **fields)
     )
     return True
-
-
-def _remove(guideline: _Guideline) -> GuidelineStatus:
-    if guideline.edited:
-        return GuidelineStatus.EDITED
-    delete_memory(command=MemoryTouch(id=guideline.id, scope=MemoryScope.GLOBAL, reason="bootstrap --remove"))
-    return GuidelineStatus.REMOVED

@@ -58,35 +58,34 @@ def compare(before: str, after: str, effort: Effort | None = None) -> Iterator[D
     new = after.splitlines(keepends=True)
     opcodes = _Matcher(old, new, effort, autojunk=len(old) > 5_000).get_opcodes()
     for place, (what, start, end, new_start, new_end) in enumerate(opcodes):
-        if what == "equal":
-            yield from _unchanged_parts(old[start:end], is_first=place == 0, is_last=place == len(opcodes) - 1)
-        else:
+        if what != "equal":
             yield from _changed_parts("".join(old[start:end]), "".join(new[new_start:new_end]), effort)
+            continue
+        lines = old[start:end]
+        head = lines[:_AROUND] if place > 0 else []
+        tail = lines[-_AROUND:] if place < len(opcodes) - 1 else []
+        hidden = len(lines) - len(head) - len(tail)
+        if hidden <= 1:
+            yield DiffPart("".join(lines))
+        else:
+            yield from [DiffPart("".join(head)), DiffPart(hidden_lines=hidden), DiffPart("".join(tail))]
 
 
 def marked_diff(before: str, after: str, effort: Effort | None = None) -> str:
     """Return the comparison as text with ``[-removed-]`` and ``{+added+}``; "" if equal."""
     if before == after:
         return ""
-    return "".join(_marked_part(part) for part in compare(before, after, effort))
-
-
-def _marked_part(part: DiffPart) -> str:
-    if part.hidden_lines:
-        return f"[… {part.hidden_lines} lines …]\n"
-    removed = f"[-{part.removed}-]" if part.removed else ""
-    added = f"{{+{part.added}+}}" if part.added else ""
-    return f"{part.text}{removed}{added}"
-
-
-def _unchanged_parts(lines: Sequence[str], *, is_first: bool, is_last: bool) -> Iterator[DiffPart]:
-    head = [] if is_first else list(lines[:_AROUND])
-    tail = [] if is_last else list(lines[-_AROUND:])
-    hidden = len(lines) - len(head) - len(tail)
-    if hidden <= 1:
-        yield DiffPart("".join(lines))
-        return
-    yield from [DiffPart("".join(head)), DiffPart(hidden_lines=hidden), DiffPart("".join(tail))]
+    marked = []
+    for part in compare(before, after, effort):
+        if part.hidden_lines:
+            marked.append(f"[… {part.hidden_lines} lines …]\n")
+            continue
+        marked.append(part.text)
+        if part.removed:
+            marked.append(f"[-{part.removed}-]")
+        if part.added:
+            marked.append(f"{{+{part.added}+}}")
+    return "".join(marked)
 
 
 def _changed_parts(before: str, after: str, effort: Effort) -> Iterator[DiffPart]:
@@ -100,10 +99,6 @@ def _changed_parts(before: str, after: str, effort: Effort) -> Iterator[DiffPart
             yield DiffPart("".join(old[start:end]))
         else:
             yield DiffPart(removed="".join(old[start:end]), added="".join(new[new_start:new_end]))
-
-
-# Index of a token in the base -> its index in a text derived from it
-Match = dict[int, int]
 
 
 def merge_texts(base: str, first: str, second: str) -> str:
@@ -156,6 +151,7 @@ def _resolved(base: str, first: str, second: str) -> str | tuple[str, str, str]:
     return base, first, second
 
 
-def _matches(base: Sequence[str], other: Sequence[str], effort: Effort) -> Match:
+# Maps the index of a token in the base to its index in a text derived from it
+def _matches(base: Sequence[str], other: Sequence[str], effort: Effort) -> dict[int, int]:
     blocks = _Matcher(base, other, effort).get_matching_blocks()
     return {start + step: to + step for start, to, size in blocks for step in range(size)}

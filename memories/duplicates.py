@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
 from typing import Any
 
-from memories.events import ACCEPTED, MemoryState, MemoryWritten, ReviewStatus
+from memories.events import ACCEPTED, MemoryState, ReviewStatus
 from memories.models import Memory, MemoryScope, ReviewState
 from memories.projectors import content_hash
 from memories.schemas import SimilarMemory
@@ -25,26 +26,23 @@ _JSON = ("tags", "resource_links", "attributes")
 _REVIEW = ("review", "review_reason", "accepted_version")
 _COLUMNS = ("id", "version", "session_id", *_REVIEW, *MemoryState.model_fields)
 
-# The namespace of topics and titles: a scope, and the session id where the scope is a session
-Namespace = tuple[str, str]
 
-
-def namespace_of(state: MemoryState, session_id: str) -> Namespace:
-    """Return the namespace in which the names of ``state`` are unique when ``session_id`` writes it."""
+def namespace_of(state: MemoryState, session_id: str) -> tuple[str, str]:
+    """Return the scope, with the session that writes it if the scope is a session: names are unique in a namespace."""
     return state.scope, session_id if state.scope is MemoryScope.SESSION else ""
 
 
+@dataclass(slots=True)
 class Existing:
-    """A live memory: id, current version, the session that wrote it, state and review status."""
+    """A live memory."""
 
-    def __init__(
-        self, memory_id: int, version: int, session_id: str, state: MemoryState, status: ReviewStatus = ACCEPTED
-    ) -> None:
-        self.id = memory_id
-        self.version = version
-        self.session_id = session_id
-        self.state = state
-        self.status = status
+    id: int
+    # The current one
+    version: int
+    # That wrote it
+    session_id: str
+    state: MemoryState
+    status: ReviewStatus = ACCEPTED
 
     @classmethod
     def of(cls, memory: Memory) -> Existing:
@@ -77,12 +75,10 @@ def remember_topics(topics: Mapping[str, int]) -> None:
     _redacted_topics.forget()
 
 
-def _read_redacted_topics(_before: dict[str, int] | None) -> dict[str, int]:
+@StoreCache
+def _redacted_topics(_before: dict[str, int] | None) -> dict[str, int]:
     stored = rows.fetch("SELECT key, value FROM store_meta WHERE key LIKE %s", [f"{_TOPIC}%"])
     return {key.removeprefix(_TOPIC): int(value) for key, value in stored}
-
-
-_redacted_topics = StoreCache(_read_redacted_topics)
 
 
 def current_topic(topic: str) -> str:
@@ -119,60 +115,48 @@ class ExistingMemories:
         self._by_topic: dict[tuple[object, ...], Existing] = {}
         self._by_hash: dict[tuple[object, ...], Existing] = {}
         self._by_title: dict[tuple[object, ...], Existing] = {}
-        for existing in _fetch(states):
-            self._index(existing)
+        without_topic = [state for state in states if not state.topic_key]
+        values_of = {
+            "topic_key": [state.topic_key for state in states if state.topic_key],
+            "content_hash": [content_hash(state.content) for state in without_topic],
+            "title": [state.title for state in without_topic],
+        }
+        conditions = [f"{name} IN ({', '.join(['%s'] * len(values))})" for name, values in values_of.items() if values]
+        if not conditions:
+            return
+        # Plain SQL: every write runs it
+        matches = rows.fetch(
+            f"SELECT {', '.join(_COLUMNS)} FROM memories_memory "
+            f"WHERE deleted_at IS NULL AND id {OUTSIDE} AND ({' OR '.join(conditions)}) ORDER BY id",
+            list(chain.from_iterable(values_of.values())),
+        )
+        for row in matches:
+            columns = dict(zip(_COLUMNS, row, strict=True))
+            for name in _JSON:
+                columns[name] = json.loads(columns[name])
+            self.add(Existing.of(Memory(**columns)))
 
     def of_topic(self, state: MemoryState) -> Existing | None:
-        return self._by_topic.get((self._namespace(state), state.topic_key))
+        return self._by_topic.get((namespace_of(state, self._session_id), state.topic_key))
 
     def of_content(self, state: MemoryState) -> Existing | None:
-        return self._by_hash.get((self._namespace(state), state.kind, content_hash(state.content)))
+        namespace = namespace_of(state, self._session_id)
+        return self._by_hash.get((namespace, state.kind, content_hash(state.content)))
 
     def of_title(self, state: MemoryState) -> Existing | None:
-        return self._by_title.get((self._namespace(state), state.kind, state.title))
+        return self._by_title.get((namespace_of(state, self._session_id), state.kind, state.title))
 
     def named_like(self, state: MemoryState) -> Existing | None:
         """Return the memory with the topic of ``state``; without a topic, the one with its title."""
         return self.of_topic(state) if state.topic_key else self.of_title(state)
 
-    def add(self, memory_id: int, written: MemoryWritten) -> None:
-        self._index(Existing(memory_id, 1, self._session_id, written, written.review or ACCEPTED))
-
-    def _namespace(self, state: MemoryState) -> Namespace:
-        return namespace_of(state, self._session_id)
-
-    def _index(self, existing: Existing) -> None:
+    def add(self, existing: Existing) -> None:
         state = existing.state
         namespace = namespace_of(state, existing.session_id)
         if state.topic_key:
             self._by_topic[namespace, state.topic_key] = existing
         self._by_hash.setdefault((namespace, state.kind, content_hash(state.content)), existing)
         self._by_title.setdefault((namespace, state.kind, state.title), existing)
-
-
-# Plain SQL: every write runs it
-def _fetch(states: Sequence[MemoryState]) -> list[Existing]:
-    if not states:
-        return []
-    without_topic = [state for state in states if not state.topic_key]
-    values_of = {
-        "topic_key": [state.topic_key for state in states if state.topic_key],
-        "content_hash": [content_hash(state.content) for state in without_topic],
-        "title": [state.title for state in without_topic],
-    }
-    conditions = [f"{column} IN ({', '.join(['%s'] * len(values))})" for column, values in values_of.items() if values]
-    matches = rows.fetch(
-        f"SELECT {', '.join(_COLUMNS)} FROM memories_memory "
-        f"WHERE deleted_at IS NULL AND id {OUTSIDE} AND ({' OR '.join(conditions)}) ORDER BY id",
-        list(chain.from_iterable(values_of.values())),
-    )
-    existing = []
-    for row in matches:
-        columns = dict(zip(_COLUMNS, row, strict=True))
-        for name in _JSON:
-            columns[name] = json.loads(columns[name])
-        existing.append(Existing.of(Memory(**columns)))
-    return existing
 
 
 _WORD = re.compile(r"\w{2,40}")

@@ -231,33 +231,17 @@ MEMORY_REVIEWED = _define_change(
 CONFLICT_RESOLVED = _define_change(
     "conflict.resolved", ConflictResolved, label="Conflict resolved", rollback=_RESOLVED, own_icon="dot"
 )
-TAG_CREATED = define_event(
-    "tag.created",
-    TagCreated,
-    label="Tag created",
-    group=LINKS,
-    retention=Retention.KEPT,
-    rollback=sets_aside("tags", "Tags described", order=140),
-    changes_stream=False,
-)
-RELATION_CREATED = define_event(
-    "relation.created",
-    RelationCreated,
-    label="Relation created",
-    group=LINKS,
-    retention=Retention.KEPT,
-    rollback=sets_aside("relations", "Relations made", order=120),
-    changes_stream=False,
-)
-RELATION_DELETED = define_event(
-    "relation.deleted",
-    RelationDeleted,
-    label="Relation deleted",
-    group=LINKS,
-    retention=Retention.KEPT,
-    rollback=reverses("relations_removed", "Relations taken away", order=130, by="relate"),
-    changes_stream=False,
-)
+
+_DESCRIBED = sets_aside("tags", "Tags described", order=140)
+_RELATED = sets_aside("relations", "Relations made", order=120)
+_UNRELATED = reverses("relations_removed", "Relations taken away", order=130, by="relate")
+
+_define_link = partial(define_event, group=LINKS, retention=Retention.KEPT, changes_stream=False)
+
+TAG_CREATED = _define_link("tag.created", TagCreated, label="Tag created", rollback=_DESCRIBED)
+RELATION_CREATED = _define_link("relation.created", RelationCreated, label="Relation created", rollback=_RELATED)
+RELATION_DELETED = _define_link("relation.deleted", RelationDeleted, label="Relation deleted", rollback=_UNRELATED)
+
 CONTEXT_PACKED = define_event(
     "context.packed",
     ContextPacked,

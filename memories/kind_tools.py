@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from memories import scopes
 from memories.events import filled
 from memories.models import MemoryKind, MemoryScope
-from memories.present import entry_line, memory_text, version_text, write_text
+from memories.present import entry_line, memory_text, version_text, written
 from memories.query import query
 from memories.schemas import (
     Content,
@@ -26,7 +26,6 @@ from memories.schemas import (
     Tags,
     Title,
     TypeName,
-    WriteResult,
 )
 from memories.schemas.query import MemoryQuery, QueryOrder, QueryScope, QueryTags
 from memories.selectors.memories import get_memories
@@ -41,7 +40,6 @@ from memoryhub.core.schemas import (
     EntityId,
     IdempotencyKey,
     Line,
-    Listing,
     Paging,
     Version,
     only_in_full,
@@ -81,18 +79,6 @@ _OLD_NAMES = {
     "type": "category",
     "include_inactive": "include_deleted",
 }
-
-
-class NamedMemoryList(Paging):
-    """List memories of a kind."""
-
-    category: str = ""
-    tags: list[str] = Field(default_factory=list)
-    scope: MemoryScope | None = None
-    scope_id: str = ""
-    inherit: bool = True
-    include_deleted: bool = False
-    cursor: str | None = None
 
 
 class NamedMemory(Command):
@@ -235,54 +221,20 @@ def find_entry(*, kind: MemoryKind, entry: NamedMemory, versions: bool = False) 
         Invalid: neither id nor name is given, or the scope is not bound here.
     """
     check_scope_id(entry.scope, entry.scope_id)
-    memory = _find_named(kind, entry, versions=versions)
+    fields = entry.model_dump(include={"scope", "include_deleted"})
+    if entry.id:
+        memory = get_memories(command=MemoryGet(ids=[entry.id], versions=versions, **fields))[0]
+    elif entry.name:
+        command = MemoryGet(name=entry.name, kind=kind, inherit=entry.inherit, versions=versions, **fields)
+        try:
+            memory = get_memories(command=command)[0]
+        except NotFound as error:
+            raise NotFound(f"there is no {kind} {entry.name[:200]!r} here; {kind}_list shows all") from error
+    else:
+        raise Invalid(f"give the id or the name of the {kind}")
     if memory["kind"] != kind:
         raise NotFound(f"#{memory['id']} is of kind {memory['kind']}, not {kind}; memory_get reads it", id=memory["id"])
     return memory
-
-
-def entry_history(*, kind: MemoryKind, entry: NamedMemory, paging: Paging) -> Listing:
-    """Return a page of versions, newest first; deactivated entries too.
-
-    Raises:
-        NotFound, Invalid: as ``find_entry``.
-    """
-    memory = _versions(kind, entry)
-    last = decode_cursor(paging.cursor, (int,))
-    remaining = [version for version in memory["versions"] if last is None or version["version"] < last[0]]
-    versions = remaining[: paging.limit]
-    entry_fields = {"id": memory["id"], "title": memory["title"], "scope": memory["scope"]}
-    compacted = {"content": None, "diff": ""} if paging.compact else {}
-    return page(
-        [{**entry_fields, **version, **compacted} for version in versions],
-        total=len(memory["versions"]),
-        more=len(remaining) > len(versions),
-        cursor_of=lambda version: encode_cursor(version["version"]),
-        line=version_text,
-        max_tokens=paging.max_tokens,
-    )
-
-
-def list_entries(*, kind: MemoryKind, command: NamedMemoryList) -> Listing:
-    """Return a page of the visible entries, the nearest of each name, in the order of the kind.
-
-    Raises:
-        Invalid: the cursor is of another list, or the scope is not bound here.
-    """
-    check_scope_id(command.scope, command.scope_id)
-    scope = command.scope
-    if scope is None and not command.inherit:
-        scope = scopes.own_scope()
-    question = MemoryQuery(
-        types=[kind],
-        type=command.category,
-        tags=QueryTags(require=command.tags),
-        scope=QueryScope(type=scope, id=command.scope_id, inherit=command.inherit) if scope else None,
-        include_inactive=command.include_deleted,
-        order=QueryOrder(KINDS[kind].order),
-        **{name: getattr(command, name) for name in Paging.model_fields},
-    )
-    return query(command=question, line=entry_line)
 
 
 def check_scope_id(scope: MemoryScope | None, scope_id: str) -> None:
@@ -302,75 +254,6 @@ def check_scope_id(scope: MemoryScope | None, scope_id: str) -> None:
             "session_resume, or leave scope_id out"
         )
     scopes.levels(scope, scope_id=scope_id)
-
-
-# A live entry wins over a deactivated one of the same name
-def _versions(kind: MemoryKind, entry: NamedMemory) -> dict[str, Any]:
-    if not entry.id:
-        try:
-            return find_entry(kind=kind, entry=entry, versions=True)
-        except NotFound:
-            pass
-    return find_entry(kind=kind, entry=entry.model_copy(update={"include_deleted": True}), versions=True)
-
-
-def _find_named(kind: MemoryKind, entry: NamedMemory, *, versions: bool) -> dict[str, Any]:
-    fields = entry.model_dump(include={"scope", "include_deleted"})
-    if entry.id:
-        return get_memories(command=MemoryGet(ids=[entry.id], versions=versions, **fields))[0]
-    if not entry.name:
-        raise Invalid(f"give the id or the name of the {kind}")
-    command = MemoryGet(name=entry.name, kind=kind, inherit=entry.inherit, versions=versions, **fields)
-    try:
-        return get_memories(command=command)[0]
-    except NotFound as error:
-        raise NotFound(f"there is no {kind} {entry.name[:200]!r} here; {kind}_list shows all") from error
-
-
-def add_entry(*, command: MemoryWrite, scope_id: str = "") -> WriteResult:
-    """Add a registry entry.
-
-    Raises:
-        ConflictError: the name is taken in that scope; the data has the id.
-        Invalid: as ``write_memory``, or ``scope_id`` is not bound here.
-    """
-    check_scope_id(command.scope, scope_id)
-    with _acting(command.author):
-        return write_memory(command=command)
-
-
-def update_entry(*, kind: MemoryKind, entry: NamedMemory, changes: Mapping[str, Any], author: str = "") -> WriteResult:
-    """Change parts of an entry, as a new version.
-
-    Args:
-        kind: its kind.
-        entry: which one; a name means the nearest of that name.
-        changes: fields of ``MemoryUpdate``.
-        author: of this version; default: the caller.
-
-    Raises:
-        NotFound, Gone, Invalid: as ``find_entry``.
-        PreconditionFailed, ConflictError: as ``update_memory``.
-    """
-    memory = find_entry(kind=kind, entry=entry)
-    fields = {name: value for name, value in changes.items() if name != "author"}
-    command = MemoryUpdate(**fields, id=memory["id"], scope=memory["scope"])
-    with _acting(author):
-        return update_memory(command=command)
-
-
-def deactivate_entry(
-    *, kind: MemoryKind, entry: NamedMemory, reason: str = "", author: str = "", idempotency_key: str | None = None
-) -> WriteResult:
-    """Soft-delete an entry: its name becomes free, its history stays.
-
-    Raises:
-        NotFound, Gone, Invalid: as ``find_entry``.
-    """
-    memory = find_entry(kind=kind, entry=entry.model_copy(update={"include_deleted": entry.id is not None}))
-    command = MemoryDelete(id=memory["id"], scope=memory["scope"], reason=reason, idempotency_key=idempotency_key)
-    with _acting(author):
-        return delete_memory(command=command)
 
 
 # For clients that act for several agents
@@ -403,18 +286,19 @@ class Verb:
         )
 
 
-def _written(result: WriteResult) -> Answer:
-    return Answer(write_text(result), result.model_dump(mode="json"))
-
-
 def _add(entries: KindTools, command: Any) -> Answer:
-    return _written(add_entry(command=entries.write(command), scope_id=command.scope_id))
+    write = entries.write(command)
+    check_scope_id(write.scope, command.scope_id)
+    with _acting(write.author):
+        return written(write_memory(command=write))
 
 
 def _update(entries: KindTools, command: Any) -> Answer:
-    changes = entries.changes(command)
-    entry = entries.reference(command)
-    return _written(update_entry(kind=entries.kind, entry=entry, changes=changes, author=command.author))
+    changes = {name: value for name, value in entries.changes(command).items() if name != "author"}
+    memory = find_entry(kind=entries.kind, entry=entries.reference(command))
+    update = MemoryUpdate(**changes, id=memory["id"], scope=memory["scope"])
+    with _acting(command.author):
+        return written(update_memory(command=update))
 
 
 def _get(entries: KindTools, command: Any) -> Answer:
@@ -423,25 +307,58 @@ def _get(entries: KindTools, command: Any) -> Answer:
 
 
 def _list(entries: KindTools, command: Any) -> Answer:
-    filters = NamedMemoryList.model_validate(command.model_dump(exclude_none=True))
-    return listed(
-        list_entries(kind=entries.kind, command=filters), entry_line, none=f"no {entries.words.noun} here matches"
+    check_scope_id(command.scope, command.scope_id)
+    scope = command.scope
+    if scope is None and not command.inherit:
+        scope = scopes.own_scope()
+    question = MemoryQuery(
+        types=[entries.kind],
+        type=command.category or "",
+        tags=QueryTags(require=command.tags or []),
+        scope=QueryScope(type=scope, id=command.scope_id, inherit=command.inherit) if scope else None,
+        include_inactive=command.include_deleted,
+        order=QueryOrder(entries.declared.order),
+        **command.model_dump(include=set(Paging.model_fields)),
     )
+    listing = query(command=question, line=entry_line)
+    return listed(listing, entry_line, none=f"no {entries.words.noun} here matches")
 
 
 def _history(entries: KindTools, command: Any) -> Answer:
-    paging = Paging(**command.model_dump(include=set(Paging.model_fields)))
-    listing = entry_history(kind=entries.kind, entry=entries.reference(command), paging=paging)
+    memory = _with_versions(entries.kind, entries.reference(command))
+    last = decode_cursor(command.cursor, (int,))
+    remaining = [version for version in memory["versions"] if last is None or version["version"] < last[0]]
+    versions = remaining[: command.limit]
+    entry_fields = {"id": memory["id"], "title": memory["title"], "scope": memory["scope"]}
+    compacted = {"content": None, "diff": ""} if command.compact else {}
+    listing = page(
+        [{**entry_fields, **version, **compacted} for version in versions],
+        total=len(memory["versions"]),
+        more=len(remaining) > len(versions),
+        cursor_of=lambda version: encode_cursor(version["version"]),
+        line=version_text,
+        max_tokens=command.max_tokens,
+    )
     return Answer(as_lines(listing, version_text, none="no version"), listing.model_dump(mode="json"))
 
 
+# A live entry wins over a deactivated one of the same name
+def _with_versions(kind: MemoryKind, entry: NamedMemory) -> dict[str, Any]:
+    if not entry.id:
+        try:
+            return find_entry(kind=kind, entry=entry, versions=True)
+        except NotFound:
+            pass
+    return find_entry(kind=kind, entry=entry.model_copy(update={"include_deleted": True}), versions=True)
+
+
 def _deactivate(entries: KindTools, command: Any) -> Answer:
-    result = deactivate_entry(
-        kind=entries.kind,
-        entry=entries.reference(command),
-        **command.model_dump(include={"reason", "author", "idempotency_key"}),
-    )
-    return _written(result)
+    entry = entries.reference(command)
+    memory = find_entry(kind=entries.kind, entry=entry.model_copy(update={"include_deleted": entry.id is not None}))
+    fields = command.model_dump(include={"reason", "idempotency_key"})
+    delete = MemoryDelete(id=memory["id"], scope=memory["scope"], **fields)
+    with _acting(command.author):
+        return written(delete_memory(command=delete))
 
 
 VERBS = (

@@ -26,14 +26,6 @@ class PackSort:
     summary: Callable[[Sequence[str], str], str]
 
 
-def _session_summary(references: Sequence[str], query: str) -> str:
-    return ": ".join(filter(None, (counted(len(references), "entry", "entries"), query)))
-
-
-def _recall_summary(references: Sequence[str], _: str) -> str:
-    return f"for this prompt: {', '.join(references)}"
-
-
 SESSION = PackSort(
     opening="Memory Hub context pack",
     notice=(
@@ -42,7 +34,7 @@ SESSION = PackSort(
     footer="(memory_get shows an item in full by its #id; memory_search finds more)",
     frame_tokens=90,
     topic="latest changes",
-    summary=_session_summary,
+    summary=lambda references, query: ": ".join(filter(None, (counted(len(references), "entry", "entries"), query))),
 )
 RECALL = PackSort(
     opening="Memory Hub recall",
@@ -50,14 +42,15 @@ RECALL = PackSort(
     footer="(memory_get shows one in full by its #id)",
     frame_tokens=60,
     topic="for a prompt",
-    summary=_recall_summary,
+    summary=lambda references, _: f"for this prompt: {', '.join(references)}",
 )
 
 
 def sort_of(keys: Collection[str]) -> PackSort:
     """Return the sort of a sent pack, given the keys of its marks."""
-    is_recall = bool(keys) and all(key.startswith(f"{RECALL_SECTION} ") for key in keys)
-    return RECALL if is_recall else SESSION
+    if keys and all(key.startswith(f"{RECALL_SECTION} ") for key in keys):
+        return RECALL
+    return SESSION
 
 
 def reference_of(key: str) -> str:
@@ -68,5 +61,4 @@ def reference_of(key: str) -> str:
 def local_id(key: str) -> int:
     """Return the id in the key of a mark; 0 for an entity of another store."""
     scope, _, number = reference_of(key).partition("#")
-    is_local = not scope and number.isdecimal()
-    return int(number) if is_local else 0
+    return int(number) if number.isdecimal() and not scope else 0

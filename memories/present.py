@@ -13,6 +13,7 @@ from memories.schemas.links import LinkStatus, RelationResult, TagResult, TagsCh
 from memoryhub.core import clock
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS, type_name
 from memoryhub.core.text import as_name, counted, flat, hanging, indented
+from memoryhub.core.tools import Answer
 
 
 def tag_line(tag: dict[str, Any]) -> str:
@@ -61,14 +62,6 @@ def relation_line(relation: dict[str, Any]) -> str:
     return flat(f"{reference(relation)} {ends}{origin}")
 
 
-def related_line(relation: dict[str, Any], memory_id: int) -> str:
-    if relation["source"]["id"] == memory_id:
-        text = f"→ {relation['relation']} {end_text(relation['target'], relation['scope'])}"
-    else:
-        text = f"← {end_text(relation['source'], relation['scope'])} {relation['relation']} this"
-    return flat(f"{text} (relation #{relation['id']})")
-
-
 def relation_text(result: RelationResult) -> str:
     verbs = {LinkStatus.CREATED: "related", LinkStatus.KEPT: "existed already", LinkStatus.DELETED: "deleted"}
     return f"{verbs[result.status]}: {relation_line(result.model_dump(mode='json'))}"
@@ -76,23 +69,20 @@ def relation_text(result: RelationResult) -> str:
 
 def warnings(item: dict[str, Any]) -> str:
     """Return the reasons to distrust an item: quarantined, deleted, expired, superseded or disputed."""
+    review = ""
+    if item.get("review") == ReviewState.REJECTED:
+        review = f"rejected{clause(': ', item['review_reason'])}"
+    elif item.get("review") == ReviewState.PROPOSED:
+        review = proposed_text(item["accepted_version"])
     reasons = [
         item.get("quarantine", ""),
         "deleted" if item.get("deleted_at") else "",
-        _review_warning(item),
+        review,
         "expired" if item.get("expired") else "",
         *(f"conflict #{conflict} open" for conflict in item.get("conflicts", [])),
         *(f"superseded by #{successor}" for successor in item.get("superseded_by", [])),
     ]
     return clause(" (", ", ".join(filter(None, reasons)), ")")
-
-
-def _review_warning(item: dict[str, Any]) -> str:
-    if item.get("review", ReviewState.ACCEPTED) == ReviewState.ACCEPTED:
-        return ""
-    if item["review"] == ReviewState.REJECTED:
-        return f"rejected{clause(': ', item['review_reason'])}"
-    return proposed_text(item["accepted_version"])
 
 
 def _type_name(item: dict[str, Any]) -> str:
@@ -139,17 +129,17 @@ def memory_text(memory: dict[str, Any]) -> str:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             lines.append(f"{name}: {hanging(text)}")
     if "use" in memory:
-        lines.append(use_line(memory["use"]))
-    lines += [related_line(relation, memory["id"]) for relation in memory.get("relations", [])]
+        use = memory["use"]
+        counts = ", ".join(f"{name} {use[name]}" for name in ("given", "found", "fetched", "cited", "updated"))
+        last = f", last used {clock.minute(use['last_used_at'])}" if use["last_used_at"] else ""
+        lines.append(f"use: {counts}{last}{' (ignored)' if use['ignored'] else ''}")
+    for relation in memory.get("relations", []):
+        text = f"← {end_text(relation['source'], relation['scope'])} {relation['relation']} this"
+        if relation["source"]["id"] == memory["id"]:
+            text = f"→ {relation['relation']} {end_text(relation['target'], relation['scope'])}"
+        lines.append(flat(f"{text} (relation #{relation['id']})"))
     lines += [version_text(version) for version in memory.get("versions", [])]
     return "\n".join(lines)
-
-
-def use_line(use: dict[str, Any]) -> str:
-    counts = ", ".join(f"{name} {use[name]}" for name in ("given", "found", "fetched", "cited", "updated"))
-    last = f", last used {clock.minute(use['last_used_at'])}" if use["last_used_at"] else ""
-    ignored = " (ignored)" if use["ignored"] else ""
-    return f"use: {counts}{last}{ignored}"
 
 
 def version_text(version: dict[str, Any]) -> str:
@@ -163,20 +153,20 @@ def version_line(version: dict[str, Any]) -> str:
     return flat(head + clause(" beside v", version["conflicts_with"]) + clause(": ", version["reason"]))
 
 
-def write_text(result: WriteResult) -> str:
+def written(result: WriteResult) -> Answer:
+    """Return what a write did as the answer of a tool."""
     outcome = result.status.line.format(**result.model_dump())
     similar = "".join(f"; #{memory.id} is nearly the same: {memory.title}" for memory in result.similar)
     scope = "" if result.scope is MemoryScope.PROJECT else f" (scope {result.scope})"
-    return flat(f"{outcome}{scope}{_redactions(result.redacted)}{similar}{_review_note(result)}").rstrip()
-
-
-def _review_note(result: WriteResult) -> str:
-    if result.review is ReviewState.ACCEPTED or result.status in (WriteStatus.DELETED, WriteStatus.ERASED):
-        return ""
-    if result.review is ReviewState.REJECTED:
-        return f"; a reviewer has rejected it{clause(': ', result.review_reason)}"
-    until = clause("; v", result.accepted_version, " stays in effect until then")
-    return f"; proposed: a person will review it{until}"
+    review = ""
+    if result.status not in (WriteStatus.DELETED, WriteStatus.ERASED):
+        if result.review is ReviewState.REJECTED:
+            review = f"; a reviewer has rejected it{clause(': ', result.review_reason)}"
+        elif result.review is ReviewState.PROPOSED:
+            until = clause("; v", result.accepted_version, " stays in effect until then")
+            review = f"; proposed: a person will review it{until}"
+    text = flat(f"{outcome}{scope}{_redactions(result.redacted)}{similar}{review}").rstrip()
+    return Answer(text, result.model_dump(mode="json"))
 
 
 def entry_line(item: dict[str, Any]) -> str:

@@ -58,11 +58,7 @@ from sessions_app.models import SessionMode
 
 def review_columns(status: ReviewStatus | None) -> dict[str, Any]:
     status = status or ACCEPTED
-    return {
-        "review": status.state,
-        "review_reason": status.reason,
-        "accepted_version": status.accepted_version,
-    }
+    return {"review": status.state, "review_reason": status.reason, "accepted_version": status.accepted_version}
 
 
 @projects(MEMORY_REVIEWED)
@@ -88,15 +84,20 @@ def _revised_at(event: Event[MemoryWritten] | Event[MemoryRevised]) -> datetime 
 
 @projects(MEMORY_WRITTEN)
 def write(event: Event[MemoryWritten]) -> None:
+    is_scratch = False
+    if event.session_id:
+        modes = rows.fetch("SELECT mode FROM sessions_app_session WHERE session_id = %s", [event.session_id])
+        is_scratch = bool(modes) and modes[0][0] == SessionMode.SCRATCH
+    created = created_at(event)
     rows.insert(
         Memory,
         id=event.position,
         version=1,
         seen_count=1,
-        ephemeral=_in_scratch_session(event.session_id),
+        ephemeral=is_scratch,
         session_id=event.session_id,
-        created_at=created_at(event),
-        updated_at=_revised_at(event) or created_at(event),
+        created_at=created,
+        updated_at=_revised_at(event) or created,
         deleted_at=None,
         **review_columns(event.payload.review),
         **_state_columns(event.payload),
@@ -154,13 +155,6 @@ def resolve(event: Event[ConflictResolved]) -> None:
         resolved_version=payload.version,
         split_id=payload.split_id,
     )
-
-
-def _in_scratch_session(session_id: str) -> bool:
-    if not session_id:
-        return False
-    mode = rows.fetch("SELECT mode FROM sessions_app_session WHERE session_id = %s", [session_id])
-    return bool(mode) and mode[0][0] == SessionMode.SCRATCH
 
 
 # At the end of a scratch session, its memories are kept for good or soft-deleted
@@ -280,21 +274,17 @@ def take_names_back(event: Event[QuarantineLifted]) -> None:
     for memory_id, topic in rows.fetch(_TOPICS, [json.dumps(event.payload.ids)]):
         rows.execute(_TAKE_TOPIC, [topic, memory_id, topic])
     dropped = log.events().at(event.payload.ids).readable()
-    _describe_again([log.event_of(stored) for stored in dropped.of_type(TAG_CREATED)])
+    tags = [log.event_of(stored) for stored in dropped.of_type(TAG_CREATED)]
+    if tags:
+        described = set(Tag.objects.values_list("name", flat=True))
+        for tag in tags:
+            if tag.payload.name not in described:
+                describe_tag(tag)
     relations = [log.event_of(stored) for stored in dropped.of_type(RELATION_CREATED)]
     if event.version == 1:
         _relate_as_version_1(relations)
     else:
         _relate_again(relations, event.position)
-
-
-def _describe_again(events: Sequence[Event[TagCreated]]) -> None:
-    if not events:
-        return
-    described = set(Tag.objects.values_list("name", flat=True))
-    for event in events:
-        if event.payload.name not in described:
-            describe_tag(event)
 
 
 # Lifted events of version 1 were projected without these checks: a rebuild must come out the same

@@ -169,26 +169,22 @@ def reading(scope: MemoryScope) -> Iterator[None]:
 
 def _target(scope: MemoryScope, *, needs_session: bool = True) -> tuple[StoreId, MemoryScope]:
     here = current_store()
-    here_scope = own_scope()
+    here_scope = _SCOPE_OF_STORE[here.scope]
     if scope is MemoryScope.GLOBAL:
         return GLOBAL_STORE, scope
     if scope is MemoryScope.ORG:
-        return _org_or_refuse(), scope
+        org = _org_here()
+        if org is None:
+            raise Invalid(
+                f"{here.name!r} belongs to no organisation; set one with project_create (org, if_exists=update), "
+                "or use scope project or global"
+            )
+        return org, scope
     if here_scope is not MemoryScope.PROJECT:
         return here, here_scope
     if scope is MemoryScope.SESSION and needs_session and not current_origin().session_id:
         raise Invalid("scope session needs a session; start one with session_start, or use scope project")
     return here, scope
-
-
-def _org_or_refuse() -> StoreId:
-    org = _org_here()
-    if org is None:
-        raise Invalid(
-            f"{current_store().name!r} belongs to no organisation; set one with project_create (org, "
-            "if_exists=update), or use scope project or global"
-        )
-    return org
 
 
 # Position after the end of every log
@@ -271,12 +267,14 @@ def hidden_among(ids: Collection[int], level: Level, chain: Sequence[Level]) -> 
 
 def occupied(places: Iterable[ScopePlace]) -> list[ScopePlace]:
     """Return the places without a session that has no memories, as most have none."""
-    return [place for place in places if not _is_session(place) or _has_memories(place)]
-
-
-def _has_memories(session: ScopePlace) -> bool:
-    with use_store(session.store):
-        return bool(joined("SELECT 1 FROM memories_memory m WHERE {} LIMIT 1", session.holds).fetch())
+    occupied_places = []
+    for place in places:
+        if _is_session(place):
+            with use_store(place.store):
+                if not joined("SELECT 1 FROM memories_memory m WHERE {} LIMIT 1", place.holds).fetch():
+                    continue
+        occupied_places.append(place)
+    return occupied_places
 
 
 def named(condition: Sql) -> dict[int, set[Name]]:
@@ -298,17 +296,12 @@ def hidden_by(nearer: Sequence[ScopePlace], candidates: Mapping[int, Collection[
     """Return the candidates with a name that a live memory in one of the ``nearer`` places has."""
     if not candidates:
         return set()
-    nearer_names = _names_at(nearer, set().union(*candidates.values()))
-    return {memory for memory, names in candidates.items() if not nearer_names.isdisjoint(names)}
-
-
-def _names_at(places: Iterable[ScopePlace], names: set[Name]) -> set[Name]:
     nearer_names: set[Name] = set()
-    texts = json_list(sorted({name for _, name in names}))
-    for place in places:
+    texts = json_list(sorted({name for _, name in set().union(*candidates.values())}))
+    for place in nearer:
         with use_store(place.store):
             nearer_names |= _names_in(place, texts)
-    return nearer_names & names
+    return {memory for memory, names in candidates.items() if not nearer_names.isdisjoint(names)}
 
 
 # Two queries, because each column has its own index
@@ -316,15 +309,11 @@ def _names_in(place: ScopePlace, names: str) -> set[Name]:
     touched = _touched_since(place.position) if place.position < NEWEST else {}
     present = every([Sql(f"{LIVE} AND {HOLDS} AND m.id NOT IN {IDS}", (json_list(touched),)), place.holds])
     titled = Sql(f"m.title IN {TEXTS}", (names,))
-    about = Sql(f"m.topic_key IN {TEXTS} AND {_indexed_topic(place)}", (names,))
+    # The scope is written exactly as in the partial index of topics, so that SQLite uses it
+    scope = "m.scope = 'session'" if _is_session(place) else "NOT (m.scope = 'session')"
+    about = Sql(f"m.topic_key IN {TEXTS} AND m.deleted_at IS NULL AND {scope}", (names,))
     matching = set().union(*named(every([titled, present])).values(), *named(every([about, present])).values())
     return matching | _earlier_names(place, touched) if touched else matching
-
-
-# Written exactly as in the partial index of topics, so that SQLite uses it
-def _indexed_topic(place: ScopePlace) -> str:
-    condition = "m.scope = 'session'" if _is_session(place) else "NOT (m.scope = 'session')"
-    return f"m.deleted_at IS NULL AND {condition}"
 
 
 # Later pages of a query see the names as of its first page: a nearer memory that is written, renamed or restored

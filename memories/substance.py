@@ -46,24 +46,17 @@ def split_joined(text: str) -> tuple[str, str]:
     lines = text.split("\n")
     start, label = len(lines), ""
     for number, line in enumerate(lines):
-        slug = _slug_of_label(line)
-        if slug:
+        slug = heading_slug(line) if line.endswith(":") else ""
+        if slug in _LINK_LISTS or slug in _VALUES or slug.startswith(_RELATED):
             start, label = min(start, number), slug
         elif not _is_nothing(line, label):
             start, label = len(lines), ""
     return "\n".join(lines[:start]).rstrip(), "\n".join(lines[start:])
 
 
-def _slug_of_label(line: str) -> str:
-    slug = heading_slug(line) if line.endswith(":") else ""
-    if slug in _LINK_LISTS or slug in _VALUES or slug.startswith(_RELATED):
-        return slug
-    return ""
-
-
 # Below the heading or label of that slug
 def _is_nothing(line: str, slug: str) -> bool:
-    is_value, is_list = slug in _VALUES, slug in _LINK_LISTS or slug.startswith(_RELATED)
+    is_list = slug in _LINK_LISTS or slug.startswith(_RELATED)
     links = _LINK.findall(line)
     if links and (is_list or "://" not in line) and _has_few_words(_LINK.sub(" ", line), 2 * len(links)):
         return True
@@ -71,7 +64,9 @@ def _is_nothing(line: str, slug: str) -> bool:
     if value and heading_slug(value[1]) in _VALUES:
         return _has_few_words(_LINK.sub(" ", value[2]), _MOST_WORDS)
     words = line.strip(" \t-*_.").lower()
-    return not words or words in _PLACEHOLDERS or (is_value and _has_few_words(_LINK.sub(" ", line), _MOST_WORDS))
+    if not words or words in _PLACEHOLDERS:
+        return True
+    return slug in _VALUES and _has_few_words(_LINK.sub(" ", line), _MOST_WORDS)
 
 
 def _has_few_words(text: str, most: int) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 from memories.models import SearchDocument
 from memories.references import clause
 from memories.schemas import Stats, Timeline
-from memories.search.pipeline import mode_name
+from memories.search.weights import mode_name
 from memories.selectors import count_by_type
 from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import stores
@@ -31,7 +31,9 @@ def timeline(*, command: Timeline) -> list[dict[str, Any]]:
         NotFound: there is no such event or iteration.
     """
     if command.iteration_id:
-        events = _of_iteration(command.iteration_id, command.limit or OF_ITERATION)
+        iteration = find_iteration(command.iteration_id)
+        of_iteration = log.events().window(after=iteration.id - 1, up_to=iteration.end_position)
+        events = [*reversed(of_iteration.reverse()[: command.limit or OF_ITERATION])]
     else:
         events = _around(command)
     documents = SearchDocument.objects.filter(id__in=[entity_of(event) for event in events])
@@ -41,37 +43,22 @@ def timeline(*, command: Timeline) -> list[dict[str, Any]]:
 
 
 def _around(command: Timeline) -> list[log.StoredEvent]:
-    centre = _centre(command)
-    before, after = _window(command)
+    centre, _ = log.head()
+    if command.id is not None:
+        if command.id > centre:
+            raise NotFound(f"there is no #{command.id} here; the log ends at #{centre}", id=command.id)
+        centre = command.id
+    elif command.at is not None:
+        centre = position_at(command.at)
+    before = command.before
+    after = command.after
+    if command.limit is not None:
+        is_centred = command.id is not None or command.at is not None
+        after = (command.limit - 1) // 2 if is_centred else 0
+        before = command.limit - 1 - after
     earlier = log.events().window(up_to=centre).reverse()[: before + 1]
     later = log.events().window(after=centre)[:after]
     return [*reversed(earlier), *later]
-
-
-def _window(command: Timeline) -> tuple[int, int]:
-    # The numbers of events before and after the centre
-    if command.limit is None:
-        return command.before, command.after
-    is_centred = command.id is not None or command.at is not None
-    after = (command.limit - 1) // 2 if is_centred else 0
-    return command.limit - 1 - after, after
-
-
-def _of_iteration(iteration_id: int, count: int) -> list[log.StoredEvent]:
-    iteration = find_iteration(iteration_id)
-    events = log.events().window(after=iteration.id - 1, up_to=iteration.end_position)
-    return [*reversed(events.reverse()[:count])]
-
-
-def _centre(command: Timeline) -> int:
-    last, _ = log.head()
-    if command.id is not None:
-        if command.id > last:
-            raise NotFound(f"there is no #{command.id} here; the log ends at #{last}", id=command.id)
-        return command.id
-    if command.at is not None:
-        return position_at(command.at)
-    return last
 
 
 def timeline_line(event: dict[str, Any]) -> str:

@@ -21,9 +21,10 @@ from memories.present import (
     tag_line,
     tag_text,
     tags_changed_text,
-    write_text,
+    written,
 )
 from memories.query import query, query_line
+from memories.references import clause
 from memories.schemas import (
     ConflictResult,
     MemoryDelete,
@@ -38,7 +39,6 @@ from memories.schemas import (
     Tags,
     Timeline,
     TypeName,
-    WriteResult,
 )
 from memories.schemas.links import (
     RelationCreate,
@@ -52,13 +52,14 @@ from memories.schemas.links import (
 from memories.schemas.query import ConflictList, ConflictSettle, ContextPackRequest, MemoryQuery
 from memories.search import engine
 from memories.search.parsed_query import parse_search
-from memories.search.pipeline import configured_mode, note_on
+from memories.search.weights import note_on
 from memories.selectors.memories import suggest_ids, suggest_tags, suggest_types
 from memories.selectors.search import without_hidden
 from memories.selectors.versions import conflict_text, list_conflicts
 from memories.services import links
 from memories.uses.events import Use
 from memories.uses.notes import note_read
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core.paging import as_lines
 from memoryhub.core.schemas import MAX_INTEGER, Command, at_most
 from memoryhub.core.stores.store import Scope, current_store
@@ -69,10 +70,6 @@ from memoryhub.core.validation import command_from
 
 def _answer(text: str, result: BaseModel) -> Answer:
     return Answer(text, result.model_dump(mode="json"))
-
-
-def _written(result: WriteResult) -> Answer:
-    return _answer(write_text(result), result)
 
 
 _NO_HIT = "nothing found; try fewer or other words"
@@ -202,19 +199,19 @@ def get(command: MemoryGet) -> Answer:
 
 
 def write(command: MemoryWrite) -> Answer:
-    return _written(services.write_memory(command=command))
+    return written(services.write_memory(command=command))
 
 
 def update(command: MemoryUpdate) -> Answer:
-    return _written(services.update_memory(command=command))
+    return written(services.update_memory(command=command))
 
 
 def delete(command: MemoryDelete) -> Answer:
-    return _written(services.delete_memory(command=command))
+    return written(services.delete_memory(command=command))
 
 
 def restore(command: MemoryRestore) -> Answer:
-    return _written(services.restore_memory(command=command))
+    return written(services.restore_memory(command=command))
 
 
 def list_memories(command: MemoryList) -> Answer:
@@ -320,7 +317,7 @@ def resolve(command: ConflictSettle) -> Answer:
 
 
 def resolved_text(result: ConflictResult) -> str:
-    split = f"; the earlier version is now #{result.split_id}" if result.split_id else ""
+    split = clause("; the earlier version is now #", result.split_id)
     current = f"#{result.memory_id} is now v{result.version}"
     return f"resolved conflict #{result.id} with {result.resolution}: {current}{split}"
 
@@ -391,13 +388,14 @@ def get_whole(*, command: MemoryGet) -> dict[str, Any]:
     return memory
 
 
-def list_by_offset(*, command: ListByOffset) -> dict[str, Any]:
+def read_list(parameters: dict[str, str]) -> dict[str, Any]:
+    command = command_from(ListByOffset, _with_tags(parameters))
     filters = MemoryList(type=command.memory_type, tags=command.tags, include_deleted=command.include_deleted)
     matching = selectors.filtered(filters)
     end = command.offset + command.limit
     memories = list(matching.order_by("-updated_at", "-id")[command.offset : end])
     return {
-        "memories": selectors.listed(memories, compact=False),
+        "memories": selectors.listed(memories),
         "pagination": _pagination(command.limit, command.offset, matching.count()),
     }
 
@@ -408,17 +406,22 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     )
     query = parse_search(question)
     (level,) = scopes.levels(inherit=False)
-    mode = configured_mode()
+    mode = project_settings().search_mode
     ranked = without_hidden(engine.rank(query, mode, level, blended=True), level, [level])
     near = ranked.similarities()
     good = [hit for hit in ranked.hits if near[hit[0]] >= command.threshold]
     page_hits = good[command.offset : command.offset + command.limit]
-    note_read(Use.FOUND, [memory_id for memory_id, _ in page_hits])
-    memories = Memory.objects.in_bulk([memory_id for memory_id, _ in page_hits])
+    ids = [memory_id for memory_id, _ in page_hits]
+    note_read(Use.FOUND, ids)
+    memories = Memory.objects.in_bulk(ids)
     items = selectors.hits(page_hits, MemoryScope.PROJECT, replace(ranked, factors={}))
+    for item in items:
+        memory = memories[item["id"]]
+        content = shortened(memory.content, MAX_EXCERPT)
+        item |= {"memory_type": memory.type, "tags": memory.tags, "content": content}
     return {
         "query": command.query,
-        "memories": [{**item, **_details(memories[item["id"]])} for item in items],
+        "memories": items,
         "pagination": _pagination(command.limit, command.offset, len(good)),
         "metadata": {
             "threshold": command.threshold,
@@ -429,11 +432,6 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     }
 
 
-def _details(memory: Memory) -> dict[str, Any]:
-    content = shortened(memory.content, MAX_EXCERPT)
-    return {"memory_type": memory.type, "tags": memory.tags, "content": content}
-
-
 def _pagination(limit: int, offset: int, total: int) -> dict[str, Any]:
     return {"limit": limit, "offset": offset, "total": total, "has_more": offset + limit < total}
 
@@ -442,17 +440,12 @@ def read_memory(parameters: dict[str, str]) -> dict[str, Any]:
     return get_whole(command=command_from(MemoryGet, {"ids": [parameters["id"]]}))
 
 
-def read_list(parameters: dict[str, str]) -> dict[str, Any]:
-    return list_by_offset(command=command_from(ListByOffset, _with_tags(parameters)))
-
-
 def read_search(parameters: dict[str, str]) -> dict[str, Any]:
     return search_by_offset(command=command_from(SearchByOffset, _with_tags(parameters)))
 
 
 def _with_tags(parameters: dict[str, str]) -> dict[str, Any]:
-    tags = [tag for tag in parameters.get("tags", "").split(",") if tag]
-    return {**parameters, "tags": tags}
+    return {**parameters, "tags": list(filter(None, parameters.get("tags", "").split(",")))}
 
 
 _SUGGEST = {"tags": suggest_tags, "memory_type": suggest_types}

@@ -18,9 +18,12 @@ _OTHERS = "memory-hub help --commands also lists Django's commands, such as migr
 
 def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv if argv is None else argv)
-    _replace_what_the_terminal_lacks()
+    # A terminal of another encoding than UTF-8 gets a question mark for each character that it cannot show
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     if "_ARGCOMPLETE" in os.environ:
-        from memoryhub.management.completion import complete
+        from memoryhub.management.parsers import complete
 
         complete()
     if argv[1:] == ["--version"]:
@@ -48,13 +51,6 @@ def main(argv: list[str] | None = None) -> int:
 
         sys.stderr.write("memory-hub: interrupted\n")
         return INTERRUPTED_EXIT_CODE
-
-
-# A terminal of another encoding than UTF-8 gets a question mark for each character that it cannot show
-def _replace_what_the_terminal_lacks() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")
 
 
 # They work in several databases, in none, or in a home of their own
@@ -94,10 +90,6 @@ def _run(argv: list[str]) -> int:
         return _run_own(argv, name, described["commands"][name])
     if name not in (*described["others"], "help"):
         return _refuse(name, described)
-    return _run_djangos(argv, name)
-
-
-def _run_djangos(argv: list[str], name: str) -> int:
     needs_home = name not in _OF_ANY_DATABASE and not _asks_for_help(argv)
     if needs_home:
         make_home()
@@ -105,15 +97,13 @@ def _run_djangos(argv: list[str], name: str) -> int:
 
 
 def _run_own(argv: list[str], name: str, command: dict[str, Any]) -> int:
-    from memoryhub.management.parsers import build
+    from memoryhub.management.parsers import build, completion_script
 
     if name != "completion" and not _asks_for_help(argv):
         _check_home(argv)
     chosen = build(f"{argv[0].rpartition('/')[2]} {name}", command).parse_args(argv[2:])
     if name == "completion":
-        from memoryhub.management.completion import script
-
-        sys.stdout.write(script(chosen.shell))
+        sys.stdout.write(completion_script(chosen.shell))
         return 0
     return _run_in_django(argv, "memoryhub.settings_store" if command["slim"] else "memoryhub.settings")
 
@@ -122,7 +112,12 @@ def _run_in_django(argv: list[str], settings: str, *, migrates: bool = False) ->
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
     if argv[1:] and not _asks_for_help(argv):
         _check_home(argv)
-    _load_apps()
+    from memoryhub.mcp.sdk import deferred_models, uncollected
+
+    with uncollected(), deferred_models():
+        import django
+
+        django.setup()
     if migrates:
         from memoryhub.ops.hub_databases import prepare_databases
 
@@ -131,15 +126,6 @@ def _run_in_django(argv: list[str], settings: str, *, migrates: bool = False) ->
 
     execute_from_command_line(argv)
     return 0
-
-
-def _load_apps() -> None:
-    from memoryhub.mcp.sdk import deferred_models, uncollected
-
-    with uncollected(), deferred_models():
-        import django
-
-        django.setup()
 
 
 def _refuse(name: str, described: dict[str, Any]) -> int:

@@ -80,12 +80,10 @@ def names_a_database() -> bool:
 
 def servers() -> dict[str, str]:
     """Return the addresses of further PostgreSQL databases by name, from ``[servers]`` in ``config.toml``."""
-    servers_setting = _config().get(SERVERS_SETTING)
-    return (
-        {name: url for name, url in servers_setting.items() if isinstance(url, str)}
-        if isinstance(servers_setting, dict)
-        else {}
-    )
+    setting = _config().get(SERVERS_SETTING)
+    if not isinstance(setting, dict):
+        return {}
+    return {name: url for name, url in setting.items() if isinstance(url, str)}
 
 
 def configured_database_url() -> str:

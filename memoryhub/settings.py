@@ -125,4 +125,4 @@ Q_CLUSTER = {
     "log_level": "WARNING",
 }
 if env.database_url():  # other machines may have workers too
-    Q_CLUSTER["broker_class"] = "memoryhub.ops.jobs.broker.SharedQueue"
+    Q_CLUSTER["broker_class"] = "memoryhub.ops.jobs.schedules.SharedQueue"

@@ -10,7 +10,6 @@ from memoryhub.rest.api import api
 from memoryhub.rest.problems import not_found_in_a_line
 from memoryhub.rest.reference import show_schema
 from memoryhub.web import describe_pages, help_page, jobs_page, live, navigation, overviews, people_pages, signin
-from memoryhub.web import people_pages as tokens_page
 
 urlpatterns = [
     path(".well-known/<path:name>", not_found_in_a_line),
@@ -22,8 +21,8 @@ urlpatterns = [
     path("new/organisation", describe_pages.new_org, name="new-org"),
     path("people", people_pages.show_people, name="people"),
     path("people/<str:name>/<str:what>", people_pages.change_person, name="change-person"),
-    path("tokens", tokens_page.show_tokens, name="tokens"),
-    path("tokens/<path:name>/revoke", tokens_page.revoke_token, name="revoke-token"),
+    path("tokens", people_pages.show_tokens, name="tokens"),
+    path("tokens/<path:name>/revoke", people_pages.revoke_token, name="revoke-token"),
     path("jobs", jobs_page.show_jobs, name="jobs"),
     path("jobs/run", jobs_page.run_now, name="run-job"),
     path("jobs/plan", jobs_page.plan_job, name="plan-job"),

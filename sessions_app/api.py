@@ -15,32 +15,8 @@ from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import log
 from memoryhub.core.rest import command_of, problems, without
 from memoryhub.core.schemas import EntityId, Identifier, Listing, Paging
-from sessions_app import selectors, services
+from sessions_app import schemas, selectors, services
 from sessions_app.audit import AuditReplay, replay_page
-from sessions_app.schemas import (
-    CommitRead,
-    CommitRecord,
-    CommitView,
-    EventAppend,
-    IterationAdvance,
-    IterationComplete,
-    IterationGet,
-    IterationList,
-    IterationStart,
-    IterationView,
-    Sanitise,
-    Sanitised,
-    SessionEnd,
-    SessionList,
-    SessionStart,
-    SessionTouch,
-    SessionView,
-    SettingsChange,
-    TurnBegin,
-    TurnEnd,
-    TurnList,
-    TurnView,
-)
 from sessions_app.services import turns, work
 from sessions_app.services.profile import change_settings, try_rules
 
@@ -48,7 +24,7 @@ router = Router()
 # Must be added after all other routes of sessions: a session's name may contain slashes, so it matches any path.
 by_name = Router()
 
-EndBody = without(SessionEnd, "session_id")
+EndBody = without(schemas.SessionEnd, "session_id")
 NO_SUMMARY = EndBody()
 
 
@@ -71,13 +47,15 @@ class VerifyAnswer(BaseModel):
 
 
 @router.get("sessions", response=Listing, tags=["sessions"], summary="List sessions")
-def list_sessions(request: HttpRequest, command: Query[SessionList]) -> Any:
+def list_sessions(request: HttpRequest, command: Query[schemas.SessionList]) -> Any:
     """Newest first. For the next page pass ``meta.next_cursor`` as ``cursor``."""
     return selectors.list_sessions(command=command)
 
 
-@router.post("sessions", response={201: SessionView, **problems(409)}, tags=["sessions"], summary="Begin a session")
-def start_session(request: HttpRequest, command: SessionStart, response: HttpResponse) -> Any:
+@router.post(
+    "sessions", response={201: schemas.SessionView, **problems(409)}, tags=["sessions"], summary="Begin a session"
+)
+def start_session(request: HttpRequest, command: schemas.SessionStart, response: HttpResponse) -> Any:
     """``session_id`` is optional; 409 if it is taken."""
     session = services.start_session(command=command)
     response["Location"] = f"{request.path}/{quote(session.session_id, safe='')}"
@@ -86,7 +64,7 @@ def start_session(request: HttpRequest, command: SessionStart, response: HttpRes
 
 @router.post(
     "sessions/{path:session_id}/end",
-    response={200: SessionView, **problems(409)},
+    response={200: schemas.SessionView, **problems(409)},
     tags=["sessions"],
     summary="End a session with its summary",
 )
@@ -96,7 +74,7 @@ def end_session(
     body: EndBody = NO_SUMMARY,  # type: ignore[valid-type]
 ) -> Any:
     """409 if it has already ended."""
-    command = command_of(SessionEnd, body, session_id=session_id)
+    command = command_of(schemas.SessionEnd, body, session_id=session_id)
     return selectors.view_session(services.end_session(command=command))
 
 
@@ -107,7 +85,7 @@ def list_commits(request: HttpRequest, command: Query[Paging]) -> Any:
 
 
 @router.post("commits", response=RecordAnswer, tags=["commits"], summary="Record commits")
-def record_commits(request: HttpRequest, commits: list[CommitRecord]) -> Any:
+def record_commits(request: HttpRequest, commits: list[schemas.CommitRecord]) -> Any:
     """Commits that are already recorded are skipped, so the call can be repeated."""
     recorded = services.record_commits(commits=commits)
     return {"recorded": recorded, "known": len(commits) - recorded}
@@ -126,26 +104,30 @@ def verify_events(request: HttpRequest) -> Any:
     return {**asdict(verification), "finding": verification.describe()}
 
 
-@by_name.get("sessions/{path:session_id}", response=SessionView, tags=["sessions"], summary="Get a session by its name")
+@by_name.get(
+    "sessions/{path:session_id}", response=schemas.SessionView, tags=["sessions"], summary="Get a session by its name"
+)
 def get_session(request: HttpRequest, session_id: Identifier) -> Any:
     """The id may contain slashes."""
     return selectors.view_session(services.find_session(session_id=session_id))
 
 
-@router.post("sanitise", response=Sanitised, tags=["settings"], summary="Preview what would be removed from a text")
-def sanitise(request: HttpRequest, command: Sanitise) -> Any:
+@router.post(
+    "sanitise", response=schemas.Sanitised, tags=["settings"], summary="Preview what would be removed from a text"
+)
+def sanitise(request: HttpRequest, command: schemas.Sanitise) -> Any:
     """Uses the rules and allowlist of the project, or those of the body. Nothing is written."""
     return try_rules(command=command)
 
 
 work_router = Router()
 
-AdvanceBody = without(IterationAdvance, "id")
-CompleteBody = without(IterationComplete, "id")
-GetQuery = without(IterationGet, "id")
+AdvanceBody = without(schemas.IterationAdvance, "id")
+CompleteBody = without(schemas.IterationComplete, "id")
+GetQuery = without(schemas.IterationGet, "id")
 
 
-class BegunTurn(TurnView):
+class BegunTurn(schemas.TurnView):
     """A new turn with its token, which is returned only once."""
 
     ack_token: str
@@ -161,7 +143,7 @@ class Appended(BaseModel):
 
 
 @work_router.get("turns", response=Listing, tags=["turns"], summary="List turns")
-def list_turns(request: HttpRequest, command: Query[TurnList]) -> Any:
+def list_turns(request: HttpRequest, command: Query[schemas.TurnList]) -> Any:
     """Newest first. For the next page pass ``meta.next_cursor`` as ``cursor``."""
     return selectors.list_turns(command=command)
 
@@ -169,7 +151,7 @@ def list_turns(request: HttpRequest, command: Query[TurnList]) -> Any:
 @work_router.post(
     "turns/begin", response={201: BegunTurn, **problems(409, 412)}, tags=["turns"], summary="Begin a turn"
 )
-def begin_turn(request: HttpRequest, command: TurnBegin) -> Any:
+def begin_turn(request: HttpRequest, command: schemas.TurnBegin) -> Any:
     """Returns the ``ack_token`` to send with the turn's events; only its hash is stored."""
     begun = turns.begin_turn(command=command)
     return Status(201, {**selectors.view_turn(begun.turn), "ack_token": begun.ack_token})
@@ -178,50 +160,55 @@ def begin_turn(request: HttpRequest, command: TurnBegin) -> Any:
 @work_router.post(
     "turns/append", response={201: Appended, **problems(412)}, tags=["turns"], summary="Append to the open turn"
 )
-def append_event(request: HttpRequest, command: EventAppend) -> Any:
+def append_event(request: HttpRequest, command: schemas.EventAppend) -> Any:
     """An error about an unknown type lists the known ones."""
     event = turns.append_event(command=command)
     return Status(201, {name: getattr(event, name) for name in Appended.model_fields})
 
 
-@work_router.post("turns/end", response={200: TurnView, **problems(412)}, tags=["turns"], summary="End the open turn")
-def end_turn(request: HttpRequest, command: TurnEnd) -> Any:
+@work_router.post(
+    "turns/end", response={200: schemas.TurnView, **problems(412)}, tags=["turns"], summary="End the open turn"
+)
+def end_turn(request: HttpRequest, command: schemas.TurnEnd) -> Any:
     """Ends the turn of ``ack_token``."""
     return selectors.view_turn(turns.end_turn(command=command))
 
 
 @work_router.post(
     "sessions/{path:session_id}/pause",
-    response={200: SessionView, **problems(409)},
+    response={200: schemas.SessionView, **problems(409)},
     tags=["sessions"],
     summary="Pause a session",
 )
 def pause_session(request: HttpRequest, session_id: Identifier) -> Any:
     """409 if it is not active."""
-    return selectors.view_session(services.pause_session(command=SessionTouch(session_id=session_id)))
+    return selectors.view_session(services.pause_session(command=schemas.SessionTouch(session_id=session_id)))
 
 
 @work_router.post(
     "sessions/{path:session_id}/resume",
-    response={200: SessionView, **problems(409)},
+    response={200: schemas.SessionView, **problems(409)},
     tags=["sessions"],
     summary="Resume a session",
 )
 def resume_session(request: HttpRequest, session_id: Identifier) -> Any:
     """409 if it is not paused."""
-    return selectors.view_session(services.resume_session(command=SessionTouch(session_id=session_id)))
+    return selectors.view_session(services.resume_session(command=schemas.SessionTouch(session_id=session_id)))
 
 
 @work_router.get("iterations", response=Listing, tags=["iterations"], summary="List iterations")
-def list_iterations(request: HttpRequest, command: Query[IterationList]) -> Any:
+def list_iterations(request: HttpRequest, command: Query[schemas.IterationList]) -> Any:
     """Newest first. For the next page pass ``meta.next_cursor`` as ``cursor``."""
     return selectors.list_iterations(command=command)
 
 
 @work_router.post(
-    "iterations", response={201: IterationView, **problems(409)}, tags=["iterations"], summary="Begin an iteration"
+    "iterations",
+    response={201: schemas.IterationView, **problems(409)},
+    tags=["iterations"],
+    summary="Begin an iteration",
 )
-def start_iteration(request: HttpRequest, command: IterationStart, response: HttpResponse) -> Any:
+def start_iteration(request: HttpRequest, command: schemas.IterationStart, response: HttpResponse) -> Any:
     """409 if another one is active; the error names it."""
     iteration = work.start_iteration(command=command)
     response["Location"] = f"{request.path}/{iteration.id}"
@@ -235,12 +222,12 @@ def get_iteration(
     query: Query[GetQuery],  # type: ignore[valid-type]
 ) -> dict[str, Any]:
     """Includes its commits and newest events, oldest first."""
-    return selectors.get_iteration(command=command_of(IterationGet, query, id=iteration_id))
+    return selectors.get_iteration(command=command_of(schemas.IterationGet, query, id=iteration_id))
 
 
 @work_router.post(
     "iterations/{iteration_id}/advance",
-    response={200: IterationView, **problems(409)},
+    response={200: schemas.IterationView, **problems(409)},
     tags=["iterations"],
     summary="Complete a phase and begin the next",
 )
@@ -250,13 +237,13 @@ def advance_iteration(
     body: AdvanceBody,  # type: ignore[valid-type]
 ) -> Any:
     """Without ``completed``, the current phase is completed."""
-    command = command_of(IterationAdvance, body, id=iteration_id)
+    command = command_of(schemas.IterationAdvance, body, id=iteration_id)
     return selectors.view_iteration(work.advance_iteration(command=command))
 
 
 @work_router.post(
     "iterations/{iteration_id}/complete",
-    response={200: IterationView, **problems(409)},
+    response={200: schemas.IterationView, **problems(409)},
     tags=["iterations"],
     summary="Complete or abandon an iteration",
 )
@@ -266,12 +253,14 @@ def complete_iteration(
     body: CompleteBody,  # type: ignore[valid-type]
 ) -> Any:
     """409 if it has already ended."""
-    command = command_of(IterationComplete, body, id=iteration_id)
+    command = command_of(schemas.IterationComplete, body, id=iteration_id)
     return selectors.view_iteration(work.complete_iteration(command=command))
 
 
-@work_router.post("commits/read", response=CommitView, tags=["commits"], summary="Record a commit from its repository")
-def record_commit(request: HttpRequest, command: CommitRead) -> Any:
+@work_router.post(
+    "commits/read", response=schemas.CommitView, tags=["commits"], summary="Record a commit from its repository"
+)
+def record_commit(request: HttpRequest, command: schemas.CommitRead) -> Any:
     """Reads omitted fields from git in ``directory``; without a directory, send them."""
     return selectors.view_commit(services.record_commit(command=command))
 
@@ -283,6 +272,6 @@ def get_settings(request: HttpRequest) -> Any:
 
 
 @work_router.patch("settings", response=ProjectSettings, tags=["settings"], summary="Change the project's settings")
-def patch_settings(request: HttpRequest, command: SettingsChange) -> Any:
+def patch_settings(request: HttpRequest, command: schemas.SettingsChange) -> Any:
     """Null resets a setting to its default."""
     return change_settings(command=command)

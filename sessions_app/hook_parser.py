@@ -61,7 +61,10 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: b
     """
     table = _table(client)
     data = _in_whole_characters(data)
-    hook = _hook(table, client, event)
+    hook = table.find(event)
+    if hook is None:
+        names = [*table.events, *table.ignored]
+        raise NotFound(f"{client} has no known hook {event!r}; known are: {', '.join(names)}", known=names)
     if _is_unrecorded(table, hook, data):
         hook = Hook(effect=HookEffect.NOTHING)
     session = session_name(_at(data, table.session))
@@ -70,6 +73,8 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: b
     if hook.transcript and not is_remote:
         data = with_last_message(data, path=hook.content[0], transcript=hook.transcript)
     event_type, payload = _turn_event(table, hook, data)
+    if not next(iter(payload.values()), ""):
+        payload = {}
     folder = _folder(_at(data, table.directory))
     return HookEvent(
         effect=hook.effect,
@@ -79,7 +84,7 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: b
         working_directory=folder,
         reason=flat(_word(_at(data, table.reason)))[:100],
         type=event_type,
-        payload=_without_empty(payload),
+        payload={name: value for name, value in payload.items() if value not in (None, "")},
         written=_written_content(table, hook, data),
     )
 
@@ -133,14 +138,6 @@ def _table(client: str) -> Hooks:
     return clients[client]
 
 
-def _hook(table: Hooks, client: str, event: str) -> Hook:
-    hook = table.find(event)
-    if hook is None:
-        names = [*table.events, *table.ignored]
-        raise NotFound(f"{client} has no known hook {event!r}; known are: {', '.join(names)}", known=names)
-    return hook
-
-
 # A sub-agent works in its session's turn, so only its tools are recorded: its prompt and its answer are those of the
 # tool that started it.
 def _is_unrecorded(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> bool:
@@ -164,21 +161,25 @@ def _turn_event(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> tuple[str,
         return FILE_EDITED.name, _edit(table, hook.edits[tool], data) | agent
     if tool in table.unrecorded:
         return TOOL_MESSAGE.name, {}
-    return TOOL_MESSAGE.name, _call(table, hook, data) | agent
-
-
-def _without_empty(payload: dict[str, Any]) -> dict[str, Any]:
-    if not next(iter(payload.values()), ""):
-        return {}
-    return {name: value for name, value in payload.items() if value not in (None, "")}
+    call = {
+        "tool": _texts_at(data, (table.tool,), 200),
+        "call_id": _texts_at(data, (table.call,), 200),
+        "input": _bounded(_at(data, table.input)),
+        "output": _bounded(_at(data, hook.result)),
+        "is_error": hook.is_error,
+    }
+    return TOOL_MESSAGE.name, call | agent
 
 
 def _command_payload(table: Hooks, tool: Command, data: Mapping[str, Any]) -> dict[str, Any]:
-    numbers = [code for path in tool.exit_code if type(code := _at(data, path)) is int]
+    codes = [code for path in tool.exit_code if type(code := _at(data, path)) is int]
+    match = _EXIT_CODE.search(_as_text(_at(data, tool.exit_text)))
+    if match:
+        codes.append(int(match[1]))
     return {
         "command": _texts_at(data, (tool.command,), 10_000),
         "output": _texts_at(data, tool.output, 8_000),
-        "exit_code": next(iter(numbers), _exit_code(_as_text(_at(data, tool.exit_text)))),
+        "exit_code": next(iter(codes), None),
         "directory": _texts_at(data, (table.directory,), 4_000),
     }
 
@@ -199,16 +200,6 @@ def _written_content(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> str:
     if tool is None or not tool.text:
         return ""
     return _word(_at(data, tool.text))
-
-
-def _call(table: Hooks, hook: Hook, data: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "tool": _texts_at(data, (table.tool,), 200),
-        "call_id": _texts_at(data, (table.call,), 200),
-        "input": _bounded(_at(data, table.input)),
-        "output": _bounded(_at(data, hook.result)),
-        "is_error": hook.is_error,
-    }
 
 
 # The texts at these paths, one per line; absent ones are skipped.
@@ -253,11 +244,6 @@ def _edits_of_pairs(tool: Edit, data: Mapping[str, Any]) -> str:
         lines += [f"+ {line}" for line in _as_text(_at(pair, tool.new)).splitlines()]
         edits.append("\n".join(lines))
     return "\n".join(edits)
-
-
-def _exit_code(text: str) -> int | None:
-    match = _EXIT_CODE.search(text)
-    return int(match[1]) if match else None
 
 
 # Texts are cut to ``longest`` characters, the whole to four times as many.

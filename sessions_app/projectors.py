@@ -10,69 +10,27 @@ from memoryhub.core import clock
 from memoryhub.core.events.projection import Event, project_headers, projects
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.stores import rows
-from sessions_app.events import (
-    COMMIT_LINKED,
-    COMMIT_RECORDED,
-    PROJECT_CONFIGURED,
-    SESSION_ENDED,
-    SESSION_PAUSED,
-    SESSION_RESUMED,
-    SESSION_STARTED,
-    CommitLinked,
-    CommitRecorded,
-    ProjectConfigured,
-    SessionEnded,
-    SessionStarted,
-    SessionTouched,
-)
-from sessions_app.events.sessions import (
-    ITERATION_ABANDONED,
-    ITERATION_ADVANCED,
-    ITERATION_COMPLETED,
-    ITERATION_STARTED,
-    PROJECT_DESCRIBED,
-    TURN_BEGAN,
-    TURN_ENDED,
-    TURN_EXPIRED,
-    IterationAdvanced,
-    IterationEnded,
-    IterationStarted,
-    ProjectDescribed,
-    TurnBegan,
-    TurnEnded,
-    TurnExpired,
-)
-from sessions_app.models import (
-    Commit,
-    Iteration,
-    IterationStatus,
-    Profile,
-    Session,
-    SessionStatus,
-    Setting,
-    Turn,
-    TurnStatus,
-)
+from sessions_app import events, models
 
 
-@projects(SESSION_STARTED)
-def start_session(event: Event[SessionStarted]) -> None:
+@projects(events.SESSION_STARTED)
+def start_session(event: Event[events.SessionStarted]) -> None:
     payload = event.payload
     rows.insert(
-        Session,
+        models.Session,
         id=event.position,
         session_id=payload.session_id,
         purpose=payload.purpose,
         mode=payload.mode,
-        status=SessionStatus.ACTIVE,
+        status=models.SessionStatus.ACTIVE,
         directory=payload.directory,
         agent=payload.agent,
         started_at=_moment(payload.started_at, event),
     )
 
 
-@projects(SESSION_ENDED)
-def end_session(event: Event[SessionEnded]) -> None:
+@projects(events.SESSION_ENDED)
+def end_session(event: Event[events.SessionEnded]) -> None:
     rows.execute(
         "UPDATE sessions_app_session SET status = %s, summary = %s, ended_at = %s WHERE session_id = %s",
         [
@@ -84,9 +42,9 @@ def end_session(event: Event[SessionEnded]) -> None:
     )
 
 
-@projects(SESSION_PAUSED, SESSION_RESUMED)
-def pause_or_resume(event: Event[SessionTouched]) -> None:
-    status = SessionStatus.PAUSED if event.type == SESSION_PAUSED.name else SessionStatus.ACTIVE
+@projects(events.SESSION_PAUSED, events.SESSION_RESUMED)
+def pause_or_resume(event: Event[events.SessionTouched]) -> None:
+    status = models.SessionStatus.PAUSED if event.type == events.SESSION_PAUSED.name else models.SessionStatus.ACTIVE
     rows.execute(
         "UPDATE sessions_app_session SET status = %s, ended_at = NULL WHERE session_id = %s",
         [status, event.payload.session_id],
@@ -99,27 +57,27 @@ def _moment(time: str | None, event: Event[Any]) -> datetime:
     return event.occurred_at
 
 
-@projects(PROJECT_CONFIGURED)
-def configure(event: Event[ProjectConfigured]) -> None:
+@projects(events.PROJECT_CONFIGURED)
+def configure(event: Event[events.ProjectConfigured]) -> None:
     for name, value in event.payload.settings.items():
         rows.execute("DELETE FROM sessions_app_setting WHERE name = %s", [name])
         if value is not None:
-            rows.insert(Setting, name=name, value=value)
+            rows.insert(models.Setting, name=name, value=value)
 
 
 # Runs for every event of a turn: plain SQL (decision 5).
 _KEEP_OPEN = "SELECT id, ack_seconds FROM sessions_app_turn WHERE session_id = %s AND turn_id = %s AND status = 'open'"
 
 
-@projects(TURN_BEGAN)
-def begin(event: Event[TurnBegan]) -> None:
+@projects(events.TURN_BEGAN)
+def begin(event: Event[events.TurnBegan]) -> None:
     payload = event.payload
     rows.insert(
-        Turn,
+        models.Turn,
         id=event.position,
         session_id=payload.session_id,
         turn_id=payload.turn_id,
-        status=TurnStatus.OPEN,
+        status=models.TurnStatus.OPEN,
         automatic=payload.automatic,
         ack_token_hash=payload.ack_token_hash,
         ack_seconds=payload.ack_seconds,
@@ -130,17 +88,17 @@ def begin(event: Event[TurnBegan]) -> None:
     )
 
 
-@projects(TURN_ENDED)
-def end(event: Event[TurnEnded]) -> None:
-    _close(event, TurnStatus.CLOSED, event.payload.summary, event.payload.ended_at)
+@projects(events.TURN_ENDED)
+def end(event: Event[events.TurnEnded]) -> None:
+    _close(event, models.TurnStatus.CLOSED, event.payload.summary, event.payload.ended_at)
 
 
-@projects(TURN_EXPIRED)
-def expire(event: Event[TurnExpired]) -> None:
-    _close(event, TurnStatus.INCOMPLETE, "")
+@projects(events.TURN_EXPIRED)
+def expire(event: Event[events.TurnExpired]) -> None:
+    _close(event, models.TurnStatus.INCOMPLETE, "")
 
 
-def _close(event: Event[Any], status: TurnStatus, summary: str, ended_at: str | None = None) -> None:
+def _close(event: Event[Any], status: models.TurnStatus, summary: str, ended_at: str | None = None) -> None:
     rows.execute(
         "UPDATE sessions_app_turn SET status = %s, ended_at = %s, summary = %s WHERE session_id = %s AND turn_id = %s",
         [status, rows.time_value(_moment(ended_at, event)), summary, event.payload.session_id, event.payload.turn_id],
@@ -150,7 +108,7 @@ def _close(event: Event[Any], status: TurnStatus, summary: str, ended_at: str | 
 # Each event of an open turn restarts its timeout.
 @project_headers
 def keep_open(event: Event[Any]) -> None:
-    if not event.turn_id or event.type == TURN_BEGAN.name:
+    if not event.turn_id or event.type == events.TURN_BEGAN.name:
         return
     for turn, seconds in rows.fetch(_KEEP_OPEN, [event.session_id, event.turn_id]):
         rows.execute(
@@ -159,11 +117,11 @@ def keep_open(event: Event[Any]) -> None:
         )
 
 
-@projects(COMMIT_RECORDED)
-def record_commit(event: Event[CommitRecorded]) -> None:
+@projects(events.COMMIT_RECORDED)
+def record_commit(event: Event[events.CommitRecorded]) -> None:
     payload = event.payload
     rows.insert(
-        Commit,
+        models.Commit,
         id=event.position,
         sha=payload.sha,
         message=payload.message,
@@ -176,33 +134,35 @@ def record_commit(event: Event[CommitRecorded]) -> None:
     )
 
 
-@projects(COMMIT_LINKED)
-def move_commit(event: Event[CommitLinked]) -> None:
+@projects(events.COMMIT_LINKED)
+def move_commit(event: Event[events.CommitLinked]) -> None:
     if event.payload.iteration_id is not None:
-        rows.update(Commit, event.payload.commit_id, iteration_id=event.payload.iteration_id)
+        rows.update(models.Commit, event.payload.commit_id, iteration_id=event.payload.iteration_id)
 
 
 def _active_iteration() -> int | None:
-    iterations = rows.fetch("SELECT max(id) FROM sessions_app_iteration WHERE status = %s", [IterationStatus.ACTIVE])
+    iterations = rows.fetch(
+        "SELECT max(id) FROM sessions_app_iteration WHERE status = %s", [models.IterationStatus.ACTIVE]
+    )
     active: int | None = iterations[0][0]
     return active
 
 
-@projects(ITERATION_STARTED)
-def start_iteration(event: Event[IterationStarted]) -> None:
+@projects(events.ITERATION_STARTED)
+def start_iteration(event: Event[events.IterationStarted]) -> None:
     rows.insert(
-        Iteration,
+        models.Iteration,
         id=event.position,
         command=event.payload.command,
         description=event.payload.description,
-        status=IterationStatus.ACTIVE,
+        status=models.IterationStatus.ACTIVE,
         session_id=event.session_id,
         started_at=event.occurred_at,
     )
 
 
-@projects(ITERATION_ADVANCED)
-def advance_iteration(event: Event[IterationAdvanced]) -> None:
+@projects(events.ITERATION_ADVANCED)
+def advance_iteration(event: Event[events.IterationAdvanced]) -> None:
     payload = event.payload
     completed_json, artifacts_json = rows.fetch(
         "SELECT phases_completed, artifacts FROM sessions_app_iteration WHERE id = %s", [payload.iteration_id]
@@ -211,7 +171,7 @@ def advance_iteration(event: Event[IterationAdvanced]) -> None:
     if payload.completed:
         completed.append(payload.completed)
     rows.update(
-        Iteration,
+        models.Iteration,
         payload.iteration_id,
         phase=payload.phase,
         phases_completed=completed,
@@ -219,13 +179,13 @@ def advance_iteration(event: Event[IterationAdvanced]) -> None:
     )
 
 
-@projects(ITERATION_COMPLETED, ITERATION_ABANDONED)
-def end_iteration(event: Event[IterationEnded]) -> None:
-    is_completed = event.type == ITERATION_COMPLETED.name
+@projects(events.ITERATION_COMPLETED, events.ITERATION_ABANDONED)
+def end_iteration(event: Event[events.IterationEnded]) -> None:
+    is_completed = event.type == events.ITERATION_COMPLETED.name
     rows.update(
-        Iteration,
+        models.Iteration,
         event.payload.iteration_id,
-        status=IterationStatus.COMPLETED if is_completed else IterationStatus.ABANDONED,
+        status=models.IterationStatus.COMPLETED if is_completed else models.IterationStatus.ABANDONED,
         outcome=event.payload.outcome,
         ended_at=event.occurred_at,
         end_position=event.position,
@@ -239,11 +199,11 @@ def remove_erased(event: Event[PayloadErased]) -> None:
             rows.execute(f"DELETE FROM sessions_app_{table} WHERE id = %s", [position])
 
 
-@projects(PROJECT_DESCRIBED)
-def describe(event: Event[ProjectDescribed]) -> None:
+@projects(events.PROJECT_DESCRIBED)
+def describe(event: Event[events.ProjectDescribed]) -> None:
     changes = {name: getattr(event.payload, name) for name in sorted(event.payload.model_fields_set)}
     existing = rows.fetch("SELECT id FROM sessions_app_profile")
     if existing:
-        rows.update(Profile, existing[0][0], **changes, updated_at=event.occurred_at)
+        rows.update(models.Profile, existing[0][0], **changes, updated_at=event.occurred_at)
     else:
-        rows.insert(Profile, id=event.position, **changes, updated_at=event.occurred_at)
+        rows.insert(models.Profile, id=event.position, **changes, updated_at=event.occurred_at)

@@ -35,9 +35,8 @@ from memoryhub.core.schemas import (
     self_evident,
     unlisted,
 )
-from sessions_app.events import DecisionLink, FileChange
+from sessions_app.events import DecisionLink, Description, FileChange, Metadata, Slug
 from sessions_app.events.client import outlines
-from sessions_app.events.sessions import Description, Metadata, Slug
 from sessions_app.models import IterationStatus, SessionMode, SessionStatus, TurnStatus
 
 _MODES = {"working_period": SessionMode.WORKING.value, "scratch_space": SessionMode.SCRATCH.value}

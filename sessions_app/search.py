@@ -13,16 +13,7 @@ from memoryhub.core.search import Document, Removal, define_text, indexed_when
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_text
 from memoryhub.core.text import first_line
-from sessions_app.events import (
-    COMMIT_LINKED,
-    COMMIT_RECORDED,
-    SESSION_ENDED,
-    SESSION_STARTED,
-    CommitLinked,
-    CommitRecorded,
-    SessionEnded,
-    SessionStarted,
-)
+from sessions_app import events
 from sessions_app.events.client import Message
 from sessions_app.models import Commit, Session
 
@@ -39,8 +30,8 @@ define_text(
 define_text("session", "SELECT id, purpose, summary FROM sessions_app_session")
 
 
-@indexed_when(COMMIT_RECORDED)
-def commit_document(event: Event[CommitRecorded]) -> Document:
+@indexed_when(events.COMMIT_RECORDED)
+def commit_document(event: Event[events.CommitRecorded]) -> Document:
     payload = event.payload
     about = _about_iteration(event.position)
     return Document(
@@ -53,8 +44,8 @@ def commit_document(event: Event[CommitRecorded]) -> Document:
     )
 
 
-@indexed_when(COMMIT_LINKED)
-def moved_commit_document(event: Event[CommitLinked]) -> Document | None:
+@indexed_when(events.COMMIT_LINKED)
+def moved_commit_document(event: Event[events.CommitLinked]) -> Document | None:
     if event.payload.iteration_id is None:
         return None
     return known_commit_document(Commit.objects.get(id=event.payload.commit_id), "")
@@ -91,8 +82,8 @@ def _about_iteration(commit_id: int) -> str:
     return "".join(title for (title,) in titles)
 
 
-@indexed_when(SESSION_STARTED, SESSION_ENDED)
-def session_document(event: Event[SessionStarted] | Event[SessionEnded]) -> Document:
+@indexed_when(events.SESSION_STARTED, events.SESSION_ENDED)
+def session_document(event: Event[events.SessionStarted] | Event[events.SessionEnded]) -> Document:
     session = Session.objects.get(session_id=event.payload.session_id)
     name = f"session {session.session_id}" if session.summary else ""
     return Document(

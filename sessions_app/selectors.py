@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from django.db.models import QuerySet
@@ -13,22 +14,12 @@ from memoryhub.core.log.read import timeline_entry
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.stores import rows
+from sessions_app import schemas
 from sessions_app.models import Commit, Iteration, Profile, Session, Turn
 from sessions_app.present import commit_line, iteration_line, session_line, turn_line
-from sessions_app.schemas import (
-    CommitView,
-    IterationGet,
-    IterationList,
-    IterationView,
-    ProfileView,
-    SessionList,
-    SessionView,
-    TurnList,
-    TurnView,
-)
 
-_SESSION_FIELDS = [name for name in SessionView.model_fields if name != "metadata"]
-_STORED_FIELDS = [name for name in CommitView.model_fields if name != "decisions"]
+_SESSION_FIELDS = [name for name in schemas.SessionView.model_fields if name != "metadata"]
+_STORED_FIELDS = [name for name in schemas.CommitView.model_fields if name != "decisions"]
 
 
 def view_session(session: Session) -> dict[str, Any]:
@@ -43,7 +34,7 @@ def view_sessions(sessions: Iterable[Session]) -> list[dict[str, Any]]:
     views = []
     for session in listed:
         fields = {name: getattr(session, name) for name in _SESSION_FIELDS}
-        view = SessionView(**fields, metadata=metadata.get(session.id, {}))
+        view = schemas.SessionView(**fields, metadata=metadata.get(session.id, {}))
         views.append(view.model_dump(mode="json"))
     return views
 
@@ -66,21 +57,21 @@ def view_commits(commits: Iterable[Commit]) -> list[dict[str, Any]]:
     views = []
     for commit in listed:
         fields = {name: getattr(commit, name) for name in _STORED_FIELDS}
-        views.append(CommitView(**fields, **parts[commit.id]).model_dump(mode="json"))
+        views.append(schemas.CommitView(**fields, **parts[commit.id]).model_dump(mode="json"))
     return views
 
 
 def view_turn(turn: Turn) -> dict[str, Any]:
     """Return a turn as JSON data, without its token's hash."""
-    return TurnView.model_validate(turn, from_attributes=True).model_dump(mode="json")
+    return schemas.TurnView.model_validate(turn, from_attributes=True).model_dump(mode="json")
 
 
 def view_iteration(iteration: Iteration) -> dict[str, Any]:
     """Return an iteration as JSON data."""
-    return IterationView.model_validate(iteration, from_attributes=True).model_dump(mode="json")
+    return schemas.IterationView.model_validate(iteration, from_attributes=True).model_dump(mode="json")
 
 
-def get_iteration(*, command: IterationGet) -> dict[str, Any]:
+def get_iteration(*, command: schemas.IterationGet) -> dict[str, Any]:
     """Return an iteration with its commits and its newest events, oldest first; by default the latest.
 
     Raises:
@@ -117,52 +108,53 @@ def find_iteration(iteration_id: int) -> Iteration:
     return iteration
 
 
-def list_sessions(*, command: SessionList) -> Listing:
+def list_sessions(*, command: schemas.SessionList) -> Listing:
     """Return a page of sessions, newest first."""
     sessions = outside_quarantine(Session.objects.all())
     if command.status:
         sessions = sessions.filter(status=command.status)
-    listed = _page_of(sessions, command)
-    views = list(listed.values("id", "session_id")) if command.compact else view_sessions(listed)
-    return _page_of_views(views, sessions, command, session_line)
+    return _page_of(sessions, command, view_sessions, session_line, brief=("id", "session_id"))
 
 
-def list_turns(*, command: TurnList) -> Listing:
+def list_turns(*, command: schemas.TurnList) -> Listing:
     """Return a page of turns, newest first."""
     turns = outside_quarantine(Turn.objects.all())
     if command.session_id:
         turns = turns.filter(session_id=command.session_id)
     if command.status:
         turns = turns.filter(status=command.status)
-    views = [view_turn(turn) for turn in _page_of(turns, command)]
-    return _page_of_views(views, turns, command, turn_line)
+    return _page_of(turns, command, partial(map, view_turn), turn_line)
 
 
-def list_iterations(*, command: IterationList) -> Listing:
+def list_iterations(*, command: schemas.IterationList) -> Listing:
     """Return a page of iterations, newest first."""
     iterations = outside_quarantine(Iteration.objects.all())
     if command.status:
         iterations = iterations.filter(status=command.status)
-    views = [view_iteration(iteration) for iteration in _page_of(iterations, command)]
-    return _page_of_views(views, iterations, command, iteration_line)
+    return _page_of(iterations, command, partial(map, view_iteration), iteration_line)
 
 
 def list_commits(*, command: Paging) -> Listing:
     """Return a page of commits, the last recorded first."""
     commits = outside_quarantine(Commit.objects.all())
-    listed = _page_of(commits, command)
-    views = list(listed.values("id", "sha")) if command.compact else view_commits(listed)
-    return _page_of_views(views, commits, command, commit_line)
+    return _page_of(commits, command, view_commits, commit_line, brief=("id", "sha"))
 
 
-def _page_of(matching: QuerySet[Any], command: Paging) -> QuerySet[Any]:
-    parts = decode_cursor(command.cursor, (int,))
-    if parts:
-        matching = matching.filter(id__lt=parts[0])
-    return matching.order_by("-id")[: command.limit + 1]
-
-
-def _page_of_views(views: list[dict[str, Any]], matching: QuerySet[Any], command: Paging, line: Any) -> Listing:
+def _page_of(
+    matching: QuerySet[Any],
+    command: Paging,
+    view: Callable[[Any], Iterable[Any]],
+    line: Any,
+    brief: Sequence[str] = (),
+) -> Listing:
+    window = matching.order_by("-id")
+    if parts := decode_cursor(command.cursor, (int,)):
+        window = window.filter(id__lt=parts[0])
+    window = window[: command.limit + 1]
+    if command.compact and brief:
+        views = list(window.values(*brief))
+    else:
+        views = list(view(window))
     return page(
         views[: command.limit],
         total=matching.count(),
@@ -173,10 +165,10 @@ def _page_of_views(views: list[dict[str, Any]], matching: QuerySet[Any], command
     )
 
 
-def profile() -> ProfileView:
+def profile() -> schemas.ProfileView:
     """Return the profile of the current store."""
-    fields = Profile.objects.values(*ProfileView.model_fields).first() or {}
-    return ProfileView(**fields)
+    fields = Profile.objects.values(*schemas.ProfileView.model_fields).first() or {}
+    return schemas.ProfileView(**fields)
 
 
 def org_of_project() -> str | None:

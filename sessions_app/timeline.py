@@ -21,7 +21,7 @@ from memoryhub.core.log.read import entity_of, main_text
 from memoryhub.core.paging import BYTES_PER_TOKEN
 from memoryhub.core.stores import rows
 from memoryhub.core.text import first_line
-from sessions_app.events.sessions import TURN_BEGAN, TURN_ENDED
+from sessions_app.events import TURN_BEGAN, TURN_ENDED
 from sessions_app.models import Iteration, Session, Turn, TurnStatus
 
 # Events per page.
@@ -49,7 +49,6 @@ class TimelineItem:
 
     @property
     def thing(self) -> str:
-        """The kind of entity: ``memory``, ``commit``, ``turn`` and so on."""
         return self.stream_id.partition(":")[0]
 
     @property
@@ -116,7 +115,6 @@ def turn_events(turn: Turn) -> EventQuerySet:
 
 
 def iteration_events(iteration: Iteration) -> EventQuerySet:
-    """Return the events from an iteration's start to its end."""
     return log.events().window(after=iteration.id - 1, up_to=iteration.end_position)
 
 
@@ -164,7 +162,10 @@ def timeline_page(
 
 
 def _days(events: list[StoredEvent]) -> list[Day]:
-    turns = _turns_of(events)
+    names = {(event.session_id, event.turn_id) for event in events if event.turn_id}
+    session_ids, turn_ids = {name for name, _ in names}, {name for _, name in names}
+    matches = Turn.objects.filter(session_id__in=session_ids, turn_id__in=turn_ids)
+    turns = {(turn.session_id, turn.turn_id): turn for turn in matches}
     prompts = first_prompts(turns.values())
     titles = _titles(events)
     days = []
@@ -180,18 +181,15 @@ def _days(events: list[StoredEvent]) -> list[Day]:
 def _measure(parts: list[TimelinePart]) -> None:
     turns = {part.turn.id: part.turn for part in parts if part.turn}
     tokens = _count_tokens(turns.values())
-    seconds = {turn.id: _duration(turn) for turn in turns.values()}
+    now = clock.now()
+    # Not below zero: the clock may have been set back meanwhile
+    seconds = {id_: max(0.0, ((turn.ended_at or now) - turn.began_at).total_seconds()) for id_, turn in turns.items()}
     longest, most = max(seconds.values()) or 1, max(tokens.values()) or 1
     for part in parts:
         if part.turn:
             part.tokens = tokens[part.turn.id]
             part.token_share = round(100 * part.tokens / most)
             part.time_share = round(100 * seconds[part.turn.id] / longest)
-
-
-# Not below zero: the clock may have been set back meanwhile
-def _duration(turn: Turn) -> float:
-    return max(0.0, ((turn.ended_at or clock.now()) - turn.began_at).total_seconds())
 
 
 def _count_tokens(turns: Collection[Turn]) -> dict[int, int]:
@@ -264,13 +262,6 @@ def _entry(event: StoredEvent, title: str) -> TimelineItem:
         fields=fields,
         is_erased=event.payload_json is None,
     )
-
-
-def _turns_of(events: list[StoredEvent]) -> dict[tuple[str, str], Turn]:
-    names = {(event.session_id, event.turn_id) for event in events if event.turn_id}
-    sessions, turns = {name for name, _ in names}, {name for _, name in names}
-    matches = Turn.objects.filter(session_id__in=sessions, turn_id__in=turns)
-    return {(turn.session_id, turn.turn_id): turn for turn in matches}
 
 
 def first_prompts(turns: Iterable[Turn]) -> dict[int, str]:

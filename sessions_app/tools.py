@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from memoryhub.config.folder import current_folder
@@ -11,25 +12,11 @@ from memoryhub.core.contributions import opening_of
 from memoryhub.core.paging import as_lines
 from memoryhub.core.text import flat
 from memoryhub.core.tools import Answer, Tool, ToolGroup, listed, register_tools
-from sessions_app import selectors, services
+from sessions_app import schemas, selectors, services
 from sessions_app.audit import AuditReplay, AuditVerify, event_line, replay_page, verify_log
 from sessions_app.events.client import CUSTOM_RECORDED
 from sessions_app.models import Iteration, Session
 from sessions_app.present import commit_line, iteration_line, iteration_text, session_line, turn_line
-from sessions_app.schemas import (
-    CommitRead,
-    EventAppend,
-    IterationAdvance,
-    IterationComplete,
-    IterationGet,
-    IterationStart,
-    SessionEnd,
-    SessionList,
-    SessionStart,
-    SessionTouch,
-    TurnBegin,
-    TurnEnd,
-)
 from sessions_app.services import turns, work
 
 
@@ -38,36 +25,39 @@ def _session_answer(session: Session, *, next_session: str | None = None) -> Ans
     return Answer(session_line(data), data, session_id=next_session)
 
 
-def start_session(command: SessionStart) -> Answer:
+def start_session(command: schemas.SessionStart) -> Answer:
     here = command.model_copy(update={"directory": command.directory or flat(current_folder().directory)})
     session = services.start_session(command=here)
-    begun, opening = _session_answer(session, next_session=session.session_id), opening_of(session.session_id)
-    text = f"{begun.text}\n{opening}".rstrip()
-    return Answer(text, {**begun.data, "context": opening}, session_id=begun.session_id)
+    data, opening = selectors.view_session(session), opening_of(session.session_id)
+    text = f"{session_line(data)}\n{opening}".rstrip()
+    return Answer(text, {**data, "context": opening}, session_id=session.session_id)
 
 
-def end_session(command: SessionEnd) -> Answer:
+def end_session(command: schemas.SessionEnd) -> Answer:
     return _session_answer(services.end_session(command=command), next_session="")
 
 
-def pause_session(command: SessionTouch) -> Answer:
+def pause_session(command: schemas.SessionTouch) -> Answer:
     return _session_answer(services.pause_session(command=command))
 
 
-def resume_session(command: SessionTouch) -> Answer:
+def resume_session(command: schemas.SessionTouch) -> Answer:
     session = services.resume_session(command=command)
     return _session_answer(session, next_session=session.session_id)
 
 
-def list_sessions(command: SessionList) -> Answer:
+def list_sessions(command: schemas.SessionList) -> Answer:
     return listed(selectors.list_sessions(command=command), session_line, none="no session yet")
 
 
-SESSION_TOOLS = [
+_turn_tool = partial(Tool, group=ToolGroup.TURNS, writes=True, keeps_turns=True)
+_iteration_tool = partial(Tool, group=ToolGroup.ITERATIONS, writes=True)
+
+register_tools(
     Tool(
         "session_end",
         "End the session with a summary: done, learnt, left open.",
-        SessionEnd,
+        schemas.SessionEnd,
         end_session,
         writes=True,
         keeps_turns=True,
@@ -77,7 +67,7 @@ SESSION_TOOLS = [
     Tool(
         "session_start",
         "Begin a session.",
-        SessionStart,
+        schemas.SessionStart,
         start_session,
         group=ToolGroup.WORK,
         writes=True,
@@ -85,38 +75,20 @@ SESSION_TOOLS = [
         full_name="memory_session_start",
         renamed={"agent_id": "agent"},
     ),
-    Tool(
-        "session_pause",
-        "Pause the session. Its next write resumes it.",
-        SessionTouch,
-        pause_session,
-        group=ToolGroup.TURNS,
-        writes=True,
-        keeps_turns=True,
-    ),
-    Tool(
-        "session_resume",
-        "Resume a paused session in this connection.",
-        SessionTouch,
-        resume_session,
-        group=ToolGroup.TURNS,
-        writes=True,
-        keeps_turns=True,
-    ),
+    _turn_tool("session_pause", "Pause the session. Its next write resumes it.", schemas.SessionTouch, pause_session),
+    _turn_tool("session_resume", "Resume a paused session in this connection.", schemas.SessionTouch, resume_session),
     Tool(
         "session_list",
         "List sessions, newest first.",
-        SessionList,
+        schemas.SessionList,
         list_sessions,
         group=ToolGroup.SCOPES,
         full_name="memory_session_list",
     ),
-]
-
-register_tools(*SESSION_TOOLS)
+)
 
 
-def begin(command: TurnBegin) -> Answer:
+def begin(command: schemas.TurnBegin) -> Answer:
     # The only answer that contains the token; just its hash is stored.
     begun = turns.begin_turn(command=command)
     data = {**selectors.view_turn(begun.turn), "ack_token": begun.ack_token}
@@ -124,7 +96,7 @@ def begin(command: TurnBegin) -> Answer:
     return Answer(f"turn {begun.turn.turn_id} is open until {until}; ack_token={begun.ack_token}", data)
 
 
-def append(command: EventAppend) -> Answer:
+def append(command: schemas.EventAppend) -> Answer:
     event = turns.append_event(command=command)
     data = {"position": event.position, "type": event.type, "stream_seq": event.stream_seq, "turn_id": event.turn_id}
     name = event.type
@@ -133,35 +105,27 @@ def append(command: EventAppend) -> Answer:
     return Answer(f"appended #{event.position} {name} to turn {event.turn_id}", data)
 
 
-def end_turn(command: TurnEnd) -> Answer:
+def end_turn(command: schemas.TurnEnd) -> Answer:
     data = selectors.view_turn(turns.end_turn(command=command))
     return Answer(turn_line(data), data)
 
 
-TURN_TOOLS = [
-    Tool(
+register_tools(
+    _turn_tool(
         "turn_begin",
         "Begin a turn: one user request and the work on it. Returns the ack_token to send from then on.",
-        TurnBegin,
+        schemas.TurnBegin,
         begin,
-        group=ToolGroup.TURNS,
-        writes=True,
-        keeps_turns=True,
     ),
-    Tool(
+    _turn_tool(
         "event_append",
         "Append an event to the open turn: message, tool call, edit, command, phase, approval, or your own.",
-        EventAppend,
+        schemas.EventAppend,
         append,
-        group=ToolGroup.TURNS,
-        writes=True,
-        keeps_turns=True,
         renamed={"event_type": "type", "payload_json": "payload"},
     ),
-    Tool("turn_end", "End the open turn.", TurnEnd, end_turn, group=ToolGroup.TURNS, writes=True, keeps_turns=True),
-]
-
-register_tools(*TURN_TOOLS)
+    _turn_tool("turn_end", "End the open turn.", schemas.TurnEnd, end_turn),
+)
 
 
 def replay(command: AuditReplay) -> Answer:
@@ -174,7 +138,7 @@ def verify(_: AuditVerify) -> Answer:
     return Answer(verification.describe(), {**asdict(verification), "finding": verification.describe()})
 
 
-AUDIT_TOOLS = [
+register_tools(
     Tool(
         "audit_replay",
         "Read the event log, filtered; every run gives the same bytes.",
@@ -190,12 +154,10 @@ AUDIT_TOOLS = [
         verify,
         group=ToolGroup.TURNS,
     ),
-]
-
-register_tools(*AUDIT_TOOLS)
+)
 
 
-def record_commit(command: CommitRead) -> Answer:
+def record_commit(command: schemas.CommitRead) -> Answer:
     folder = current_folder().directory
     commit = services.record_commit(command=command, directory=Path(folder) if folder else None)
     data = selectors.view_commit(commit)
@@ -205,20 +167,18 @@ def record_commit(command: CommitRead) -> Answer:
     return Answer(line, data)
 
 
-COMMIT_TOOLS = [
+register_tools(
     Tool(
         "commit_record",
         "Record a commit by its sha; the rest is read from git.",
-        CommitRead,
+        schemas.CommitRead,
         record_commit,
         group=ToolGroup.WORK,
         writes=True,
         idempotent=True,
         full_name="memory_log_commit",
-    )
-]
-
-register_tools(*COMMIT_TOOLS)
+    ),
+)
 
 
 def _iteration_answer(iteration: Iteration) -> Answer:
@@ -226,56 +186,45 @@ def _iteration_answer(iteration: Iteration) -> Answer:
     return Answer(iteration_line(data), data)
 
 
-def start_iteration(command: IterationStart) -> Answer:
+def start_iteration(command: schemas.IterationStart) -> Answer:
     return _iteration_answer(work.start_iteration(command=command))
 
 
-def advance_iteration(command: IterationAdvance) -> Answer:
+def advance_iteration(command: schemas.IterationAdvance) -> Answer:
     return _iteration_answer(work.advance_iteration(command=command))
 
 
-def complete_iteration(command: IterationComplete) -> Answer:
+def complete_iteration(command: schemas.IterationComplete) -> Answer:
     return _iteration_answer(work.complete_iteration(command=command))
 
 
-def get_iteration(command: IterationGet) -> Answer:
+def get_iteration(command: schemas.IterationGet) -> Answer:
     data = selectors.get_iteration(command=command)
     return Answer(iteration_text(data), data)
 
 
-ITERATION_TOOLS = [
-    Tool(
+register_tools(
+    _iteration_tool(
         "iteration_start",
         "Begin an iteration; commits and events attach to it.",
-        IterationStart,
+        schemas.IterationStart,
         start_iteration,
-        group=ToolGroup.ITERATIONS,
-        writes=True,
     ),
-    Tool(
+    _iteration_tool(
         "iteration_advance",
         "Complete the current phase and begin the next.",
-        IterationAdvance,
+        schemas.IterationAdvance,
         advance_iteration,
-        group=ToolGroup.ITERATIONS,
-        writes=True,
     ),
-    Tool(
-        "iteration_complete",
-        "Complete or abandon the iteration.",
-        IterationComplete,
-        complete_iteration,
-        group=ToolGroup.ITERATIONS,
-        writes=True,
+    _iteration_tool(
+        "iteration_complete", "Complete or abandon the iteration.", schemas.IterationComplete, complete_iteration
     ),
     Tool(
         "iteration_get",
         "Get an iteration with its phases, commits and events.",
-        IterationGet,
+        schemas.IterationGet,
         get_iteration,
         group=ToolGroup.ITERATIONS,
         full_name="memory_get_iteration",
     ),
-]
-
-register_tools(*ITERATION_TOOLS)
+)

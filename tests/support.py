@@ -19,7 +19,6 @@ from django.test import SimpleTestCase, TestCase
 from memoryhub.cli import main
 from memoryhub.core import log
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import connections as store_connections
 from memoryhub.core.stores import schema
 from memoryhub.core.stores import store as stores
 from memoryhub.core.stores.routing import STORE_PREFIX
@@ -83,8 +82,8 @@ def make_git_folder(folder: Path) -> Path:
 
 
 def forget_all_stores() -> None:
-    for alias in store_connections.open_aliases():
-        store_connections.drop(alias)
+    for alias in list(stores._identities):
+        stores.drop(alias)
     stores._failed.clear()
     for alias in [each for each in connections if each.startswith(STORE_PREFIX)]:
         connections[alias].close()

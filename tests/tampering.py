@@ -153,10 +153,8 @@ def lose_content(store: StoreId) -> None:
     lose(store)
     if on_postgresql():
         with _connected() as raw:
-            from memoryhub.core.backends.postgresql.locations import label_of
-
             raw.execute(f"CREATE SCHEMA {_schema(store)} AUTHORIZATION {ROLE}")
-            raw.execute(f"COMMENT ON SCHEMA {_schema(store)} IS %s", [label_of(store)])
+            raw.execute(f"COMMENT ON SCHEMA {_schema(store)} IS %s", [store.text])
     else:
         _path(store).touch()
 
@@ -204,10 +202,9 @@ def anchor_locked(store: StoreId) -> Iterator[None]:
             fcntl.flock(held, fcntl.LOCK_EX)
             yield
         return
-    from memoryhub.core.backends.postgresql.locations import label_of
 
     with _connected() as raw, raw.transaction():
-        raw.execute("SELECT 1 FROM heads.anchors WHERE store = %s FOR UPDATE", [label_of(store)])
+        raw.execute("SELECT 1 FROM heads.anchors WHERE store = %s FOR UPDATE", [store.text])
         yield
 
 

@@ -37,13 +37,21 @@ from memoryhub.core.spool import SpooledEvent
 from memoryhub.core.stores.store import Scope, StoreId, current_store
 from memoryhub.models import JobResult, JobRun
 from memoryhub.ops import jobs
-from memoryhub.ops.backups.files import backups_of, bundles_of, compared_with_backup, made_at, newest_sound_backup
 from memoryhub.ops.backups.restoring import restore
-from memoryhub.ops.backups.service import back_up_hub, back_up_store, export_store
+from memoryhub.ops.backups.service import (
+    BUNDLE,
+    back_up_hub,
+    back_up_store,
+    backups_of,
+    compared_with_backup,
+    export_store,
+    made_at,
+    newest_sound_backup,
+)
 from memoryhub.ops.doctor.store import _beside
 from memoryhub.ops.jobs import running, schedules
 from memoryhub.ops.jobs.running import targets_of
-from memoryhub.ops.jobs.schedules import queue_now
+from memoryhub.ops.jobs.schedules import enqueue
 from memoryhub.registry import tokens
 from memoryhub.teams import sending
 from memoryhub.web import signin
@@ -304,7 +312,7 @@ class JobTests(ClockTestCase):
 
     def test_a_queued_task_is_not_held_for_ten_years(self) -> None:
         Schedule.objects.all().delete()
-        queue_now(job=find_job("backup"), targets=[], asked_by="ada")
+        enqueue(job=find_job("backup"), targets=[], asked_by="ada")
         OrmQ.objects.update(lock=NOW + TEN_YEARS)
         schedules.queue_due()
         self.assertLessEqual(OrmQ.objects.get().lock, clock.now())
@@ -373,7 +381,7 @@ class BundleTests(ClockTestCase):
                 for at in (NOW, moment, moment + timedelta(seconds=1), NOW + HOUR, NOW + 2 * HOUR):
                     with clock.frozen(at):
                         self.assertTrue(export_store().path.exists())
-                        self.assertLessEqual(len(bundles_of(current_store())), 2)
+                        self.assertLessEqual(len(backups_of(current_store(), BUNDLE)), 2)
 
 
 @sqlite_only("PostgreSQL has bundles instead")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib.util import find_spec
 
-from memories.search.pipeline import USUAL, Pipeline
+from memories.search.weights import USUAL, Pipeline
 
 
 class Ranking(StrEnum):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from graphlib import TopologicalSorter
 from typing import Any
 
 from django.contrib import admin, messages
@@ -17,8 +19,7 @@ from pydantic import ValidationError
 
 from decisions import services
 from decisions.admin import listing
-from decisions.admin.forms import MORE, DecisionForm, RecordForm, SupersedeForm, error_text, ids_in, with_more_rows
-from decisions.admin.lineage import draw_lineage
+from decisions.admin.forms import MORE, RecordForm, SupersedeForm, error_text, ids_in, with_more_rows
 from decisions.admin.listing import DecisionListAdmin, used_words
 from decisions.edges import heads
 from decisions.events import DECISION_MARKED
@@ -40,24 +41,17 @@ from memories.admin.rendering import render
 from memoryhub.core import log
 from memoryhub.core.admin import needs
 from memoryhub.core.admin.cells import counted
-from memoryhub.core.admin.svg import Edge
+from memoryhub.core.admin.schema_form import posted
+from memoryhub.core.admin.svg import Edge, Layout, lay_out, wrapped
 from memoryhub.core.errors import ConflictError, Gone, HubError, Invalid, NotFound
 from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.permissions import Act, require
+from memoryhub.core.schemas import Command
 from memoryhub.core.validation import explain
 from sessions_app.models import Iteration, Turn
 
 FORM = "admin/decisions/form.html"
 _REFUSALS = (ConflictError, Invalid, NotFound)
-
-Change = Callable[[], DecisionResult]
-Record = Callable[..., DecisionResult]
-
-
-def _form(request: HttpRequest, make: Any) -> DecisionForm:
-    if request.method != "POST":
-        return make()  # type: ignore[no-any-return]
-    return with_more_rows(make, request.POST) if MORE in request.POST else make(request.POST)
 
 
 MAX_SHOWN = 100
@@ -98,8 +92,13 @@ def _edge_row(
     relation = EdgeRelation(name)
     is_out = start == decision_id
     other = neighbours[end if is_out else start]
+    label = _INVERSE_NAMES[relation]
+    if is_out:
+        label = str(relation.label).lower()
+    elif relation is EdgeRelation.SUPERSEDES and other.status in NEVER_ACCEPTED:
+        label = f"{other.status} successor"
     return {
-        "name": str(relation.label).lower() if is_out else _inverse_name(relation, other.status),
+        "name": label,
         "start": start,
         "relation": name,
         "end": end,
@@ -111,10 +110,91 @@ def _edge_row(
     }
 
 
-def _inverse_name(relation: EdgeRelation, status: str) -> str:
-    if relation is EdgeRelation.SUPERSEDES and status in NEVER_ACCEPTED:
-        return f"{status} successor"
-    return _INVERSE_NAMES[relation]
+@dataclass(frozen=True, slots=True)
+class LineageNode:
+    id: int
+    x: float
+    y: float
+    status: str
+    date: str
+    lines: list[str]
+    description: str
+    is_current: bool
+    is_struck: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    # In tab order: the earliest first.
+    nodes: list[LineageNode]
+    layout: Layout
+
+
+def draw_lineage(decisions: Sequence[Mapping[str, Any]], edges: Iterable[Edge], current: int) -> Drawing:
+    """Lay out decisions and their edges, which have no cycle.
+
+    Args:
+        decisions: each with ``id``, ``title``, ``status`` and ``decided_at``, a date.
+        edges: edges to other decisions are ignored.
+        current: id of the highlighted decision.
+    """
+    by_id = {decision["id"]: decision for decision in decisions}
+    drawn = sorted({edge for edge in edges if edge[0] in by_id and edge[2] in by_id})
+    labelled = [(start, str(EdgeRelation(relation).label).lower(), end) for start, relation, end in drawn]
+    layout = lay_out(_columns(by_id, drawn, current), labelled)
+    relations: dict[int, list[str]] = {}
+    for start, label, end in labelled:
+        relations.setdefault(start, []).append(f"{label} #{end}")
+    nodes = [
+        _node(place, by_id[number], relations.get(number, []), is_current=number == current)
+        for number, place in layout.places.items()
+    ]
+    return Drawing(nodes, layout)
+
+
+# A decision's column is one after the last of those it names; both sides meet at the current decision.
+def _columns(nodes: Iterable[int], edges: Sequence[Edge], current: int) -> dict[int, int]:
+    named: dict[int, set[int]] = {node: set() for node in nodes}
+    for start, _, end in edges:
+        named[start].add(end)
+    order = list(TopologicalSorter(named).static_order())
+    before = _reach(order[::-1], named, current)
+    naming: dict[int, set[int]] = {node: set() for node in named}
+    for start, ends in named.items():
+        for end in ends:
+            naming[end].add(start)
+    after = _reach(order, naming, current)
+    distances = {**{node: -depth for node, depth in before.items()}, **after}
+    first = min(distances.values(), default=0)
+    return {node: distances.get(node, 0) - first for node in named}
+
+
+# Length of the longest path from `start` to each decision that it reaches.
+def _reach(order: Sequence[int], following: Mapping[int, set[int]], start: int) -> dict[int, int]:
+    depths = {start: 0}
+    for node in order:
+        if node in depths:
+            for target in following[node]:
+                depths[target] = max(depths.get(target, 0), depths[node] + 1)
+    return depths
+
+
+def _node(
+    place: tuple[float, float], decision: Mapping[str, Any], relations: Sequence[str], *, is_current: bool
+) -> LineageNode:
+    number, title, status = decision["id"], decision["title"], DecisionStatus(decision["status"])
+    description = [f"#{number} {title}", str(status.label).lower(), f"decided {decision['decided_at']}", *relations]
+    return LineageNode(
+        id=number,
+        x=place[0],
+        y=place[1],
+        status=status.value,
+        date=decision["decided_at"],
+        lines=wrapped(title),
+        description=", ".join(description),
+        is_current=is_current,
+        is_struck=listing.is_struck(status),
+    )
 
 
 def lineage_shown(decision: Decision) -> dict[str, Any]:
@@ -129,8 +209,9 @@ def lineage_shown(decision: Decision) -> dict[str, Any]:
     }
     drawing = None
     if sides:
-        steps = [this, *sides]
-        drawing = draw_lineage(steps, _edges_among([step["id"] for step in steps]), decision.id)
+        ids = [decision.id, *(step["id"] for step in sides)]
+        edges = DecisionEdge.objects.filter(relation__in=LINEAGE, from_id__in=ids, to_id__in=ids)
+        drawing = draw_lineage([this, *sides], edges.values_list("from_id", "relation", "to_id"), decision.id)
     return {
         "drawing": drawing,
         "before": [_step_row(step, named_by=True) for step in lineage["ancestors"]],
@@ -138,11 +219,6 @@ def lineage_shown(decision: Decision) -> dict[str, Any]:
         "hidden": _hidden(lineage),
         "heads": [head for head in lineage["heads"] if head["id"] != decision.id],
     }
-
-
-def _edges_among(ids: list[int]) -> list[Edge]:
-    edges = DecisionEdge.objects.filter(relation__in=LINEAGE, from_id__in=ids, to_id__in=ids)
-    return list(edges.values_list("from_id", "relation", "to_id"))
 
 
 def _step_row(step: dict[str, Any], *, named_by: bool) -> dict[str, Any]:
@@ -241,9 +317,7 @@ class DecisionAdmin(DecisionListAdmin):
             **lineage_shown(decision),
         }
 
-    def add_view(
-        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
+    def add_view(self, request: HttpRequest, *_: Any, **_options: Any) -> HttpResponse:
         require(request.user, Act.WRITE)
         context = {"title": "Record a decision", "button": "Record", "here": "New", "back": self.url("changelist")}
         return self._recording(request, RecordForm, services.record_decision, context)
@@ -261,10 +335,18 @@ class DecisionAdmin(DecisionListAdmin):
         return self._recording(request, make, services.supersede_decision, context, earlier)
 
     def _recording(
-        self, request: HttpRequest, make: Any, record: Record, context: dict[str, Any], earlier: Decision | None = None
+        self,
+        request: HttpRequest,
+        make: Any,
+        record: Callable[..., DecisionResult],
+        context: dict[str, Any],
+        earlier: Decision | None = None,
     ) -> HttpResponse:
-        form = _form(request, make)
-        command = form.command() if form.is_bound else None
+        if MORE in request.POST:
+            form = with_more_rows(make, request.POST)
+        else:
+            form = make(posted(request))
+        command = form.command()
         if command:
             try:
                 return self._recorded(request, record(command=command))
@@ -291,52 +373,31 @@ class DecisionAdmin(DecisionListAdmin):
 
     def mark_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Set the status of a decision, or confirm that it is still valid."""
-        decision: Decision = self.find(request, object_id)
-        is_review = "reviewed" in request.POST
-        change_fields = {"reviewed": True} if is_review else {"status": request.POST.get("status", "")}
-
-        def change() -> DecisionResult:
-            command = DecisionMark.model_validate(
-                {"id": decision.id, "reason": request.POST.get("reason", "").strip(), **change_fields}
-            )
-            return services.mark_decision(command=command)
-
-        label = dict(DecisionStatus.choices).get(request.POST.get("status", ""), "")
-        message = "Confirmed that the decision is still valid." if is_review else f"Set the status to {label.lower()}."
-        return self._changed(request, decision, change, message=message)
+        fields: dict[str, Any] = {"reason": request.POST.get("reason", "").strip()}
+        if "reviewed" in request.POST:
+            fields["reviewed"] = True
+            message = "Confirmed that the decision is still valid."
+        else:
+            fields["status"] = request.POST.get("status", "")
+            message = f"Set the status to {dict(DecisionStatus.choices).get(fields['status'], '').lower()}."
+        return self._change(request, object_id, services.mark_decision, DecisionMark, fields, message=message)
 
     def link_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        decision: Decision = self.find(request, object_id)
-        typed = ids_in(request.POST.get("to", ""))
-
-        def change() -> DecisionResult:
-            edge = {"relation": request.POST.get("relation", ""), "to": " ".join(typed)}
-            command = DecisionLink.model_validate({"id": decision.id, **edge})
-            return services.link_decisions(command=command)
-
-        return self._changed(request, decision, change, where="#edges")
+        edge = {"relation": request.POST.get("relation", ""), "to": " ".join(ids_in(request.POST.get("to", "")))}
+        return self._change(request, object_id, services.link_decisions, DecisionLink, edge, where="#edges")
 
     def unlink_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        decision: Decision = self.find(request, object_id)
-
-        def change() -> DecisionResult:
-            fields = {name: request.POST.get(name, "") for name in ("id", "relation", "to")}
-            return services.unlink_decisions(command=DecisionUnlink.model_validate(fields))
-
-        return self._changed(request, decision, change, message="Removed.", where="#edges")
+        edge = {name: request.POST.get(name, "") for name in ("id", "relation", "to")}
+        return self._change(
+            request, object_id, services.unlink_decisions, DecisionUnlink, edge, message="Removed.", where="#edges"
+        )
 
     def evidence_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        decision: Decision = self.find(request, object_id)
         field, _, link_type = request.POST.get("kind", "").partition(":")
-
-        def change() -> DecisionResult:
-            evidence: dict[str, Any] = {field: [request.POST.get("value", "").strip()]}
-            if link_type:
-                evidence["link_type"] = link_type
-            command = DecisionEvidence.model_validate({"id": decision.id, **evidence})
-            return services.add_evidence(command=command)
-
-        return self._changed(request, decision, change, where="#evidence")
+        evidence: dict[str, Any] = {field: [request.POST.get("value", "").strip()]}
+        if link_type:
+            evidence["link_type"] = link_type
+        return self._change(request, object_id, services.add_evidence, DecisionEvidence, evidence, where="#evidence")
 
     def lookup_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         self.find(request, object_id)
@@ -349,11 +410,20 @@ class DecisionAdmin(DecisionListAdmin):
             return plain_answer(error_text(error), is_found=False)
         return plain_answer(f"{decision.get_status_display()}: {decision.title}", is_found=True)
 
-    def _changed(
-        self, request: HttpRequest, decision: Decision, change: Change, *, message: str = "Added.", where: str = ""
+    def _change(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        service: Callable[..., DecisionResult],
+        schema: type[Command],
+        fields: dict[str, Any],
+        *,
+        message: str = "Added.",
+        where: str = "",
     ) -> HttpResponse:
+        decision: Decision = self.find(request, object_id)
         try:
-            result = change()
+            result = service(command=schema.model_validate({"id": decision.id, **fields}))
         except ValidationError as error:
             messages.error(request, error_text(Invalid(explain(error))))
         except _REFUSALS as refusal:

@@ -63,11 +63,10 @@ class IterationFilter(ValueFilter):
         return super().queryset(request, queryset) if valid else queryset.none()
 
 
-def used_words(field: str, *, at_least: int = 1) -> list[str]:
-    """Return the 20 most used values of a field that at least so many decisions have."""
-    used = Decision.objects.exclude(**{field: ""}).values_list(field).annotate(count=Count("id"))
-    used = used.filter(count__gte=at_least)
-    return [word for word, _ in used.order_by("-count", field)[:_OFFERED]]
+def used_words(field: str) -> list[str]:
+    """Return the 20 most used values of a field."""
+    used = Decision.objects.exclude(**{field: ""}).values(field).annotate(count=Count("id"))
+    return list(used.order_by("-count", field).values_list(field, flat=True)[:_OFFERED])
 
 
 _FIRST = 160
@@ -75,11 +74,9 @@ _FIRST = 160
 
 def status(value: str, *, is_quarantined: bool = False) -> SafeString:
     label = str(DecisionStatus(value).label)
-    return (
-        cells.badge("quarantined", f"In quarantine, was {label.lower()}")
-        if is_quarantined
-        else cells.badge(value, label)
-    )
+    if is_quarantined:
+        return cells.badge("quarantined", f"In quarantine, was {label.lower()}")
+    return cells.badge(value, label)
 
 
 def impact(value: str) -> SafeString:

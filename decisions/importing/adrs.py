@@ -6,6 +6,7 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -37,11 +38,6 @@ from sessions_app.git import first_commits
 STATUS_OF_FILE = "its file says so"
 
 DecisionEdgeKey = tuple[int, EdgeRelation, int]
-
-
-# The idempotency key of a file's event: the file, the earlier decision and the content.
-def _key_of(path: str, *content: Any) -> str:
-    return f"{_prefix_of(path)}{_digest(json.dumps(content, ensure_ascii=False, sort_keys=True))}"
 
 
 def _prefix_of(path: str) -> str:
@@ -86,7 +82,7 @@ def read_imported() -> Imported:
         payload = json.loads(text or "{}")
         imported.statuses[position] = DecisionStatus(payload.get("status", DecisionStatus.ACCEPTED))
         imported.paths.add(payload.get("source", ""))
-    imported.existing = {decision.id: decision for decision in Decision.objects.filter(id__in=imported.statuses)}
+    imported.existing = Decision.objects.in_bulk(list(imported.statuses))
     for payload in log.events().of_type(DECISION_MARKED).payloads().values():
         if payload.get("reason") == STATUS_OF_FILE and payload["decision_id"] in imported.statuses:
             imported.statuses[payload["decision_id"]] = DecisionStatus(payload["status"])
@@ -101,12 +97,6 @@ def _removed_edges(imported: Imported) -> set[DecisionEdgeKey]:
         if start in imported.existing and end in imported.existing:
             edges.add((start, EdgeRelation(payload["edge"]["relation"]), end))
     return edges
-
-
-def _existing_edges(imported: Imported) -> set[DecisionEdgeKey]:
-    ids = imported.existing
-    edges = DecisionEdge.objects.filter(from_id__in=ids, to_id__in=ids).values_list("from_id", "relation", "to_id")
-    return {(start, EdgeRelation(relation), end) for start, relation, end in edges}
 
 
 # A change of one of these makes a new decision.
@@ -243,7 +233,8 @@ class _Import:
         named = self._named(path, is_first=earlier is None)
         if earlier is not None:
             named["supersedes"] = [earlier]
-        key = _key_of(path, earlier, named, [fields[name] for name in _CONTENT])
+        content = json.dumps([earlier, named, [fields[name] for name in _CONTENT]], ensure_ascii=False, sort_keys=True)
+        key = f"{_prefix_of(path)}{_digest(content)}"
         filled = {name: value for name, value in fields.items() if name != "chosen" or value}
         command = DecisionRecord.model_validate({**filled, **named, "branch": True, "idempotency_key": key})
         return record_decision(command=command).id
@@ -275,7 +266,9 @@ class _Import:
         return self.imported.statuses[decision_id] == status or current in (status, DecisionStatus.SUPERSEDED)
 
     def link(self) -> None:
-        existing = _existing_edges(self.imported)
+        ids = self.imported.existing
+        edges = DecisionEdge.objects.filter(from_id__in=ids, to_id__in=ids).values_list("from_id", "relation", "to_id")
+        existing = {(start, EdgeRelation(relation), end) for start, relation, end in edges}
         for edge in sorted(self.edges):
             start, end = self.imported.latest(edge.path), self.imported.latest(edge.to)
             if start is None or end is None or self._exists(edge, end, existing):
@@ -329,10 +322,12 @@ def _is_record(path: PurePath) -> bool:
 
 def read_records(directory: Path, within: str = "") -> Records:
     """Read every record below a folder; paths are relative to the git worktree, if it is in one."""
-    no_records = [name for name in find_files(directory) if not _is_record(PurePath(name))]
-    records = Records(skipped=sorted([*left_out(directory), *((name, _NO_RECORD) for name in no_records)]))
+    records = Records(skipped=left_out(directory))
     above = path_of_folder(directory, within)
-    for name in record_names(directory):
+    for name in find_files(directory):
+        if not _is_record(PurePath(name)):
+            records.skipped.append((name, _NO_RECORD))
+            continue
         path = flat(above + PurePath(name).as_posix())
         try:
             text = sanitize_text(read_text(directory / name))[0]
@@ -340,6 +335,7 @@ def read_records(directory: Path, within: str = "") -> Records:
             records.adrs[path] = read_adr(text, otherwise_title=_title_of(path), ending=ending)
         except HubError as error:
             records.problems.append((path, error.message))
+    records.skipped.sort()
     _complete(records.adrs, directory, above)
     return records
 
@@ -360,13 +356,10 @@ def _complete(adrs: dict[str, Adr], directory: Path, above: str) -> None:
 
 
 def _date_in(name: str) -> datetime | None:
-    match = _DATE_IN_NAME.match(PurePath(name).name)
-    if not match:
-        return None
-    try:
-        return datetime.strptime("".join(match.groups()), "%Y%m%d").replace(tzinfo=UTC)
-    except ValueError:
-        return None
+    if match := _DATE_IN_NAME.match(PurePath(name).name):
+        with suppress(ValueError):
+            return datetime.strptime("".join(match.groups()), "%Y%m%d").replace(tzinfo=UTC)
+    return None
 
 
 def resolve(records: Records, earlier: Collection[str]) -> set[FileEdge]:
@@ -427,24 +420,26 @@ def _report(records: Records, path: str, link: RecordLink, targets: Sequence[str
         return
     else:
         problem = "which is not a record in this folder"
-    records.problems.append((path, f"its link ({_verb(link)}) leads to {link.target}, {problem}"))
+    verb = link.relation.label.lower()
+    if link.is_backward:
+        verb += ", inverse"
+    records.problems.append((path, f"its link ({verb}) leads to {link.target}, {problem}"))
 
 
 # By path, from the file or from the top of the repository, or by the number of the file's name.
 def _paths_of(target: str, path: str, paths: Collection[str]) -> list[str]:
     folder = posixpath.dirname(path)
     if target.isdigit():
-        numbered = [name for name in paths if _number_of(name) == int(target)]
+        numbered = []
+        for name in paths:
+            number = _NUMBER.match(PurePath(name).name)
+            if number and int(number[1]) == int(target):
+                numbered.append(name)
         return [name for name in numbered if posixpath.dirname(name) == folder] or numbered
     address = target.replace("%20", " ")
     here, top = posixpath.normpath(posixpath.join(folder, address)), posixpath.normpath(address.lstrip("/"))
     exact = [name for name in dict.fromkeys((here, top)) if name in paths]
     return exact[:1] or [name for name in paths if name.endswith(f"/{top}")][:2]
-
-
-def _number_of(path: str) -> int | None:
-    match = _NUMBER.match(PurePath(path).name)
-    return int(match[1]) if match else None
 
 
 def topic_of(path: str, adrs: dict[str, Adr], edges: Collection[FileEdge]) -> str:
@@ -477,11 +472,6 @@ def in_order(paths: Iterable[str], edges: Iterable[FileEdge]) -> Iterator[str]:
                 if path not in yielded:
                     yielded.add(path)
                     yield path
-
-
-def _verb(link: RecordLink) -> str:
-    name = link.relation.label.lower()
-    return f"{name}, inverse" if link.is_backward else name
 
 
 def _title_of(path: str) -> str:

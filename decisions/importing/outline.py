@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -17,7 +18,7 @@ _NUMBER = re.compile(r"\A(?:adr[-_ #]*\d+\s*[.:)–—-]?|\d+\s*[.:)–—-])\s+
 # `- **Status**: accepted`, `Status: accepted`, `| Status | accepted |`
 _FIELD = re.compile(
     r"(?:[*+-][ \t]+)?[*_]{0,3}(?P<name>[^\W\d_][\w '’/-]{0,40}?)[*_]{0,3}[ \t]*[:：][*_]{0,3}[ \t]*(?P<value>.*)"
-    r"|\|[ \t]*[*_]{0,3}(?P<head>[^\W\d_][\w '’/-]{0,40}?)[*_]{0,3}[ \t]*:?[*_]{0,3}[ \t]*\|(?P<cell>[^|]*)\|",
+    r"|\|[ \t]*[*_]{0,3}(?P<head>[^\W\d_][\w '’/-]{0,40}?)[*_]{0,3}[ \t]*:?[*_]{0,3}[ \t]*\|(?P<cell>[^|]*)\|"
 )
 _ITEM_OR_ROW = re.compile(r"[*+-][ \t]|[ \t]*\|")
 
@@ -99,14 +100,12 @@ def _meta(text: str) -> tuple[dict[str, str], str]:
 
 def folded(sections: Iterable[OutlineSection], depth: int) -> str:
     """Join the texts of sections, with the headings below ``depth``."""
-    return "\n\n".join(_with_headings(sections, depth))
-
-
-def _with_headings(sections: Iterable[OutlineSection], depth: int) -> Iterator[str]:
+    texts = []
     for section in sections:
         if len(section.headings) > depth:
-            yield f"{'#' * min(max(len(section.headings) + 1, 3), 6)} {section.headings[-1]}"
-        yield section.text
+            texts.append(f"{'#' * min(max(len(section.headings) + 1, 3), 6)} {section.headings[-1]}")
+        texts.append(section.text)
+    return "\n\n".join(texts)
 
 
 _DATE_FORMS = (
@@ -130,19 +129,16 @@ def moment_of(text: str) -> datetime | None:
     date = text.strip().strip("*_`")
     if not date:
         return None
-    if written := _YEAR_MONTH_DAY.search(date):
-        date = "-".join((written[1], written[2].zfill(2), written[3].zfill(2)))
-    day = _ISO_DAY.match(date) or _ISO_DAY.search(date)
-    for form in ("", *_DATE_FORMS):
-        try:
-            return _read(day[0] if day else date, form)
-        except ValueError:
-            continue
+    if east_asian := _YEAR_MONTH_DAY.search(date):
+        date = "-".join((east_asian[1], east_asian[2].zfill(2), east_asian[3].zfill(2)))
+    day = _ISO_DAY.search(date)
+    written_date = day[0] if day else date
+    with suppress(ValueError):
+        return clock.from_text(written_date)
+    for form in _DATE_FORMS:
+        with suppress(ValueError):
+            return datetime.strptime(written_date, form).replace(tzinfo=UTC)
     raise Invalid(f"date {date[:60]!r} is not a date; write it as 2026-11-20")
-
-
-def _read(text: str, form: str) -> datetime:
-    return datetime.strptime(text, form).replace(tzinfo=UTC) if form else clock.from_text(text)
 
 
 # A comment or a directive with what is indented below it; the text of admonitions and code stays

@@ -161,7 +161,7 @@ def _reasons(outline: Outline, *, has_because: bool) -> Iterator[str]:
 
 def _alternatives(options: Any) -> list[Alternative]:
     if isinstance(options, list):
-        options = [_shortened(option) for option in options]
+        options = list(map(_shortened, options))
     try:
         return _ALTERNATIVES.validate_python(options)
     except ValidationError as error:
@@ -274,7 +274,9 @@ def alternatives_of(outline: Outline, chosen: str | None) -> tuple[list[dict[str
     number = _option_number(chosen, [option for option, _ in choices])
     if number is not None:
         reason = choices.pop(number)[1]
-    label = _label_in(outline)
+    # `Adopt Option (c)`: the label of the chosen option in the first sentence of the outcome
+    chosen_label = _CHOSEN_LABEL.match(plain(folded(outline.of(RecordPart.OUTCOME), 1)[:300]))
+    label = chosen_label[1].lower() if chosen_label else ""
     alternatives = []
     for option, why_not in choices:
         if option and not _is_chosen(option, why_not) and (not label or _label_of(option) != label):
@@ -301,13 +303,7 @@ def _choices(outline: Outline) -> list[tuple[str, str]]:
     if reasons or not listed:
         options = listed or [name for name, _ in reasons]
         return [(option, _take_reason(reasons, option)) for option in options]
-    return [_split_option(option) for option in listed]
-
-
-# `Adopt Option (c)`: the label of the chosen option in the first sentence of the outcome
-def _label_in(outline: Outline) -> str:
-    match = _CHOSEN_LABEL.match(plain(folded(outline.of(RecordPart.OUTCOME), 1)[:300]))
-    return match[1].lower() if match else ""
+    return list(map(_split_option, listed))
 
 
 def _label_of(option: str) -> str:
@@ -381,12 +377,10 @@ def _take_reason(reasons: list[tuple[str, str]], option: str) -> str:
 
 # Equal names match first, then a name that starts with the other.
 def _option_number(option: str | None, names: Sequence[str]) -> int | None:
-    if option is None:
-        return None
-    key = _option_key(option)
-    keys = [_option_key(name) for name in names]
+    key = _option_key(option or "")
     if not key:
         return None
+    keys = list(map(_option_key, names))
     if key in keys:
         return keys.index(key)
     for number, name in enumerate(keys):

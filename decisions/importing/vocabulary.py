@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from decisions.models import DecisionStatus, EdgeRelation
 from memoryhub.core.errors import Invalid
@@ -119,12 +119,17 @@ _SECTION_PHRASES = "部分|第.{1,4}[节節章条條項项]"
 OF_SECTION = re.compile(rf"\b(?:{'|'.join(_SECTIONS)})\b|§|{_SECTION_PHRASES}")
 PARTLY = frozenset(["partially", "partly", "teilweise", "partiellement", "parcialmente", *_SECTIONS])
 PARTLY_PHRASES = re.compile(f"一部|{_SECTION_PHRASES}")
-NOT_YET = ("not yet", "noch nicht", "pas encore", "aún no", "todavía no")
-NO_LONGER = ("no longer", "nicht mehr", "n'est plus", "n’est plus", "ya no")
-NOT = ("not", "never", "nicht", "nie", "pas", "jamais", "no", "nunca", "neither")
-NOT_YET_PHRASES = ("尚未", "还未", "還未", "まだ")
-NO_LONGER_PHRASES = ("不再",)
-NOT_PHRASES = ("未", "没有", "沒有", "ない")
+# What an accepted decision is instead, by the negation before the word; None if that is not known
+_NEGATIONS: dict[str, DecisionStatus | None] = {
+    **dict.fromkeys(("not yet", "noch nicht", "pas encore", "aún no", "todavía no"), DecisionStatus.PROPOSED),
+    **dict.fromkeys(("no longer", "nicht mehr", "n'est plus", "n’est plus", "ya no"), DecisionStatus.DEPRECATED),
+    **dict.fromkeys(("not", "never", "nicht", "nie", "pas", "jamais", "no", "nunca", "neither")),
+}
+_NEGATION_PHRASES: dict[str, DecisionStatus | None] = {
+    **dict.fromkeys(("尚未", "还未", "還未", "まだ"), DecisionStatus.PROPOSED),
+    "不再": DecisionStatus.DEPRECATED,
+    **dict.fromkeys(("未", "没有", "沒有", "ない")),
+}
 
 _FORWARD = {
     EdgeRelation.SUPERSEDES: "supersedes|supercedes|replaces|obsoletes|ersetzt|annule et remplace|remplace"
@@ -198,17 +203,6 @@ _STATUS_OF_PHRASE = sorted(
     ((phrase, status) for status, phrases in STATUS_PHRASES.items() for phrase in phrases.split()),
     key=lambda item: -len(item[0]),
 )
-# What an accepted decision is instead, by the negation before the word; None if that is not known
-_NEGATIONS: list[tuple[list[str], DecisionStatus | None]] = [
-    *((phrase.split(), DecisionStatus.PROPOSED) for phrase in NOT_YET),
-    *((phrase.split(), DecisionStatus.DEPRECATED) for phrase in NO_LONGER),
-    *((phrase.split(), None) for phrase in NOT),
-]
-_NEGATION_PHRASES: list[tuple[str, DecisionStatus | None]] = [
-    *((phrase, DecisionStatus.PROPOSED) for phrase in NOT_YET_PHRASES),
-    *((phrase, DecisionStatus.DEPRECATED) for phrase in NO_LONGER_PHRASES),
-    *((phrase, None) for phrase in NOT_PHRASES),
-]
 _RELATION = re.compile("|".join(pattern for pattern, _, _ in RELATIONS), re.IGNORECASE)
 # A link or a record's number: what follows it speaks of that record
 _RECORD = "\N{SECTION SIGN}"
@@ -242,42 +236,38 @@ def status_of(text: str) -> DecisionStatus:
     Raises:
         Invalid: no status is recognised.
     """
-    plain = _plain(text[:_MAX_LENGTH])
+    unlinked = _STRUCK_OR_ASIDE.sub(" ", _LINK.sub(f" {_RECORD} ", text[:_MAX_LENGTH]))
+    plain = re.sub(r"[*`\"“”„«»]|(?<!\w)_|_(?!\w)", "", unlinked)
     if not plain.strip():
         return DecisionStatus.ACCEPTED
-    sentences = list(_SENTENCE.split(plain)) if plain.count("|") < 2 else []
+    sentences = list(filter(str.strip, _SENTENCE.split(plain))) if plain.count("|") < 2 else []
     clauses = list(_clauses(sentences))
     if any(clause.status is DecisionStatus.SUPERSEDED for clause in clauses):
         return DecisionStatus.SUPERSEDED
     if clauses and _ARROW.search(plain):
         return clauses[-1].status
+    if clauses and all(clause.date for clause in clauses):
+        return max(clauses, key=lambda clause: clause.date).status
     if clauses:
-        return max(clauses, key=lambda clause: clause.date).status if _is_history(clauses) else clauses[0].status
-    if sentences and _names_records_only(sentences):
+        return clauses[0].status
+    if sentences and _RELATION.match(sentences[0].strip(" -*+\n")):
         return DecisionStatus.ACCEPTED
     raise Invalid(f"status {text.strip()[:60]!r} is unknown; use one of {', '.join(DecisionStatus)}")
 
 
-def _plain(text: str) -> str:
-    unlinked = _STRUCK_OR_ASIDE.sub(" ", _LINK.sub(f" {_RECORD} ", text))
-    return re.sub(r"[*`\"“”„«»]|(?<!\w)_|_(?!\w)", "", unlinked)
-
-
 def _clauses(sentences: Sequence[str]) -> Iterator[_Clause]:
-    for number, sentence in enumerate(filter(str.strip, sentences)):
+    for number, sentence in enumerate(sentences):
         date = _DATE.search(sentence)
         for place, part in enumerate(_CLAUSE_BREAK.split(_without_label(sentence))):
             status = _status_of_clause(part)
-            is_first = number == place == 0
             # Further ones say what became of it: `Accepted. Superseded by …`, not `Accepted, replaced the old one`
-            is_later = place == 0 and status is not DecisionStatus.SUPERSEDED
-            if status and (is_first or is_later or _is_passive(part, status)):
+            if status is DecisionStatus.SUPERSEDED:
+                is_alone = len(_WORD.findall(part)) == 1
+                counts = number == place == 0 or is_alone or bool(_BY.search(part) or _UNSPACED.search(part))
+            else:
+                counts = place == 0
+            if status and counts:
                 yield _Clause(status, date[0] if date else "")
-
-
-def _is_passive(part: str, status: DecisionStatus) -> bool:
-    is_alone = len(_WORD.findall(part)) == 1
-    return status is DecisionStatus.SUPERSEDED and (is_alone or bool(_BY.search(part) or _UNSPACED.search(part)))
 
 
 # `Status: accepted`, `2026-01-31: accepted`
@@ -287,50 +277,42 @@ def _without_label(sentence: str) -> str:
     return value if PART_OF.get(normal_name(label)) is RecordPart.STATUS else undated
 
 
-def _is_history(clauses: Sequence[_Clause]) -> bool:
-    return len(clauses) > 1 and all(clause.date for clause in clauses)
-
-
-def _names_records_only(sentences: Sequence[str]) -> bool:
-    first = next((sentence for sentence in sentences if sentence.strip()), "")
-    return bool(_RELATION.match(first.strip(" -*+\n")))
-
-
 # The clause begins with the status; before it are at most adverbs and words that mean the record itself.
 def _status_of_clause(clause: str) -> DecisionStatus | None:
     if _UNSPACED.search(clause):
         return _status_of_unspaced(clause)
     words = [match[0].casefold() for match in _WORD.finditer(clause)]
-    is_partial, negation = False, None
+    is_partial, negation = False, ""
     while words:
         is_partial = is_partial or words[0] in PARTLY
         if words[0] in _STATUS_OF_WORD:
-            return _qualified(_STATUS_OF_WORD[words[0]], negation, is_partial=is_partial)
-        here = next((item for item in _NEGATIONS if words[: len(item[0])] == item[0]), None)
-        if here is None and words[0] not in FILLERS | PARTLY:
+            return _qualified(_STATUS_OF_WORD[words[0]], _NEGATIONS, negation, is_partial=is_partial)
+        remaining = f"{' '.join(words)} "
+        here = next((phrase for phrase in _NEGATIONS if remaining.startswith(f"{phrase} ")), "")
+        if not here and words[0] not in FILLERS | PARTLY:
             return None
         negation = here or negation
-        words = words[len(here[0]) if here else 1 :]
+        words = words[here.count(" ") + 1 :]
     return None
 
 
 def _status_of_unspaced(clause: str) -> DecisionStatus | None:
     is_partial = bool(PARTLY_PHRASES.search(clause))
     if _UNSPACED_PASSIVE.search(clause):
-        return _qualified(DecisionStatus.SUPERSEDED, None, is_partial=is_partial)
+        return _qualified(DecisionStatus.SUPERSEDED, {}, "", is_partial=is_partial)
     for phrase, status in _STATUS_OF_PHRASE:
         if phrase in clause:
             around = clause.replace(phrase, "", 1)
-            negation = next((item for item in _NEGATION_PHRASES if item[0] in around), None)
-            return _qualified(status, negation, is_partial=is_partial)
+            negation = next((phrase for phrase in _NEGATION_PHRASES if phrase in around), "")
+            return _qualified(status, _NEGATION_PHRASES, negation, is_partial=is_partial)
     return None
 
 
 def _qualified(
-    status: DecisionStatus, negation: tuple[Any, DecisionStatus | None] | None, *, is_partial: bool
+    status: DecisionStatus, negations: dict[str, DecisionStatus | None], negation: str, *, is_partial: bool
 ) -> DecisionStatus | None:
     if negation:
-        return negation[1] if status is DecisionStatus.ACCEPTED else None
+        return negations[negation] if status is DecisionStatus.ACCEPTED else None
     if is_partial and status in (DecisionStatus.SUPERSEDED, DecisionStatus.DEPRECATED):
         return DecisionStatus.ACCEPTED
     return status

@@ -113,9 +113,7 @@ class HoldAdmin(HubModelAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return self._page(request, HoldForm(initial={"stream_id": request.GET.get("stream", "")}))
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
+    def change_view(self, request: HttpRequest, object_id: str, *_: Any, **_options: Any) -> HttpResponse:
         return redirect("admin:core_rawevent_change", self.find(request, object_id).pk)
 
     def place_view(self, request: HttpRequest) -> HttpResponse:

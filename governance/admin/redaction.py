@@ -20,6 +20,7 @@ from governance.redaction.service import preview_redaction, redact
 from memoryhub.core import log
 from memoryhub.core.admin import HubModelAdmin, cells
 from memoryhub.core.admin.access import needs
+from memoryhub.core.admin.schema_form import SchemaForm, posted
 from memoryhub.core.background import Progress, is_long, start_task
 from memoryhub.core.errors import ConfirmationRequired, HubError
 from memoryhub.core.permissions import Act
@@ -37,7 +38,8 @@ _WAYS = (
 _FIELDS = {"text": "target", "pattern": "target", "label": "label", "ids": "ids", "search": "search"}
 
 
-class RedactionForm(forms.Form):
+class RedactionForm(SchemaForm[RedactionSelect]):
+    schema = RedactionSelect
     way = forms.ChoiceField(label="Redact", choices=_WAYS, initial="text")
     target = forms.CharField(
         required=False,
@@ -59,24 +61,7 @@ class RedactionForm(forms.Form):
         required=False, max_length=2_000, label="Only in search results", help_text="A query. Default: the whole store."
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"label_suffix": "", **kwargs})
-
-    def selection(self) -> dict[str, Any] | None:
-        """Return the fields of the selection, or None if the form has errors."""
-        if not self.is_valid():
-            return None
-        fields = self._fields()
-        try:
-            RedactionSelect.model_validate(fields)
-        except ValidationError as error:
-            faults = error.errors()
-            field = next((str(part) for fault in faults for part in fault["loc"][:1]), "")
-            self.add_error(_FIELDS.get(field), f"{explain_faults(faults)}.")
-            return None
-        return fields
-
-    def _fields(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         typed = self.cleaned_data
         fields = {name: typed[name] for name in ("ignore_case", "label", "search") if typed[name]}
         fields[typed["way"]] = typed["target"].replace("\r\n", "\n")
@@ -86,6 +71,11 @@ class RedactionForm(forms.Form):
         if numbers:
             fields["ids"] = numbers
         return fields
+
+    def add_faults(self, error: ValidationError) -> None:
+        faults = error.errors()
+        field = next((str(part) for fault in faults for part in fault["loc"][:1]), "")
+        self.add_error(_FIELDS.get(field), f"{explain_faults(faults)}.")
 
 
 WORD_TO_TYPE = "redact"
@@ -103,22 +93,21 @@ class RedactionAdmin(HubModelAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         # Pages of items link here with their number
         form = RedactionForm(
-            request.POST if request.method == "POST" else None,
-            initial={name: request.GET[name] for name in ("ids", "way") if name in request.GET},
+            posted(request), initial={name: request.GET[name] for name in ("ids", "way") if name in request.GET}
         )
         preview = needs(Act.GOVERN, self._previewed)(request, form) if form.is_bound else {}
         return self._page(request, form, **preview)
 
     def run_view(self, request: HttpRequest) -> HttpResponse:
         form = RedactionForm(request.POST or None)
-        selection = form.selection() if form.is_bound else None
+        selection = form.command()
         if selection is None:
             return redirect(self.url("changelist"))
         if request.POST.get("typed", "").strip().lower() != WORD_TO_TYPE:
             problem = f"Type {WORD_TO_TYPE} to confirm. Nothing was changed."
             return self._page(request, form, **self._previewed(request, form), unconfirmed=problem)
         confirmed = {name: request.POST.get(name, "") for name in ("confirm_token", "reason")}
-        command = RedactionRun(**selection, **confirmed)
+        command = RedactionRun(**selection.model_dump(exclude_unset=True), **confirmed)
         try:
             if is_long():
                 return self._redact_later(command)
@@ -145,17 +134,15 @@ class RedactionAdmin(HubModelAdmin):
         task = start_task("Redaction", page=page, work=work, describe=_described, failed=messages.ERROR)
         return redirect("admin:task", task.id)
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
+    def change_view(self, request: HttpRequest, object_id: str, *_: Any, **_options: Any) -> HttpResponse:
         return redirect("admin:core_rawevent_change", self.find(request, object_id).pk)
 
     def _previewed(self, request: HttpRequest, form: RedactionForm) -> Any:
-        selection = form.selection()
+        selection = form.command()
         if selection is None:
             return {}
         try:
-            preview = preview_redaction(command=RedactionSelect(**selection))
+            preview = preview_redaction(command=selection)
         except HubError as error:
             return {"problem": as_sentence(error.message)}
         rows = [{"place": place, "before": _with_marks(place), "after": place.after} for place in preview.places]

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST
 from pydantic import ValidationError
 
 from governance.models import RetentionRun
-from governance.present import size, thing_name
+from governance.present import NOUNS, size, thing_name
 from governance.retention.candidates import CONDITIONS, RetentionPolicy, day_start
 from governance.retention.schemas import Report, RetentionPlanRequest, RetentionRunRequest, RunView, Share
 from governance.retention.selectors import plan_retention, view_run
@@ -42,31 +42,6 @@ from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 
 _WIDTH = 120
-
-
-def going_rows(report: Report) -> list[dict[str, Any]]:
-    words = rules_in_words()
-    rows = _share_rows(report.going)
-    for row, going in zip(rows, report.going, strict=True):
-        # A past run may name a rule that was changed since
-        rule = f"{going.rule}: {going.says}"
-        row |= {"rule": words.get(rule, rule), "warning": going.warning}
-    return rows
-
-
-def kept_rows(report: Report) -> list[dict[str, Any]]:
-    """Return a row for each group of kept items, the largest first."""
-    words = rules_in_words()
-    shares = sorted(report.kept, key=lambda share: -share.things)
-    rows = _share_rows(shares)
-    for row, share in zip(rows, shares, strict=True):
-        row["reason"] = words.get(share.says, share.says)
-    return rows
-
-
-def rule_rows() -> list[dict[str, str]]:
-    """Return the current rules in order, with their names in the settings."""
-    return [{"text": text, "name": named.partition(":")[0]} for named, text in rules_in_words().items()]
 
 
 def _share_rows(shares: Sequence[Share]) -> list[dict[str, Any]]:
@@ -155,7 +130,7 @@ class RetentionAdmin(HubModelAdmin):
         try:
             effective = change_settings(command=SettingsChange(settings=settings))
         except HubError as error:
-            form.refuse(as_sentence(error.message))
+            form.problem = as_sentence(error.message)
             return self._page(request, form=form)
         if form.differs_from(effective):
             messages.warning(request, "Saved, but the environment or config.toml overrides these rules.")
@@ -171,10 +146,11 @@ class RetentionAdmin(HubModelAdmin):
 
     def _page(self, request: HttpRequest, *, form: PolicyForm | None = None, **context: Any) -> HttpResponse:
         plan = plan_retention(command=RetentionPlanRequest())
+        rules = [{"text": text, "name": name.partition(":")[0]} for name, text in rules_in_words().items()]
         common = {
             "title": "Retention",
             "plan": plan,
-            "rules": rule_rows(),
+            "rules": rules,
             "form": form or PolicyForm(initial=project_settings()),
             "word": current_store().name,
             "latest": RetentionRun.objects.order_by("-id")[:_LATEST],
@@ -184,9 +160,19 @@ class RetentionAdmin(HubModelAdmin):
 
 
 def _report_rows(report: Report) -> dict[str, Any]:
+    words = rules_in_words()
+    going = _share_rows(report.going)
+    for row, share in zip(going, report.going, strict=True):
+        # A past run may name a rule that was changed since
+        rule = f"{share.rule}: {share.says}"
+        row |= {"rule": words.get(rule, rule), "warning": share.warning}
+    largest_first = sorted(report.kept, key=lambda share: -share.things)
+    protected = _share_rows(largest_first)
+    for row, reason in zip(protected, largest_first, strict=True):
+        row["reason"] = words.get(reason.says, reason.says)
     return {
-        "going": going_rows(report),
-        "kept": kept_rows(report),
+        "going": going,
+        "kept": protected,
         "size": size(report.bytes),
         "kept_things": sum(share.things for share in report.kept),
     }
@@ -210,16 +196,6 @@ else:
 
 
 _STATES = {What.DELETED: "deleted", What.MEMORY: "live"}
-_SUBJECTS = {
-    What.CAPTURED: "captured events",
-    What.PACK: "context packs",
-    What.DELETED: "deleted memories",
-    What.MEMORY: "live memories",
-    What.SESSION: "sessions",
-    What.DECISION: "decisions",
-    What.ITERATION: "iterations",
-    What.COMMIT: "commits",
-}
 
 
 def share_words(share: Share) -> str:
@@ -259,7 +235,7 @@ def rule_words(rule: RetentionRule) -> str:
 def _subject(rule: RetentionRule) -> str:
     if rule.event_type:
         return event_words(rule.event_type)
-    subject = _SUBJECTS[rule.what]
+    subject = NOUNS[rule.what][1]
     if rule.kind:
         subject = f"{_STATES[rule.what]} {KINDS[rule.kind].counted[1]}"
     if rule.type:
@@ -278,17 +254,7 @@ def rules_in_words() -> dict[str, str]:
 SIMPLE = ("retention_days", "purge_deleted_after_days")
 
 _ANY = [("", "any")]
-_WHATS = [
-    ("", "no rule"),
-    ("captured", "captured events"),
-    ("pack", "context packs"),
-    ("deleted", "deleted memories"),
-    ("memory", "live memories"),
-    ("session", "sessions"),
-    ("decision", "decisions"),
-    ("iteration", "iterations"),
-    ("commit", "commits"),
-]
+_WHATS = [("", "no rule"), *((what, several) for what, (_, several) in NOUNS.items())]
 _DAYS = {"size": 6, "inputmode": "numeric", "autocomplete": "off"}
 
 
@@ -370,9 +336,6 @@ class PolicyForm:
             "retention": [rule for rule in rules if rule],
         }
         return self._submitted
-
-    def refuse(self, problem: str) -> None:
-        self.problem = problem
 
     def differs_from(self, effective: ProjectSettings) -> bool:
         """Return whether other layers override the submitted settings."""

@@ -15,21 +15,14 @@ from pydantic import ValidationError
 
 from governance.models import Rollback, RollbackAction
 from governance.retention.candidates import words_of
-from governance.rollback.schemas import (
-    Group,
-    Include,
-    RollbackMake,
-    RollbackPlan,
-    RollbackUndo,
-    RollbackView,
-    Thing,
-)
+from governance.rollback.schemas import Group, Include, RollbackMake, RollbackPlan, RollbackUndo, RollbackView, Thing
 from governance.rollback.service import EventSource, event_sources, preview, roll_back, undo_rollback
 from governance.rollback.tracing import groups
 from memoryhub.core import clock, log
 from memoryhub.core.admin import HubModelAdmin, cells
 from memoryhub.core.admin.access import needs
 from memoryhub.core.admin.cells import counted
+from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.background import Progress, is_long, start_task
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import ConfirmationRequired, HubError
@@ -58,7 +51,8 @@ _OF_FORM = {"form": "choose"}
 SELECTING = ("session_id", "actor", "source", "since", "until", "include_people")
 
 
-class RollbackForm(forms.Form):
+class RollbackForm(SchemaForm[RollbackPlan]):
+    schema = RollbackPlan
     session_id = forms.ChoiceField(required=False, label="Session")
     actor = forms.ChoiceField(required=False, label="Client")
     source = forms.ChoiceField(required=False, label="Source")
@@ -83,11 +77,13 @@ class RollbackForm(forms.Form):
     )
 
     def __init__(self, data: QueryDict | None, sources: dict[str, list[EventSource]]) -> None:
-        super().__init__(_with_action(data), label_suffix="")
+        if data is not None and not data.get("action"):
+            data = data.copy()
+            data["action"] = RollbackAction.QUARANTINE
+        super().__init__(data)
         self._fill("session_id", sources["session_id"], "any session")
         self._fill("actor", sources["actor"], "any client")
         self._fill("source", sources["source"], "any source")
-        self._ids: QueryDict = data if data is not None else QueryDict()
 
     def _fill(self, name: str, sources: Iterable[EventSource], any_label: str) -> None:
         choices = [("", any_label)]
@@ -99,27 +95,12 @@ class RollbackForm(forms.Form):
     def selecting(self) -> list[Any]:
         return [self[name] for name in SELECTING]
 
-    def plan(self) -> RollbackPlan | None:
-        """Return the command, or None if the form has errors."""
-        if not self.is_valid():
-            return None
-        try:
-            return RollbackPlan.model_validate(self._fields())
-        except ValidationError as error:
-            self.add_error(None, f"{explain_faults(error.errors())}.")
-            return None
-
-    def _fields(self) -> dict[str, Any]:
-        ids = {name: self._ids.getlist(name) for name in ("also", "leave")}
+    def values(self) -> dict[str, Any]:
+        ids = {name: self.data.getlist(name) for name in ("also", "leave")}  # type: ignore[attr-defined]
         return {name: value for name, value in (self.cleaned_data | ids).items() if value}
 
-
-def _with_action(data: QueryDict | None) -> QueryDict | None:
-    if data is None or data.get("action"):
-        return data
-    completed = data.copy()
-    completed["action"] = RollbackAction.QUARANTINE
-    return completed
+    def add_faults(self, error: ValidationError) -> None:
+        self.add_error(None, f"{explain_faults(error.errors())}.")
 
 
 _LATEST = 20
@@ -148,7 +129,7 @@ class RollbackAdmin(HubModelAdmin):
 
     def run_view(self, request: HttpRequest) -> HttpResponse:
         form = RollbackForm(request.POST or None, event_sources())
-        plan = form.plan() if form.is_bound else None
+        plan = form.command()
         if plan is None:
             return redirect(self.url("changelist"))
         confirmed = {name: request.POST.get(name, "") for name in ("confirm_token", "reason")}
@@ -184,9 +165,7 @@ class RollbackAdmin(HubModelAdmin):
             messages.warning(request, f"{unrestored} not restored. The page of the roll-back lists them.")
         return redirect(self.url("changelist"))
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
+    def change_view(self, request: HttpRequest, object_id: str, *_: Any, **_options: Any) -> HttpResponse:
         rollback = self.find(request, object_id)
         context = {
             "title": f"Roll-back #{rollback.pk}",
@@ -200,7 +179,7 @@ class RollbackAdmin(HubModelAdmin):
 
     def _show_preview(self, request: HttpRequest, data: QueryDict, **context: Any) -> HttpResponse:
         form = RollbackForm(data or None, event_sources())
-        plan = form.plan() if form.is_bound else None
+        plan = form.command()
         previewed = _previewed(plan) if plan else {}
         latest = [_rollback_row(rollback) for rollback in Rollback.objects.order_by("-id")[:_LATEST]]
         chosen: list[tuple[str, str]] = []
@@ -220,8 +199,8 @@ def _previewed(plan: RollbackPlan) -> dict[str, Any]:
     verb = "Quarantine" if answer.action == "quarantine" else "Undo"
     return {
         "preview": answer,
-        "direct": group_rows(answer.trace.direct, plan),
-        "derived": group_rows(answer.trace.derived, plan),
+        "direct": [_group_row(group, plan) for group in answer.trace.direct],
+        "derived": [_group_row(group, plan) for group in answer.trace.derived],
         "left": left_rows([item.model_dump() for item in answer.left]),
         "done": counts_text(answer.counts),
         "total": total,
@@ -250,10 +229,6 @@ _PAGES = {
 # Downstream groups whose items can be included one by one.
 _ALSO = frozenset({"built_on", "influenced", "relations", "told_sessions"})
 _DEEPEST = 6
-
-
-def group_rows(groups: Iterable[Group], plan: RollbackPlan) -> list[dict[str, Any]]:
-    return [_group_row(group, plan) for group in groups]
 
 
 def _group_row(group: Group, plan: RollbackPlan) -> dict[str, Any]:

@@ -185,7 +185,7 @@ def _item_context(at: Waiting) -> dict[str, Any]:
         "rendered": rendered,
         "reasons": [{**reason, "at": clock.from_text(reason["since"])} for reason in item["reasons"]],
         "looked_at": clock.from_text(item["looked_at"]),
-        "commits": [_commit_row(commit) for commit in item["commits"]],
+        "commits": list(map(_commit_row, item["commits"])),
         "thing_url": reverse(f"admin:{pages}_change", args=[item["id"]]),
         "change_url": reverse(f"admin:{pages}_{edit}", args=[item["id"]]),
     }

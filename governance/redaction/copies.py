@@ -76,18 +76,18 @@ _COUNTS = {
 
 
 def entities_of(positions: Sequence[int]) -> list[int]:
-    first_events = rows.fetch(
+    return rows.column(
         "SELECT position FROM raw_events WHERE stream_seq = 1 AND stream_id IN (SELECT stream_id FROM raw_events "
         f"WHERE position IN {IDS}) ORDER BY position",
         [json.dumps(list(positions))],
     )
-    return [row[0] for row in first_events]
 
 
 def count_copies(positions: Sequence[int], entities: Sequence[int]) -> dict[str, int]:
     listed = json.dumps(sorted({*positions, *entities}))
     counts = {"events of the log": len(positions)}
-    counts |= {name: rows.fetch(sql, [listed])[0][0] for name, sql in _COUNTS.items()}
+    for name, sql in _COUNTS.items():
+        counts[name] = rows.column(sql, [listed])[0]
     counts["views of the past"] = count_views()
     return {name: count for name, count in counts.items() if count}
 
@@ -122,7 +122,7 @@ def kept_headers(matcher: Matcher) -> list[KeptPlace]:
     why = "headers are part of the hash chain and can't be redacted"
     places: list[KeptPlace] = []
     for column in _HEADERS:
-        for (value,) in rows.fetch(f"SELECT DISTINCT {column} FROM raw_events WHERE {column} <> ''"):
+        for value in rows.column(f"SELECT DISTINCT {column} FROM raw_events WHERE {column} <> ''"):
             if len(places) < _MOST_HEADERS and matcher.clean_text(value, is_name=True):
                 places.append(KeptPlace(where=f"{column} of events", why=why))
                 break
@@ -152,7 +152,7 @@ def kept_unselected(selection: RedactionSelect, matcher: Matcher) -> list[KeptPl
     if not selection.narrowed:
         return []
     places: list[KeptPlace] = []
-    packs = sum(bool(matcher.clean_text(query)) for (query,) in rows.fetch(_QUESTIONS))
+    packs = len(list(filter(matcher.clean_text, rows.column(_QUESTIONS))))
     if packs and CONTEXT_PACKED.name not in selection.event_types:
         where = f"the query of {counted(packs, 'context pack')}"
         places.append(KeptPlace(where=where, why="not selected; preview again without ids and search"))
@@ -286,7 +286,7 @@ def look_through(progress: Callable[[int], None] = lambda _: None) -> Look:
     """
     digest = rules_digest()
     findings = find_places(RedactionSelect(rules=True), progress=progress)
-    last = rows.fetch("SELECT coalesce(max(position), 0) FROM raw_events")[0][0]
+    last = rows.column("SELECT coalesce(max(position), 0) FROM raw_events")[0]
     look = Look(digest, last, findings.count, len(findings.matches))
     rows.execute(upsert("store_meta", "key", ["value"]), [_KEY, json.dumps(asdict(look))])
     return look

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -80,10 +81,7 @@ class Matcher:
 
     def clean_waiting(self, value: Any) -> tuple[Any, list[str]]:
         cleaned, finds = self.clean(value, hook_names())
-        texts: list[str] = []
-        for find in finds:
-            texts += find.texts
-        return cleaned, texts
+        return cleaned, list(chain.from_iterable(find.texts for find in finds))
 
     def clean_text(self, text: str, *, is_name: bool = False) -> list[Span]:
         return self._clean(text, is_name)[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 
@@ -115,8 +115,3 @@ class RedactionDone(BaseModel):
     unproven: list[KeptPlace] = Field(
         default_factory=list, description="places of a database server that may contain the text and can't be searched"
     )
-
-
-def as_data(model: BaseModel) -> dict[str, Any]:
-    """Return the model as JSON data."""
-    return model.model_dump(mode="json")

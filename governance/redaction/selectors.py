@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, starmap
 from typing import Any
 
 from governance.models import Redaction
@@ -20,7 +21,7 @@ from memoryhub.core.events.event_types import event_type
 from memoryhub.core.log import stands_alone
 from memoryhub.core.log.digests import canonical_json
 from memoryhub.core.log.read import last_erasure
-from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.paging import newest_first
 from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.secrets.cleaning import is_repeatable
 from memoryhub.core.secrets.sanitize import TEXT, payload_shape
@@ -37,19 +38,8 @@ class RedactionList(Paging):
 
 def list_redactions(*, command: RedactionList) -> Listing:
     """Return a page of redactions, latest first."""
-    redactions = Redaction.objects.order_by("-id")
-    total = redactions.count()
-    cursor = decode_cursor(command.cursor, (int,))
-    if cursor:
-        redactions = redactions.filter(id__lt=cursor[0])
-    entries = [view(redaction) for redaction in redactions[: command.limit + 1]]
-    return page(
-        entries[: command.limit],
-        total=total,
-        more=len(entries) > command.limit,
-        cursor_of=lambda item: encode_cursor(item["id"]),
-        line=redaction_line,
-        max_tokens=command.max_tokens,
+    return newest_first(
+        Redaction.objects.all(), command, lambda redactions: list(map(view, redactions)), redaction_line
     )
 
 
@@ -123,10 +113,7 @@ class Findings:
         return {match.event.position: match.cleaned for match in self.matches}
 
     def texts(self) -> set[str]:
-        texts: set[str] = set()
-        for find in self.finds():
-            texts.update(find.texts)
-        return texts
+        return set(chain.from_iterable(find.texts for find in self.finds()))
 
     def topics(self) -> dict[str, int]:
         """Return the topic keys that lose a text, with the ids of their memories."""
@@ -220,7 +207,7 @@ def selected_events(selection: RedactionSelect) -> list[EventText]:
     by_position = {event.position: event for event in selected}
     for row in rows.fetch(_OF_STREAMS, [json.dumps(streams)]):
         by_position[row[0]] = EventText(*row)
-    return [by_position[position] for position in sorted(by_position)]
+    return sorted(by_position.values(), key=lambda event: event.position)
 
 
 _COLUMNS = "position, event_type, stream_id, occurred_at, payload_json"
@@ -235,7 +222,7 @@ def _events(selection: RedactionSelect, names: DerivedNames) -> Iterator[EventTe
     )
     last = 0
     while batch := rows.fetch(sql, [last, *parameters]):
-        yield from (EventText(*row) for row in batch)
+        yield from starmap(EventText, batch)
         last = batch[-1][0]
 
 
@@ -290,18 +277,7 @@ def whole_places(events: list[EventText]) -> list[Place]:
     places = []
     for event in events[:_MOST]:
         text = " ".join(texts_of(event))[:_LONGEST]
-        place = Place(
-            position=event.position,
-            event_type=event.type,
-            stream=event.stream,
-            occurred_at=clock.from_text(event.occurred_at),
-            field="",
-            before=text,
-            after="",
-            finds=1,
-            marked=[(0, len(text))],
-        )
-        places.append(place)
+        places.append(_place_in(event, field="", before=text, after="", finds=1, marked=[(0, len(text))]))
     return places
 
 
@@ -309,17 +285,19 @@ def _place(match: EventMatch, find: Find) -> Place:
     start, end = _window(find)
     inside = [(first - start, right - start) for first, right in find.spans if start <= first and right <= end]
     before = find.before[start:end]
-    return Place(
-        position=match.event.position,
-        event_type=match.event.type,
-        stream=match.event.stream,
-        occurred_at=clock.from_text(match.event.occurred_at),
+    return _place_in(
+        match.event,
         field=find.field,
         before=before,
         after=_after(find, start, end),
         finds=len(find.spans),
         marked=inside or [(0, len(before))],
     )
+
+
+def _place_in(event: EventText, **fields: Any) -> Place:
+    occurred_at = clock.from_text(event.occurred_at)
+    return Place(position=event.position, event_type=event.type, stream=event.stream, occurred_at=occurred_at, **fields)
 
 
 # The part of the text around the matches, cut at spaces; if they are far apart, around the first

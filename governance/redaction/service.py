@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from governance.redaction.copies import (
     count_copies,
@@ -20,14 +21,7 @@ from governance.redaction.copies import (
     unproven,
 )
 from governance.redaction.matching import Matcher
-from governance.redaction.schemas import (
-    KeptPlace,
-    Place,
-    RedactionDone,
-    RedactionPreview,
-    RedactionRun,
-    RedactionSelect,
-)
+from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.selectors import (
     EventText,
     Findings,
@@ -71,14 +65,15 @@ def preview_redaction(*, command: RedactionSelect) -> RedactionPreview:
     remaining = [*kept_fields(findings), *kept_unselected(command, matcher), *kept_other_case(command, findings)]
     if not command.rules:
         remaining += kept_headers(matcher)
+    finds = findings.count + len(spooled.texts)
+    events = counted(len(findings.matches), "event")
     return _preview(
         findings.positions,
-        spooled=spooled,
-        finds=findings.count + len(spooled.texts),
-        token=findings.token(spooled),
-        question=f"permanently redact {counted(findings.count + len(spooled.texts), 'match', 'matches')} in "
-        f"{counted(len(findings.matches), 'event')}{_and_spooled(spooled)}?",
-        remaining=remaining,
+        spooled,
+        finds=finds,
+        confirm_token=findings.token(spooled),
+        question=f"permanently redact {counted(finds, 'match', 'matches')} in {events}{_and_spooled(spooled)}?",
+        kept=remaining,
         places=places_of(findings),
         all_places=len(list(findings.finds())),
     )
@@ -178,9 +173,10 @@ def _erase_whole(command: RedactionRun) -> RedactionDone:
     with traces.cleaning() as clean_spool, log.transaction():
         events = selected_events(command)
         _require(command, _token(events), [event.position for event in events], Spooled())
-        alone, streams = _apart(events)
+        streams = {event.stream for event in events if not log.stands_alone(event.type)}
+        alone = [event.position for event in events if event.stream not in streams]
         if streams:
-            log.erase_streams(streams, reason=reason)
+            log.erase_streams(sorted(streams), reason=reason)
         if alone:
             log.erase_events(alone, reason=reason)
         traces.erase_packs(reason=reason)
@@ -190,12 +186,6 @@ def _erase_whole(command: RedactionRun) -> RedactionDone:
     for event in events:
         removed.texts.update(text for text in texts_of(event) if len(text) >= _TELLING)
     return _proven(removed)
-
-
-def _apart(events: Sequence[EventText]) -> tuple[list[int], list[str]]:
-    alone = [event for event in events if log.stands_alone(event.type)]
-    streams = {event.stream for event in events if event not in alone}
-    return [event.position for event in alone if event.stream not in streams], sorted(streams)
 
 
 def _require_found(positions: Sequence[int], spooled: Spooled) -> None:
@@ -243,45 +233,28 @@ def _preview_whole(events: list[EventText]) -> RedactionPreview:
     _require_found(positions, Spooled())
     traces = Traces(positions)
     spooled = traces.find_spooled()
-    question = f"permanently erase {counted(len(events), 'event')}?"
     return _preview(
         positions,
-        spooled=spooled,
+        spooled,
         packs=traces.count_packs(),
         finds=len(events),
-        token=_token(events),
-        question=question,
-        remaining=[],
+        confirm_token=_token(events),
+        question=f"permanently erase {counted(len(events), 'event')}?",
+        kept=[],
         places=whole_places(events),
         all_places=len(events),
     )
 
 
-def _preview(
-    positions: list[int],
-    *,
-    spooled: Spooled,
-    finds: int,
-    token: str,
-    question: str,
-    remaining: list[KeptPlace],
-    places: list[Place],
-    all_places: int,
-    packs: int = 0,
-) -> RedactionPreview:
+def _preview(positions: list[int], spooled: Spooled, *, packs: int = 0, **fields: Any) -> RedactionPreview:
     entities = entities_of(positions)
-    quoting = {"context packs whose query quotes it": packs, "events in the spool": len(spooled.lines)}
+    copies = count_copies(positions, entities)
+    if packs:
+        copies["context packs whose query quotes it"] = packs
+    if spooled.lines:
+        copies["events in the spool"] = len(spooled.lines)
     return RedactionPreview(
-        events=len(positions),
-        finds=finds,
-        entities=len(entities),
-        spooled=len(spooled.lines),
-        copies=count_copies(positions, entities) | {name: count for name, count in quoting.items() if count},
-        places=places,
-        all_places=all_places,
-        kept=remaining,
-        confirm_token=token,
-        question=question,
+        events=len(positions), entities=len(entities), spooled=len(spooled.lines), copies=copies, **fields
     )
 
 

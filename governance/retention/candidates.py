@@ -118,69 +118,10 @@ class RetentionPolicy:
     def about(self, *whats: What) -> list[int]:
         return [index for index, rule in enumerate(self.rules) if rule.what in whats]
 
-    def takes(self, *whats: What) -> bool:
-        return any(self.rules[index].after_days is not None for index in self.about(*whats))
-
 
 # Midnight UTC, so that a plan stays valid for the whole day (decision 26)
 def day_start(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-@dataclass(frozen=True, slots=True)
-class RuleMatch:
-    # The first matching rule; NULL for none
-    first: str
-    # The first matching rule that deletes
-    ageing: str
-    # The time before which the rule in the column ``ageing`` deletes the row
-    before: str
-    first_parameters: list[str]
-    ageing_parameters: list[str]
-    before_parameters: list[str]
-
-
-def match_rules(
-    policy: RetentionPolicy, *whats: What, columns: Mapping[str, str], pack: str = "", iso: bool
-) -> RuleMatch:
-    """Return SQL for the rule that matches each row.
-
-    Args:
-        policy: the rules.
-        whats: sorts of items the rows can be.
-        columns: the rows' columns by rule condition.
-        pack: SQL condition for context packs among captured events.
-        iso: True if times are in the log's format, False for the read models' format.
-    """
-    indexes = policy.about(*whats)
-    first, first_parameters = _case(policy, indexes, columns, pack)
-    deleting = [index for index in indexes if policy.rules[index].after_days is not None]
-    ageing, ageing_parameters = _case(policy, deleting, columns, pack)
-    text = clock.to_text if iso else rows.time_value
-    times = [text(policy.before(index)) for index in deleting]
-    before = "NULL"
-    if deleting:
-        before = f"CASE ageing {' '.join(f'WHEN {index} THEN %s' for index in deleting)} END"
-    return RuleMatch(first, ageing, before, first_parameters, ageing_parameters, times)
-
-
-def _case(policy: RetentionPolicy, indexes: list[int], columns: Mapping[str, str], pack: str) -> tuple[str, list[str]]:
-    if not indexes:
-        return "NULL", []
-    arms, parameters = [], []
-    for index in indexes:
-        condition, values = _condition(policy.rules[index], columns, pack)
-        arms.append(f"WHEN {condition} THEN {index}")
-        parameters += values
-    return f"CASE {' '.join(arms)} END", parameters
-
-
-def _condition(rule: RetentionRule, columns: Mapping[str, str], pack: str) -> tuple[str, list[str]]:
-    values = {columns[name]: getattr(rule, name) for name in CONDITIONS if getattr(rule, name) is not None}
-    parts = [f"{column} = %s" for column in values]
-    if rule.what is What.PACK:
-        parts.append(pack)
-    return " AND ".join(parts) or "true", list(values.values())
 
 
 class Candidate(NamedTuple):
@@ -215,10 +156,6 @@ class CandidateSource:
     pack: str = "0"
     # True: single events; False: whole streams
     single: bool = False
-
-    @property
-    def whats(self) -> tuple[What, ...]:
-        return (self.what, *self.also)
 
 
 _MEMORY_COLUMNS = {"kind": "kind", "type": "type", "scope": "scope"}
@@ -303,10 +240,13 @@ def select(source: CandidateSource, policy: RetentionPolicy, only: Sequence[int]
         policy: the rules.
         only: ids to consider; default: all.
     """
-    if not policy.takes(*source.whats):
+    indexes = policy.about(source.what, *source.also)
+    deleting = [index for index in indexes if policy.rules[index].after_days is not None]
+    if not deleting:
         return
-    fits = match_rules(policy, *source.whats, columns=source.columns, pack=source.pack, iso=source.iso)
-    parameters = [*fits.first_parameters, *fits.ageing_parameters]
+    first, first_parameters = _case(policy, indexes, source)
+    ageing, ageing_parameters = _case(policy, deleting, source)
+    parameters = [*first_parameters, *ageing_parameters]
     restriction = ""
     if only is not None:
         restriction = f"AND {source.id} IN {IDS}"
@@ -315,14 +255,37 @@ def select(source: CandidateSource, policy: RetentionPolicy, only: Sequence[int]
     items = source.rows.format(only=restriction, types=quoted(captured_types()), packs=quoted(packs))
     sizes = "1, t.bytes" if source.single else _SIZES
     protection = ", ".join(f"({sql})" for sql in (*source.keepers, _KEPT_BY_RULE))
+    before = " ".join(f"WHEN {index} THEN %s" for index in deleting)
+    as_text = clock.to_text if source.iso else rows.time_value
+    for index in deleting:
+        parameters.append(as_text(policy.before(index)))
+    # ``first``: the first matching rule, ``ageing``: the first that deletes
     sql = (
         f"SELECT t.id, t.sub, t.stream, t.at, {sizes}, t.ageing, coalesce({protection}, '') "
-        f"FROM (SELECT r.*, {fits.first} AS first, {fits.ageing} AS ageing FROM ({items}) AS r) AS t "
-        f"WHERE t.at < {fits.before} ORDER BY t.id"
+        f"FROM (SELECT r.*, {first} AS first, {ageing} AS ageing FROM ({items}) AS r) AS t "
+        f"WHERE t.at < CASE ageing {before} END ORDER BY t.id"
     )
-    for row in rows.iterate(sql, [*parameters, *fits.before_parameters]):
+    for row in rows.iterate(sql, parameters):
         what = What.PACK if row[1] in packs else source.what
         yield Candidate(what.value, *row)
+
+
+# The index of the first of some rules that matches a row
+def _case(policy: RetentionPolicy, indexes: Sequence[int], source: CandidateSource) -> tuple[str, list[str]]:
+    arms = []
+    parameters: list[str] = []
+    for index in indexes:
+        rule = policy.rules[index]
+        conditions = []
+        for name in CONDITIONS:
+            value = getattr(rule, name)
+            if value is not None:
+                conditions.append(f"{source.columns[name]} = %s")
+                parameters.append(value)
+        if rule.what is What.PACK:
+            conditions.append(source.pack)
+        arms.append(f"WHEN {' AND '.join(conditions) or 'true'} THEN {index}")
+    return f"CASE {' '.join(arms)} END", parameters
 
 
 _CHARACTERS = 120
@@ -336,9 +299,13 @@ def samples_of(candidates: Sequence[Candidate]) -> dict[int, Sample]:
     words = words_of([candidate.id for candidate in candidates])
     samples = {}
     for candidate in candidates:
+        by = ""
+        if candidate.keeper:
+            kind, number = parse_keeper(candidate.keeper)
+            if kind in _REFERS_TO:
+                by = f"{_REFERS_TO[kind]} #{number}".strip()
         at = clock.from_text(candidate.at)
-        text = words.get(candidate.id, "")
-        samples[candidate.id] = Sample(id=candidate.id, at=at, text=text, by=_keeper_text(candidate.keeper))
+        samples[candidate.id] = Sample(id=candidate.id, at=at, text=words.get(candidate.id, ""), by=by)
     return samples
 
 
@@ -353,10 +320,3 @@ def _first_words(payload: dict[str, Any]) -> str:
     if len(line) > _CHARACTERS:
         return f"{line[: _CHARACTERS - 1].rstrip()}…"
     return line
-
-
-def _keeper_text(keeper: str) -> str:
-    if not keeper:
-        return ""
-    kind, number = parse_keeper(keeper)
-    return f"{_REFERS_TO[kind]} #{number}".strip() if kind in _REFERS_TO else ""

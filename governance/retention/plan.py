@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from governance.models import Hold
 from governance.retention.candidates import (
@@ -85,9 +84,16 @@ class CandidateGroup:
     def samples(self) -> list[Candidate]:
         return [*self.first, *self.last]
 
-    def counts(self) -> dict[str, int | datetime]:
-        times = {"oldest": clock.from_text(self.oldest), "newest": clock.from_text(self.newest)}
-        return {"things": self.things, "events": self.events, "bytes": self.bytes, **times}
+    def share(self, what: str, samples: Mapping[int, Sample]) -> dict[str, Any]:
+        return {
+            "what": what,
+            "things": self.things,
+            "events": self.events,
+            "bytes": self.bytes,
+            "oldest": clock.from_text(self.oldest),
+            "newest": clock.from_text(self.newest),
+            "samples": [samples[candidate.id] for candidate in self.samples],
+        }
 
 
 class Tally:
@@ -134,40 +140,28 @@ class Tally:
         for group in (*self.going.values(), *self.protected.values()):
             candidates += group.samples
         samples = samples_of(candidates)
-        going = [self._going(key, group, samples) for key, group in self._in_order()]
+        going = []
+        for (rule, what, sub), group in self._in_order():
+            name = self.policy.name(rule)
+            share = Going(
+                sub="" if sub in pack_types() else sub,
+                rule=name,
+                says=self.policy.rules[rule].sentence(),
+                warning=f"These are deleted only because {name} names them." if what in EXPLICIT else "",
+                **group.share(what, samples),
+            )
+            going.append(share)
+        protected = []
+        for reason, what in sorted(self.protected):
+            keeper = reason.partition(":")[0]
+            share_of_group = self.protected[reason, what].share(what, samples)
+            protected.append(Kept(keeper=keeper, says=self._says(reason), **share_of_group))
         return Report(
             going=going,
-            kept=[self._protected(key, self.protected[key], samples) for key in sorted(self.protected)],
+            kept=protected,
             things=sum(share.things for share in going),
             events=sum(share.events for share in going),
             bytes=sum(share.bytes for share in going),
-        )
-
-    def _going(self, key: tuple[int, str, str], group: CandidateGroup, samples: dict[int, Sample]) -> Going:
-        rule, what, sub = key
-        name = self.policy.name(rule)
-        return Going.model_validate(
-            {
-                "what": what,
-                "sub": "" if sub in pack_types() else sub,
-                "rule": name,
-                "says": self.policy.rules[rule].sentence(),
-                "warning": f"These are deleted only because {name} names them." if what in EXPLICIT else "",
-                "samples": [samples[candidate.id] for candidate in group.samples],
-                **group.counts(),
-            }
-        )
-
-    def _protected(self, key: tuple[str, str], group: CandidateGroup, samples: dict[int, Sample]) -> Kept:
-        reason, what = key
-        return Kept.model_validate(
-            {
-                "what": what,
-                "keeper": reason.partition(":")[0],
-                "says": self._says(reason),
-                "samples": [samples[candidate.id] for candidate in group.samples],
-                **group.counts(),
-            }
         )
 
     def _says(self, reason: str) -> str:
@@ -277,7 +271,7 @@ def _references(things: Sorts) -> Iterator[Reference]:
         for what in whats:
             ids += things.get(what, ())
         if ids:
-            yield from (Reference(*row) for row in rows.fetch(sql, [json.dumps(ids)]))
+            yield from map(Reference._make, rows.fetch(sql, [json.dumps(ids)]))
 
 
 # Ids that the texts and notes of decisions in force mention

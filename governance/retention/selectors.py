@@ -1,19 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
-
 from governance.events import RetentionBegan
 from governance.models import Hold, RetentionRun
 from governance.retention.candidates import RetentionPolicy, day_start, words_of
 from governance.retention.plan import Survey, Tally, numbers
-from governance.retention.schemas import (
-    HoldList,
-    HoldView,
-    Plan,
-    RetentionPlanRequest,
-    RunList,
-    RunView,
-)
+from governance.retention.schemas import HoldList, HoldView, Plan, RetentionPlanRequest, RunList, RunView
 from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
 
@@ -61,7 +52,7 @@ def began_with(run_id: int) -> RetentionBegan:
 
 def list_runs() -> RunList:
     """Return the latest runs, newest first."""
-    return RunList(results=[view_run(run) for run in RetentionRun.objects.order_by("-id")[:RUNS_SHOWN]])
+    return RunList(results=list(map(view_run, RetentionRun.objects.order_by("-id")[:RUNS_SHOWN])))
 
 
 def find_run(run_id: int) -> RetentionRun:
@@ -78,7 +69,7 @@ def find_run(run_id: int) -> RetentionRun:
 
 def view_run(run: RetentionRun) -> RunView:
     """Return a run as callers get it; sample texts are read from the log, if they still exist."""
-    answer = RunView(**{name: getattr(run, name) for name in RunView.model_fields})
+    answer = RunView.model_validate(run, from_attributes=True)
     samples = [sample for share in (*answer.report.going, *answer.report.kept) for sample in share.samples]
     words = words_of([sample.id for sample in samples])
     for sample in samples:
@@ -86,12 +77,10 @@ def view_run(run: RetentionRun) -> RunView:
     return answer
 
 
-def list_holds(*, stream_id: str = "") -> HoldList:
-    """Return the holds in force, newest first; with ``stream_id``, those on that stream."""
+def list_holds() -> HoldList:
+    """Return the holds in force, newest first."""
     holds = Hold.objects.filter(lifted_at__isnull=True).order_by("-id")
-    if stream_id:
-        holds = holds.filter(stream_id=stream_id)
-    return HoldList(results=[view_hold(hold) for hold in holds])
+    return HoldList(results=list(map(view_hold, holds)))
 
 
 def holds_that_keep(*, stream_id: str) -> list[HoldView]:
@@ -100,7 +89,7 @@ def holds_that_keep(*, stream_id: str) -> list[HoldView]:
     sessions = events.values_list("session_id", flat=True).distinct()
     streams = ["*", stream_id, *(f"session:{name}" for name in sessions)]
     holds = Hold.objects.filter(lifted_at__isnull=True, stream_id__in=streams).order_by("-id")
-    return [view_hold(hold) for hold in holds]
+    return list(map(view_hold, holds))
 
 
 def find_hold(hold_id: int) -> Hold:
@@ -115,6 +104,6 @@ def find_hold(hold_id: int) -> Hold:
     return hold
 
 
-def view_hold(hold: Any) -> HoldView:
+def view_hold(hold: Hold) -> HoldView:
     """Return a hold as callers get it."""
-    return HoldView(**{name: getattr(hold, name) for name in HoldView.model_fields})
+    return HoldView.model_validate(hold, from_attributes=True)

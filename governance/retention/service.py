@@ -171,8 +171,14 @@ def _begin(tally: Tally) -> RetentionRun:
 
 def _finish(run: RetentionRun, progress: Progress) -> RunView:
     began = began_with(run.id)
-    for count, total in _Execution(run, began).batches():
-        progress(count, total)
+    policy = RetentionPolicy.current(run.cutoff)
+    report = Report.model_validate(began.report)
+    count = 0
+    for events, things in _batches(began, report, policy):
+        with log.transaction():
+            _erase(events, things, policy, reason=f"retention #{run.id}")
+        count += len(events) + len(things)
+        progress(count, report.things)
     forget_removed()
     forget_files()
     wipe_free_space()
@@ -180,58 +186,43 @@ def _finish(run: RetentionRun, progress: Progress) -> RunView:
     return view_run(find_run(run.id))
 
 
-class _Execution:
-    def __init__(self, run: RetentionRun, began: RetentionBegan) -> None:
-        self._reason = f"retention #{run.id}"
-        self._policy = RetentionPolicy.current(run.cutoff)
-        self._began = began
-        self._report = Report.model_validate(began.report)
-
-    # Yields the number of processed items, and of all
-    def batches(self) -> Iterator[tuple[int, int]]:
-        count = 0
-        for events, things in self._split():
-            with log.transaction():
-                self._erase(events, things)
-            count += len(events) + len(things)
-            yield count, self._report.things
-
-    # Batches of single events or of items with their streams
-    def _split(self) -> Iterator[tuple[list[int], list[int]]]:
-        things: Sorts = {}
-        for place, ranges in self._began.things.items():
-            things.setdefault(What(self._report.going[place].what), []).extend(numbers(ranges))
-        batch: list[int] = []
-        for group in group_referenced(things, Survey(self._policy).cited):  # erased together or not at all
-            if batch and len(batch) + len(group) > BATCH:
-                yield [], batch
-                batch = []
-            batch += group
-        if batch:
+# Batches of single events or of items with their streams
+def _batches(began: RetentionBegan, report: Report, policy: RetentionPolicy) -> Iterator[tuple[list[int], list[int]]]:
+    things: Sorts = {}
+    for place, ranges in began.things.items():
+        things.setdefault(What(report.going[place].what), []).extend(numbers(ranges))
+    batch: list[int] = []
+    for group in group_referenced(things, Survey(policy).cited):  # erased together or not at all
+        if batch and len(batch) + len(group) > BATCH:
             yield [], batch
-        for events in chunks(self._began.positions, BATCH):  # events that decisions cite are erased after the decisions
-            yield events, []
+            batch = []
+        batch += group
+    if batch:
+        yield [], batch
+    for events in chunks(began.positions, BATCH):  # events that decisions cite are erased after the decisions
+        yield events, []
 
-    def _erase(self, events: list[int], things: list[int]) -> None:
-        survey = Survey(self._policy)
-        candidates: list[Candidate] = []
-        if events:
-            candidates += survey.events(events)
-        if things:
-            candidates += survey.things(things)
-        positions: list[int] = []
-        streams: list[str] = []
-        for candidate in candidates:
-            if candidate.keeper:
-                continue
-            if candidate.what == What.CAPTURED:
-                positions.append(candidate.id)
-            else:
-                streams.append(candidate.stream)
-        if positions:
-            log.erase_events(positions, reason=self._reason)
-        if streams:
-            log.erase_streams(streams, reason=self._reason)
+
+def _erase(events: list[int], things: list[int], policy: RetentionPolicy, *, reason: str) -> None:
+    survey = Survey(policy)
+    candidates: list[Candidate] = []
+    if events:
+        candidates += survey.events(events)
+    if things:
+        candidates += survey.things(things)
+    positions: list[int] = []
+    streams: list[str] = []
+    for candidate in candidates:
+        if candidate.keeper:
+            continue
+        if candidate.what == What.CAPTURED:
+            positions.append(candidate.id)
+        else:
+            streams.append(candidate.stream)
+    if positions:
+        log.erase_events(positions, reason=reason)
+    if streams:
+        log.erase_streams(streams, reason=reason)
 
 
 def place_hold(*, command: HoldPlace) -> HoldView:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from itertools import starmap
 from typing import Any, NamedTuple
+
+from django.db.models.expressions import RawSQL
 
 from governance.rollback.selectors import listed
 from governance.rollback.state import (
     NEVER,
-    MemoryNow,
-    ValueHistory,
+    History,
     changed_since,
     clean_versions,
-    memories_now,
-    review_states_of,
+    deletion_histories,
+    events_of,
+    ids_of,
+    memories_by_id,
+    name_of,
+    review_histories,
     rivals,
+    unchanged,
     value_histories,
     values_of,
 )
@@ -40,7 +47,7 @@ from memories.models import ACYCLIC, Memory, MemoryVersion, Relation, statement
 from memories.services.revise import append_version
 from memoryhub.core import log
 from memoryhub.core.entities import find_entities
-from memoryhub.core.events.event_types import EventType, rollback_groups, types_reversed_by
+from memoryhub.core.events.event_types import EventType, rollback_groups
 from memoryhub.core.events.rollback import Apply, Effect, Left, Own, Reach, Step, Treatment, effects
 from memoryhub.core.log.quarantine import (
     QUARANTINE_LIFTED,
@@ -51,47 +58,26 @@ from memoryhub.core.log.quarantine import (
 )
 from memoryhub.core.log.read import as_parameter, entity_of
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.stores.dialect import IDS, json_int
 
 _PLACED = f"SELECT id FROM quarantine WHERE placed_by = %s AND id IN {IDS}"
 _QUARANTINED_BEFORE = "already in quarantine"
 _INVERSE = {"delete": "restore", "restore": "delete", "revert": "revert", "review": "review"}
 
 
-def execute_steps(steps: Sequence[Step], *, reason: str) -> None:
-    """Apply steps in the order of their effects; needs an open transaction of the log."""
-    by_name: dict[str, list[Step]] = {}
-    for step in steps:
-        by_name.setdefault(step.do, []).append(step)
-    for name, effect in effects().items():
-        if name in by_name:
-            apply = effect.apply or partial(_put_back, effect)
-            apply(by_name[name], reason)
-
-
-def _put_back(effect: Effect, steps: Sequence[Step], reason: str) -> None:
-    values = effect.values
-    if values is None or values.write is None:
-        raise TypeError(f"effect {effect.step!r} can't be applied")  # ``Effect`` refuses such a declaration
-    event_type = types_reversed_by(effect.step)[0]
-    for step in steps:
-        stream = f"{values.thing}:{step.id}" if values.thing else "project"
-        log.append(log.prepare(event_type, values.write(step, reason)), stream=stream)
-
-
 def quarantine(steps: Sequence[Step], reason: str) -> None:
-    payload = QuarantinePlaced(ids=[step.id for step in steps], reason=reason)
+    payload = QuarantinePlaced(ids=ids_of(steps), reason=reason)
     log.append(log.prepare(QUARANTINE_PLACED, payload), stream="quarantine")
 
 
 def lift(steps: Sequence[Step], reason: str) -> None:
-    payload = QuarantineLifted(ids=[step.id for step in steps], reason=reason)
+    payload = QuarantineLifted(ids=ids_of(steps), reason=reason)
     log.append(log.prepare(QUARANTINE_LIFTED, payload), stream="quarantine")
 
 
 def undo_quarantine(steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
-    ids = [step.id for step in steps]
-    in_quarantine = {thing_id for (thing_id,) in rows.fetch(_PLACED, [undone.positions.start, listed(ids)])}
+    ids = ids_of(steps)
+    in_quarantine = set(rows.column(_PLACED, [undone.positions.start, listed(ids)]))
     for thing_id in ids:
         if thing_id in in_quarantine:
             yield Step(do="lift", id=thing_id)
@@ -118,23 +104,23 @@ def plan_values(effect: Effect, reach: Reach) -> Iterator[Step | Left]:
         return
     touched -= created
     quarantined = touched & set(reach.aside)
-    yield from (Left(id=thing_id, why=_QUARANTINED_BEFORE) for thing_id in quarantined)
+    yield from unchanged(quarantined, _QUARANTINED_BEFORE)
     touched -= quarantined
     histories = value_histories(effect, touched)
     yield from _taken_back(effect, histories, reach)
     for thing_id in touched:
-        values = histories.get(thing_id, ValueHistory()).values
-        if not any(position in reach.rolled_back for position, _, _ in values):
+        changes = histories.get(thing_id, History()).changes
+        if reach.rolled_back.isdisjoint(change.position for change in changes):
             yield Left(id=thing_id, why=values_of(effect).unset)
 
 
-def _taken_back(effect: Effect, histories: Mapping[Any, ValueHistory], reach: Reach) -> Iterator[Step | Left]:
+def _taken_back(effect: Effect, histories: Mapping[Any, History[Any]], reach: Reach) -> Iterator[Step | Left]:
     for key, complete in histories.items():
         history = complete.without(reach.void)
-        rolled_back = [position for position, _, _ in history.values if position in reach.rolled_back]
+        rolled_back = [change.position for change in history.changes if change.position in reach.rolled_back]
         if not rolled_back:
             continue
-        position, actor, value = history.last()
+        position, actor, value = history.changes[-1]
         thing = {"id": key} if isinstance(key, int) else {"name": key}
         limit = position
         if position not in reach.rolled_back:
@@ -142,7 +128,7 @@ def _taken_back(effect: Effect, histories: Mapping[Any, ValueHistory], reach: Re
                 yield Left(id=thing.get("id", 0), title=str(key), why=f"changed since by {actor} at #{position}")
                 continue
             limit = rolled_back[0]
-        after = history.clean(reach.rolled_back, limit, values_of(effect).default(key))
+        after = history.before(limit, reach.rolled_back, values_of(effect).default(key))
         if after != value:
             yield Step(do=effect.step, before=value, after=after, **thing)
 
@@ -151,15 +137,15 @@ def undo_values(effect: Effect, steps: Sequence[Step], undone: Own) -> Iterator[
     ids = [step.id for step in steps if step.id]
     aside = quarantined_among(ids)
     histories = value_histories(effect, ids) if steps else {}
-    yield from (Left(id=thing_id, why="in quarantine since") for thing_id in aside)
+    yield from unchanged(aside, "in quarantine since")
     for step in steps:
         if step.id in aside:
             continue
-        history = histories.get(step.id or step.name, ValueHistory()).without(undone.void)
-        if not history.values:
+        history = histories.get(step.id or step.name, History()).without(undone.void)
+        if not history.changes:
             yield Left(id=step.id, title=step.name, why="erased since")
             continue
-        position, actor, _ = history.last()
+        position, actor, _ = history.changes[-1]
         if position in undone.positions:
             yield Step(do=step.do, id=step.id, name=step.name, before=step.after, after=step.before)
         else:
@@ -176,16 +162,16 @@ def append_to_memories(event_type: EventType[MemoryTouched]) -> Apply:
 
 
 def revert(steps: Sequence[Step], reason: str) -> None:
-    memories = Memory.objects.in_bulk([step.id for step in steps])
+    memories = Memory.objects.in_bulk(ids_of(steps))
     states = _states_at({step.id: step.to_version or 1 for step in steps})
     for step in steps:
         existing = Existing.of(memories[step.id])
-        status = ReviewStatus.model_validate(step.after) if step.after else ACCEPTED
+        status = ReviewStatus.model_validate(step.after or ACCEPTED)
         append_version(existing, states[step.id], base=step.to_version or 1, reason=reason, key=None, review=status)
 
 
 def review(steps: Sequence[Step], reason: str) -> None:
-    memories = Memory.objects.in_bulk([step.id for step in steps])
+    memories = Memory.objects.in_bulk(ids_of(steps))
     for step in steps:
         memory = memories[step.id]
         payload = MemoryReviewed(
@@ -225,13 +211,17 @@ def plan_memories(reach: Reach) -> Iterator[Step | Left]:
     if not reach.include_changed:
         reached = {memory_id for memory_id in reached if f"memory:{memory_id}" not in reach.changed}
     quarantined = reached & set(reach.aside)
-    yield from (Left(id=memory_id, why=_QUARANTINED_BEFORE) for memory_id in quarantined)
-    memories = memories_now(reached - quarantined)
-    changed = [memory_id for memory_id in memories if f"memory:{memory_id}" in reach.changed]
+    yield from unchanged(quarantined, _QUARANTINED_BEFORE)
+    memories = memories_by_id(reached - quarantined)
+    limits = {}
+    for memory_id in memories:
+        if f"memory:{memory_id}" in reach.changed:
+            limits[memory_id] = reach.firsts[f"memory:{memory_id}"]
     yield from MemoryReversal(
         memories=memories,
+        deletions=deletion_histories(memories),
         created=reach.things[MEMORY_WRITTEN.rollback.group],
-        limits={memory_id: reach.firsts[f"memory:{memory_id}"] for memory_id in changed},
+        limits=limits,
         ignored=reach.rolled_back | reach.void,
         going=reach.going,
     ).parts()
@@ -240,7 +230,8 @@ def plan_memories(reach: Reach) -> Iterator[Step | Left]:
 @dataclass(frozen=True)
 class MemoryReversal:
     # The memories in the plan
-    memories: Mapping[int, MemoryNow]
+    memories: Mapping[int, Memory]
+    deletions: Mapping[int, History[bool]]
     # Those that the events created: they are deleted and keep their text
     created: Collection[int]
     # Position from which on later changes by others are undone too, by memory
@@ -257,16 +248,16 @@ class MemoryReversal:
             else:
                 yield from self._steps(memory)
 
-    def _steps(self, memory: MemoryNow) -> Iterator[Step]:
+    def _steps(self, memory: Memory) -> Iterator[Step]:
         stays_deleted = self._stays_deleted(memory)
-        if memory.deleted and not stays_deleted:
+        if memory.deleted_at and not stays_deleted:
             yield Step(do="restore", id=memory.id)
-        elif not memory.deleted and stays_deleted:
+        elif not memory.deleted_at and stays_deleted:
             yield Step(do="delete", id=memory.id, from_version=memory.version)
         if memory.id in self._review_states:
             yield from self._text_steps(memory)
 
-    def _text_steps(self, memory: MemoryNow) -> Iterator[Step]:
+    def _text_steps(self, memory: Memory) -> Iterator[Step]:
         before, after = self._review_states[memory.id]
         review = {"before": before.model_dump(mode="json"), "after": after.model_dump(mode="json")}
         version = self._versions[memory.id]
@@ -275,10 +266,11 @@ class MemoryReversal:
         elif before != after:
             yield Step(do="review", id=memory.id, **review)
 
-    def _stays_deleted(self, memory: MemoryNow) -> bool:
+    def _stays_deleted(self, memory: Memory) -> bool:
         if memory.id in self.created:
             return True
-        return memory.deletions.before(self._limit(memory.id), self.ignored, False)
+        history = self.deletions.get(memory.id, History())
+        return history.before(self._limit(memory.id), self.ignored, False)
 
     def _limit(self, memory_id: int) -> int:
         return self.limits.get(memory_id, NEVER)
@@ -292,24 +284,24 @@ class MemoryReversal:
     @cached_property
     def _review_states(self) -> dict[int, tuple[ReviewStatus, ReviewStatus]]:
         ids = [memory_id for memory_id in self.memories if memory_id not in self.created]
-        now = {memory.id: review_status_of(memory) for memory in Memory.objects.filter(id__in=ids)}
         states = {}
-        for memory_id, history in review_states_of(ids).items():
-            states[memory_id] = (now[memory_id], history.before(self._limit(memory_id), self.ignored, ACCEPTED))
+        for memory_id, history in review_histories(ids).items():
+            before = history.before(self._limit(memory_id), self.ignored, ACCEPTED)
+            states[memory_id] = (review_status_of(self.memories[memory_id]), before)
         return states
 
     # The live memories that occupy the names of these
     @cached_property
     def _rivals(self) -> dict[int, int]:
-        lasting = {memory_id: memory for memory_id, memory in self.memories.items() if not self._stays_deleted(memory)}
+        lasting = {memory_id for memory_id, memory in self.memories.items() if not self._stays_deleted(memory)}
         states = _states_at({memory_id: self._versions[memory_id] for memory_id in lasting})
-        leaving = {*self.going, *(memory_id for memory_id in self.memories if memory_id not in lasting)}
         names = {}
-        for memory_id, memory in lasting.items():
-            name = memory.named(states.get(memory_id))
-            if memory.deleted or name != memory.named():
+        for memory_id in lasting:
+            memory = self.memories[memory_id]
+            name = name_of(memory, states.get(memory_id))
+            if memory.deleted_at or name != name_of(memory):
                 names[memory_id] = name
-        return _find_rivals(names, leaving)
+        return _find_rivals(names, {*self.going, *(self.memories.keys() - lasting)})
 
 
 # One by one: a memory that can't get its former name back keeps the present one, which another may need
@@ -326,8 +318,8 @@ def _occupied(memory_id: int, rival: int) -> Left:
 
 
 def undo_memories(steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
-    ids = {step.id for step in steps}
-    memories = memories_now(ids)
+    ids = set(ids_of(steps))
+    memories = memories_by_id(ids)
     streams = {f"memory:{memory_id}": undone.positions.start for memory_id in ids}
     why: dict[int, str] = {}
     for stream, note in changed_since(streams, undone.positions, undone.void).items():
@@ -339,27 +331,24 @@ def undo_memories(steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
     yield from (_occupied(memory_id, rival) for memory_id, rival in occupied.items())
     for step in steps:
         if step.id not in why and step.id not in occupied:
-            yield _inverse(step, memories[step.id])
+            inverse = Step(do=_INVERSE[step.do], id=step.id, before=step.after, after=step.before)
+            if step.do == "revert":
+                inverse.from_version = memories[step.id].version
+                inverse.to_version = step.from_version
+            yield inverse
 
 
-def _rivals_of_undo(steps: list[Step], memories: Mapping[int, MemoryNow]) -> dict[int, int]:
+def _rivals_of_undo(steps: list[Step], memories: Mapping[int, Memory]) -> dict[int, int]:
     going = {step.id for step in steps if step.do == "restore"}
     back = {step.id for step in steps if step.do == "delete"}
     states = _states_at({step.id: step.from_version or 1 for step in steps if step.do == "revert"})
     names = {}
-    for memory_id in {step.id for step in steps} - going:
+    for memory_id in set(ids_of(steps)) - going:
         memory = memories[memory_id]
-        name = memory.named(states.get(memory_id))
-        if (memory.deleted and memory_id in back) or (not memory.deleted and name != memory.named()):
+        name = name_of(memory, states.get(memory_id))
+        if (memory.deleted_at and memory_id in back) or (not memory.deleted_at and name != name_of(memory)):
             names[memory_id] = name
     return _find_rivals(names, going)
-
-
-def _inverse(step: Step, memory: MemoryNow) -> Step:
-    inverse = Step(do=_INVERSE[step.do], id=step.id, before=step.after, after=step.before)
-    if step.do == "revert":
-        return inverse.model_copy(update={"from_version": memory.version, "to_version": step.from_version})
-    return inverse
 
 
 Statement = tuple[str, int, int]
@@ -380,7 +369,7 @@ def plan_relations(reach: Reach) -> Iterator[Step | Left]:
     erased = set(removed)
     for changes in histories.values():
         erased -= {change.relation_id for change in changes}
-    yield from (Left(id=relation_id, title="Relation", why="erased since") for relation_id in erased)
+    yield from unchanged(erased, "erased since", title="Relation")
     recreated: list[int] = []
     for changes in histories.values():
         decided = _relation_to_recreate(changes, reach)
@@ -393,36 +382,50 @@ def plan_relations(reach: Reach) -> Iterator[Step | Left]:
 
 # When each relation equal to one of these in ends and type was created and removed
 def _relation_histories(relation_ids: set[int], void: Collection[int]) -> dict[Statement, list[RelationChange]]:
-    actors, statements = {}, {}
-    created = log.events().of_type(RELATION_CREATED).readable()
-    for position, actor, payload_json in created.values_list("position", "actor", "payload_json"):
-        payload = json.loads(payload_json or "")
-        actors[position] = actor
-        statements[position] = statement(payload["relation"], payload["source_id"], payload["target_id"])
-    sought = {statements[relation_id] for relation_id in relation_ids if relation_id in statements}
-    equal = [relation_id for relation_id, stated in statements.items() if stated in sought]
-    quarantined = quarantined_among(equal)
-    creations = [RelationChange(number, actors[number], True, number) for number in equal if number not in quarantined]
-    deleted = log.events().of_type(RELATION_DELETED).of_stream(*(f"relation:{number}" for number in equal))
-    deletions = [RelationChange(event.position, event.actor, False, entity_of(event)) for event in deleted]
-    histories: dict[Statement, list[RelationChange]] = {}
-    for change in sorted([*creations, *deletions]):
+    removed = log.events().at(relation_ids).of_type(RELATION_CREATED).payloads().values()
+    histories: dict[Statement, list[RelationChange]] = {_statement_in(payload): [] for payload in removed}
+    statements = {}
+    changes = []
+    for event in _relations_between({end for _, *ends in histories for end in ends}):
+        stated = _statement_in(json.loads(event.payload_json or ""))
+        if stated in histories:
+            statements[event.position] = stated
+            changes.append(RelationChange(event.position, event.actor, True, event.position))
+    quarantined = quarantined_among(list(statements))
+    changes = [change for change in changes if change.position not in quarantined]
+    for event in events_of("relation", statements).of_type(RELATION_DELETED):
+        changes.append(RelationChange(event.position, event.actor, False, entity_of(event)))
+    for change in sorted(changes):
         if change.position not in void:
-            histories.setdefault(statements[change.relation_id], []).append(change)
+            histories[statements[change.relation_id]].append(change)
     return histories
+
+
+def _statement_in(payload: Mapping[str, Any]) -> Statement:
+    return statement(payload["relation"], payload["source_id"], payload["target_id"])
+
+
+# The events that created relations with both ends among these
+def _relations_between(ends: Iterable[int]) -> log.EventQuerySet:
+    created = log.events().of_type(RELATION_CREATED).readable()
+    for name in ("source_id", "target_id"):
+        end = RawSQL(rows.rendered(json_int("payload_json", name)), [])  # noqa: S611 - a constant
+        created = created.alias(**{name: end}).filter(**{f"{name}__in": as_parameter(IDS, ends)})
+    return created
 
 
 # The relation to recreate, why not, or None if there should be none
 def _relation_to_recreate(changes: list[RelationChange], reach: Reach) -> int | Left | None:
-    firsts = [place for place, change in enumerate(changes) if change.position in reach.rolled_back]
-    removed = [changes[place].relation_id for place in firsts if not changes[place].is_created]
-    if not removed:
+    rolled_back = [change for change in changes if change.position in reach.rolled_back]
+    removal = next((change for change in rolled_back if not change.is_created), None)
+    if removal is None:
         return None
     last = changes[-1]
     if last.position not in reach.rolled_back:
         if not reach.include_changed:
-            return Left(id=removed[0], title="Relation", why=f"changed since by {last.actor} at #{last.position}")
-        changes = changes[: firsts[0]]
+            why = f"changed since by {last.actor} at #{last.position}"
+            return Left(id=removal.relation_id, title="Relation", why=why)
+        changes = changes[: changes.index(rolled_back[0])]
     for change in reversed(changes):
         if change.position not in reach.rolled_back:
             return change.relation_id if change.is_created else None
@@ -435,11 +438,9 @@ def _possible_relations(relation_ids: Sequence[int], going: Collection[int]) -> 
     for relation in relations.values():
         ends |= {relation.source_id, relation.target_id}
     existing_ends = set(find_entities(ends))
-    present: list[Statement] = []
-    for number, *row in Relation.objects.values_list("id", "relation", "source_id", "target_id"):
-        if number not in going:
-            present.append((row[0], row[1], row[2]))
-    existing = {statement(*row) for row in present}
+    staying = Relation.objects.exclude(id__in=as_parameter(IDS, going))
+    present: list[Statement] = list(staying.values_list("relation", "source_id", "target_id"))
+    existing = set(starmap(statement, present))
     for relation_id in sorted(relations, reverse=True):
         relation = relations[relation_id]
         row = (relation.relation, relation.source_id, relation.target_id)
@@ -469,7 +470,7 @@ def _closes_cycle(row: Statement, present: Sequence[Statement]) -> bool:
 
 
 def relate(steps: Sequence[Step], _: str) -> None:
-    relations = _created_relations(step.id for step in steps)
+    relations = _created_relations(ids_of(steps))
     for step in steps:
         log.append(log.prepare(RELATION_CREATED, relations[step.id]), entity="relation")
 
@@ -488,8 +489,9 @@ def unrelate(steps: Sequence[Step], reason: str) -> None:
 def undo_relations(steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
     if not steps:
         return
-    restored = list(Relation.objects.filter(id__in=list(undone.positions)).values_list("id", flat=True))
-    yield from (Step(do="unrelate", id=relation_id) for relation_id in restored)
+    restored = Relation.objects.filter(id__in=as_parameter(IDS, undone.positions)).values_list("id", flat=True)
+    for relation_id in restored:
+        yield Step(do="unrelate", id=relation_id)
     removed = len(steps) - len(restored)
     if removed > 0:
         yield Left(title="Relations", why=f"{removed} of the restored relations were removed since")

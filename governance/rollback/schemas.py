@@ -66,8 +66,7 @@ class RollbackPlan(Selection):
     """What to roll back, and how."""
 
     action: RollbackAction = Field(
-        RollbackAction.QUARANTINE,
-        description="quarantine hides items; undo reverts changes and quarantines the rest",
+        RollbackAction.QUARANTINE, description="quarantine hides items; undo reverts changes and quarantines the rest"
     )
     include: list[Include] = Field(default_factory=list, max_length=3, description="what else to include")
     also: Ids = Field(default_factory=list, description="ids of downstream items to include")

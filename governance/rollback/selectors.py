@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,12 +15,10 @@ from governance.rollback.schemas import SHOWN, RollbackList, RollbackView, Selec
 from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
 from memoryhub.core.events.event_types import names_where
-from memoryhub.core.events.rollback import Left, Treatment
-from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.events.rollback import Treatment
+from memoryhub.core.paging import newest_first
 from memoryhub.core.schemas import Listing
-from memoryhub.core.stores.dialect import (
-    json_list,
-)
+from memoryhub.core.stores.dialect import json_list
 
 
 class EventHeader(NamedTuple):
@@ -43,7 +41,13 @@ class SelectedEvents:
     """The events of a selection."""
 
     headers: list[EventHeader]
-    by_type: dict[str, list[EventHeader]] = field(default_factory=dict)
+
+    @cached_property
+    def _by_type(self) -> Mapping[str, list[EventHeader]]:
+        by_type: defaultdict[str, list[EventHeader]] = defaultdict(list)
+        for header in self.headers:
+            by_type[header.type].append(header)
+        return by_type
 
     @cached_property
     def positions(self) -> frozenset[int]:
@@ -54,17 +58,13 @@ class SelectedEvents:
         return {header.position: header.stream for header in self.headers}
 
     def of(self, *types: str) -> list[EventHeader]:
-        return sorted(header for name in types for header in self.by_type.get(name, ()))
+        return sorted(header for name in types for header in self._by_type.get(name, ()))
 
 
 def select(selection: Selection) -> SelectedEvents:
     """Return the events that match a selection, except those that govern the store."""
     columns = _matching(selection).values_list("position", "event_type", "stream_id", "session_id")
-    headers = [EventHeader(*row) for row in columns]
-    by_type: dict[str, list[EventHeader]] = {}
-    for header in headers:
-        by_type.setdefault(header.type, []).append(header)
-    return SelectedEvents(headers, by_type)
+    return SelectedEvents(list(map(EventHeader._make, columns)))
 
 
 def _matching(selection: Selection) -> log.EventQuerySet:
@@ -109,20 +109,12 @@ def find_rollback(rollback_id: int) -> Rollback:
 
 def list_rollbacks(*, command: RollbackList) -> Listing:
     """Return a page of roll-backs, latest first."""
-    cursor = decode_cursor(command.cursor, (int,))
-    matching = Rollback.objects.order_by("-id")
-    if cursor:
-        matching = matching.filter(id__lt=cursor[0])
-    rollbacks = list(matching[: command.limit + 1])
     fields = {"id", "action"} if command.compact else None
-    return page(
-        [view(rollback).model_dump(mode="json", include=fields) for rollback in rollbacks[: command.limit]],
-        total=Rollback.objects.count(),
-        more=len(rollbacks) > command.limit,
-        cursor_of=lambda item: encode_cursor(item["id"]),
-        line=rollback_line,
-        max_tokens=command.max_tokens,
-    )
+
+    def views(rollbacks: Sequence[Rollback]) -> list[dict[str, Any]]:
+        return [view(rollback).model_dump(mode="json", include=fields) for rollback in rollbacks]
+
+    return newest_first(Rollback.objects.all(), command, views, rollback_line)
 
 
 def view(rollback: Rollback) -> RollbackView:
@@ -131,9 +123,9 @@ def view(rollback: Rollback) -> RollbackView:
     return RollbackView(
         **{name: getattr(rollback, name) for name in names},
         counts=dict(Counter(step["do"] for step in rollback.steps)),
-        left=[Left.model_validate(item) for item in rollback.left[:SHOWN]],
+        left=rollback.left[:SHOWN],
         left_count=len(rollback.left),
-        undone_left=[Left.model_validate(item) for item in rollback.undone_left[:SHOWN]],
+        undone_left=rollback.undone_left[:SHOWN],
     )
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
+from typing import Any
 
 from django.db.models import Count, Max
 
 from governance.events import ROLLBACK_MADE, ROLLBACK_UNDONE, RollbackMade, RollbackUndone
 from governance.models import Rollback, RollbackAction
-from governance.rollback.reversal import execute_steps, memory_groups, plan_values, undo_values
+from governance.rollback.reversal import memory_groups, plan_values, undo_values
 from governance.rollback.schemas import (
     SHOWN,
     Include,
@@ -25,13 +27,13 @@ from governance.rollback.schemas import (
     Selection,
 )
 from governance.rollback.selectors import find_rollback, view
-from governance.rollback.state import changed_since, promoted_by, void_positions
+from governance.rollback.state import LEFTS, STEPS, changed_since, entries_at_end, unchanged, void_positions
 from governance.rollback.tracing import Traced, groups, touched_things, trace, view_trace
 from memories.models import Conflict as VersionConflict
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, ConflictError, Invalid
-from memoryhub.core.events.event_types import event_type, types_that_change_streams
-from memoryhub.core.events.rollback import Left, Own, Reach, Step, Treatment, Undo, count_events, effects
+from memoryhub.core.events.event_types import event_type, types_reversed_by, types_that_change_streams
+from memoryhub.core.events.rollback import Effect, Left, Own, Reach, Step, Treatment, Undo, count_events, effects
 from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.permissions import Act, demand
 from sessions_app.events import SESSION_ENDED
@@ -54,7 +56,7 @@ def event_sources() -> dict[str, list[EventSource]]:
     for column, most in (("session_id", _MAX_SESSIONS), ("actor", _MAX_ACTORS), ("source", _MAX_ACTORS)):
         named = log.events().exclude(**{column: ""}).order_by().values_list(column)
         latest = named.annotate(events=Count("*"), last=Max("occurred_at")).order_by("-last")[:most]
-        sources[column] = [EventSource(*row) for row in latest]
+        sources[column] = list(starmap(EventSource, latest))
     return sources
 
 
@@ -65,7 +67,7 @@ def preview(*, command: RollbackPlan) -> Preview:
         Invalid: an id in ``also`` is not downstream of the selection.
     """
     traced = trace(command)
-    plan = _plan_rollback(command, traced)
+    plan = _sorted_plan(_Planner(command, traced).parts())
     return Preview(
         trace=view_trace(traced),
         action=command.action,
@@ -87,7 +89,7 @@ def roll_back(*, command: RollbackMake) -> RollbackView:
     """
     demand(Act.GOVERN)
     with log.transaction():
-        plan = _plan_rollback(command, trace(command))
+        plan = _sorted_plan(_Planner(command, trace(command)).parts())
         if not plan.steps:
             raise Invalid("nothing to roll back: nothing of the selection is in force")
         _require_confirmation(command, plan)
@@ -95,7 +97,7 @@ def roll_back(*, command: RollbackMake) -> RollbackView:
             selection=command.model_dump(mode="json", include=set(Selection.model_fields), exclude_defaults=True),
             action=command.action,
             reason=command.reason,
-            **plan.as_data(),
+            **plan.as_data(exclude_defaults=True),
         )
         event = log.append(log.prepare(ROLLBACK_MADE, payload), entity="rollback")
         execute_steps(plan.steps, reason=_reason(f"roll-back #{event.position}", command.reason))
@@ -116,10 +118,31 @@ def undo_rollback(*, command: RollbackUndo) -> RollbackView:
         if rollback.undone_at:
             raise ConflictError(f"roll-back #{rollback.id} was already undone by {rollback.undone_by}", id=rollback.id)
         plan = _plan_undo(rollback)
-        payload = RollbackUndone(rollback_id=rollback.id, reason=command.reason, **plan.as_data())
+        payload = RollbackUndone(rollback_id=rollback.id, reason=command.reason, **plan.as_data(exclude_defaults=True))
         log.append(log.prepare(ROLLBACK_UNDONE, payload), stream=f"rollback:{rollback.id}")
         execute_steps(plan.steps, reason=_reason(f"roll-back #{rollback.id} undone", command.reason))
         return view(find_rollback(rollback.id))
+
+
+def execute_steps(steps: Sequence[Step], *, reason: str) -> None:
+    """Apply steps in the order of their effects; needs an open transaction of the log."""
+    by_name: dict[str, list[Step]] = {}
+    for step in steps:
+        by_name.setdefault(step.do, []).append(step)
+    for name, effect in effects().items():
+        if name in by_name:
+            apply = effect.apply or partial(_put_back, effect)
+            apply(by_name[name], reason)
+
+
+def _put_back(effect: Effect, steps: Sequence[Step], reason: str) -> None:
+    values = effect.values
+    if values is None or values.write is None:
+        raise TypeError(f"effect {effect.step!r} can't be applied")  # ``Effect`` refuses such a declaration
+    event_type = types_reversed_by(effect.step)[0]
+    for step in steps:
+        stream = f"{values.thing}:{step.id}" if values.thing else "project"
+        log.append(log.prepare(event_type, values.write(step, reason)), stream=stream)
 
 
 def _reason(what: str, why: str) -> str:
@@ -135,10 +158,10 @@ class StepPlan:
     def counts(self) -> dict[str, int]:
         return dict(Counter(step.do for step in self.steps))
 
-    def as_data(self) -> dict[str, list[dict[str, object]]]:
+    def as_data(self, *, exclude_defaults: bool) -> dict[str, Any]:
         return {
-            "steps": [step.model_dump(mode="json", exclude_defaults=True) for step in self.steps],
-            "left": [item.model_dump(mode="json", exclude_defaults=True) for item in self.unchanged],
+            "steps": STEPS.dump_python(self.steps, mode="json", exclude_defaults=exclude_defaults),
+            "left": LEFTS.dump_python(self.unchanged, mode="json", exclude_defaults=exclude_defaults),
         }
 
 
@@ -157,11 +180,8 @@ def _sorted_plan(parts: Iterable[Step | Left]) -> StepPlan:
 
 # A digest of the request and the plan, so a changed store has another token
 def _token_of(command: RollbackPlan, plan: StepPlan) -> str:
-    request = {
-        "asked": command.model_dump(mode="json", include=set(RollbackPlan.model_fields)),
-        "steps": [step.model_dump(mode="json") for step in plan.steps],
-        "left": [item.model_dump(mode="json") for item in plan.unchanged],
-    }
+    asked = command.model_dump(mode="json", include=set(RollbackPlan.model_fields))
+    request = {"asked": asked, **plan.as_data(exclude_defaults=False)}
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -180,7 +200,7 @@ def _require_confirmation(command: RollbackMake, plan: StepPlan) -> None:
 
 # Inverts the steps of a roll-back, and leaves what others have changed since
 def _plan_undo(rollback: Rollback) -> StepPlan:
-    steps = [Step.model_validate(step) for step in rollback.steps]
+    steps = STEPS.validate_python(rollback.steps)
     undone = Own(range(rollback.id + 1, rollback.id + 1 + count_events(steps)), void_positions())
     undos: dict[Undo, set[str]] = {}
     for effect in effects().values():
@@ -189,10 +209,6 @@ def _plan_undo(rollback: Rollback) -> StepPlan:
     for undo, names in undos.items():
         parts += undo([step for step in steps if step.do in names], undone)
     return _sorted_plan(parts)
-
-
-def _plan_rollback(command: RollbackPlan, traced: Traced) -> StepPlan:
-    return _sorted_plan(_Planner(command, traced).parts())
 
 
 # What a roll-back would do to each item, and what it would leave; nothing is written
@@ -209,20 +225,21 @@ class _Planner:
         self._leave = set(command.leave)
         # Events of excluded items count as if others had caused them
         self._rolled_back = selected.positions
-        for thing in touched_things(self._direct):
+        touched = touched_things(self._direct)
+        for thing in touched:
             if thing.id in self._leave:
                 self._rolled_back -= set(thing.events)
         self._void = void_positions() - selected.positions
-        self._firsts = self._first_events()
-        self._changed = changed_since(self._until(), selected.positions, self._void)
-        self._aside = quarantined_among(sorted(thing.id for thing in touched_things(self._direct)))
+        self._firsts, until = self._first_events()
+        self._changed = changed_since(until, selected.positions, self._void)
+        self._aside = quarantined_among(sorted(thing.id for thing in touched))
 
     def parts(self) -> Iterator[Step | Left]:
         setting_aside = {*self._to_set_aside(), *self._derived_chosen()} - self._leave
         quarantined = quarantined_among(sorted(setting_aside))
         yield from (Step(do="quarantine", id=thing_id) for thing_id in setting_aside - quarantined)
-        yield from (Left(id=thing_id, why="already in quarantine") for thing_id in quarantined)
-        yield from (Left(id=thing_id, why="excluded by the request") for thing_id in self._leave)
+        yield from unchanged(quarantined, "already in quarantine")
+        yield from unchanged(self._leave, "excluded by the request")
         yield from self._changed_by_others()
         if self._undo:
             yield from self._reversals(setting_aside)
@@ -230,24 +247,20 @@ class _Planner:
             yield from self._out_of_reach()
         yield from self._in_force()
 
-    # The first rolled-back change of each stream that others may have changed since
-    def _first_events(self) -> dict[str, int]:
+    # The first rolled-back change of each stream that others may have changed since, and after which position a change
+    # by others counts
+    def _first_events(self) -> tuple[dict[str, int], dict[str, int]]:
         firsts: dict[str, int] = {}
         for header in self._selected.of(*types_that_change_streams()):
             if header.stream.startswith(("memory:", "decision:")):
                 firsts.setdefault(header.stream, header.position)
+        until = dict(firsts)
         # Deleted by the end of a session, which is in another stream
         for memory in self._direct["memories_deleted"].values():
-            firsts[f"memory:{memory.id}"] = min(memory.first, firsts.get(f"memory:{memory.id}", memory.first))
-        return firsts
-
-    # The position in each stream after which a change by others counts
-    def _until(self) -> dict[str, int]:
-        until = dict(self._firsts)
-        for memory in self._direct["memories_deleted"].values():
             stream = f"memory:{memory.id}"
-            until[stream] = max(until[stream], memory.events[-1])
-        return until
+            firsts[stream] = min(memory.first, firsts.get(stream, memory.first))
+            until[stream] = max(firsts[stream], memory.events[-1])
+        return firsts, until
 
     def _reaches(self, stream: str) -> bool:
         return self._include_changed or stream not in self._changed
@@ -317,9 +330,7 @@ class _Planner:
         why = "a change, which can't be quarantined; undo reverses it"
         for name, rule in self._groups.items():
             if rule.treatment is Treatment.REVERSED:
-                for thing_id in self._direct[name]:
-                    if thing_id not in listed:
-                        yield Left(id=thing_id, title=rule.title, why=why)
+                yield from unchanged(self._direct[name].keys() - listed, why, title=rule.title)
 
     # Events that stay in force, with the reason that their type declares (decision 35)
     def _in_force(self) -> Iterator[Left]:
@@ -329,9 +340,10 @@ class _Planner:
             kind = event_type(name)
             why = "this version can't roll back events of this type; they stay in force"
             yield Left(title=f"{count} × {name}", why=kind.rollback.why if kind else why)
-        promoted = promoted_by(header.position for header in self._selected.of(SESSION_ENDED.name))
-        for memory_id in promoted - set(self._direct["memories_created"]) - self._leave:
-            yield Left(id=memory_id, why="kept at the end of its scratch session; stays kept")
+        ends = log.events().at(header.position for header in self._selected.of(SESSION_ENDED.name))
+        promoted = {entry.memory_id for entry in entries_at_end(ends) if not entry.is_discarded}
+        stay = promoted - self._direct["memories_created"].keys() - self._leave
+        yield from unchanged(stay, "kept at the end of its scratch session; stays kept")
 
     def _reversals(self, setting_aside: set[int]) -> Iterator[Step | Left]:
         reach = Reach(

@@ -14,12 +14,7 @@ _put_memories_back = partial(Effect, plan=reversal.plan_memories, undo=reversal.
 # In this order: names are freed before others take them, and decisions are in force before one is marked
 for effect in (
     Effect(
-        "quarantine",
-        10,
-        "quarantined",
-        apply=reversal.quarantine,
-        undo=reversal.undo_quarantine,
-        in_one_event=True,
+        "quarantine", 10, "quarantined", apply=reversal.quarantine, undo=reversal.undo_quarantine, in_one_event=True
     ),
     _put_memories_back("delete", 20, "deleted", apply=reversal.append_to_memories(MEMORY_DELETED)),
     Effect("unrelate", 30, "no longer related", apply=reversal.unrelate, undo=reversal.undo_nothing),
@@ -28,12 +23,7 @@ for effect in (
     Effect("lift", 60, "released from quarantine", apply=reversal.lift, undo=reversal.undo_nothing, in_one_event=True),
     _put_memories_back("review", 70, "review restored", apply=reversal.review),
     Effect(
-        "relate",
-        80,
-        "related again",
-        apply=reversal.relate,
-        plan=reversal.plan_relations,
-        undo=reversal.undo_relations,
+        "relate", 80, "related again", apply=reversal.relate, plan=reversal.plan_relations, undo=reversal.undo_relations
     ),
 ):
     define_effect(effect)

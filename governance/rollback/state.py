@@ -1,11 +1,15 @@
-"""Current state and history of memories and streams; one query for any number of them."""
+"""Former states of memories, streams and values; a constant number of queries for any number of them."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from itertools import chain
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from pydantic import TypeAdapter
 
 from governance.events import ROLLBACK_MADE, ROLLBACK_UNDONE
 from governance.rollback.selectors import listed
@@ -23,19 +27,14 @@ from memories.models import Memory
 from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core import log
 from memoryhub.core.events.event_types import types_reversed_by, types_that_change_streams
-from memoryhub.core.events.rollback import Effect, Step, Values, count_events
+from memoryhub.core.events.rollback import Effect, Left, Step, Values, count_events
 from memoryhub.core.log.read import as_parameter, entity_of
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, elements, int_entries, json_int, json_text
+from memoryhub.core.stores.dialect import IDS, TEXTS, elements, int_entries, json_int, json_text
 from sessions_app.events import SESSION_ENDED
 from sessions_app.models import Session
 
 V = TypeVar("V")
-
-_MEMORIES = f"""
-SELECT id, version, deleted_at IS NOT NULL, session_id, kind, scope, title, topic_key FROM memories_memory
-    WHERE id IN {IDS}
-"""
 
 # The last version before a position that no rolled-back event wrote
 _CLEAN = f"""
@@ -68,35 +67,42 @@ SELECT id, min(rival) FROM rivals GROUP BY id
 # Greater than every position.
 NEVER = 2**53
 
+STEPS = TypeAdapter(list[Step])
+LEFTS = TypeAdapter(list[Left])
+
+
+def ids_of(steps: Iterable[Step]) -> list[int]:
+    return [step.id for step in steps]
+
+
+def unchanged(ids: Iterable[int], why: str, *, title: str = "") -> list[Left]:
+    return [Left(id=thing_id, title=title, why=why) for thing_id in ids]
+
+
+def events_of(thing: str, ids: Iterable[Any]) -> log.EventQuerySet:
+    """Return the events of the streams of some memories, decisions, relations or sessions."""
+    return log.events().of_stream(*(f"{thing}:{thing_id}" for thing_id in ids))
+
+
+class Change(NamedTuple, Generic[V]):
+    position: int
+    actor: str
+    value: V
+
 
 @dataclass(slots=True)
-class StateHistory(Generic[V]):
-    # Position and value, ascending
-    changes: list[tuple[int, V]] = field(default_factory=list)
+class History(Generic[V]):
+    # Ascending
+    changes: list[Change[V]] = field(default_factory=list)
 
     def before(self, limit: int, ignored: Collection[int], default: V) -> V:
-        for position, value in reversed(self.changes):
-            if position < limit and position not in ignored:
-                return value
+        for change in reversed(self.changes):
+            if change.position < limit and change.position not in ignored:
+                return change.value
         return default
 
-
-@dataclass(frozen=True, slots=True)
-class MemoryNow:
-    id: int
-    version: int
-    deleted: bool
-    session_id: str
-    kind: str
-    scope: str
-    title: str
-    topic_key: str | None
-    deletions: StateHistory[bool]
-
-    def named(self, state: MemoryState | None = None) -> dict[str, Any]:
-        source = state or self
-        name = {"scope": source.scope, "kind": source.kind, "title": source.title, "topic_key": source.topic_key}
-        return {"id": self.id, "session_id": self.session_id, **name}
+    def without(self, void: Collection[int]) -> History[V]:
+        return History([change for change in self.changes if change.position not in void])
 
 
 def changed_since(since: Mapping[str, int], own_positions: Iterable[int], void: Iterable[int] = ()) -> dict[str, str]:
@@ -122,67 +128,79 @@ def changed_since(since: Mapping[str, int], own_positions: Iterable[int], void: 
 
 
 # Erased memories are left out
-def memories_now(ids: Collection[int]) -> dict[int, MemoryNow]:
-    events = _events_of_memories(ids).of_type(MEMORY_DELETED, MEMORY_RESTORED)
-    changes = [(event.position, entity_of(event), event.event_type == MEMORY_DELETED.name) for event in events]
-    names = (
-        Memory.objects.filter(id__in=as_parameter(IDS, ids))
-        .exclude(session_id="")
-        .values_list("session_id", flat=True)
-        .distinct()
-    )
-    ends = log.events().of_type(SESSION_ENDED).of_stream(*(f"session:{name}" for name in names))
-    for memory_id, position in discarded_by(ends.positions()):
-        if memory_id in ids:
-            changes.append((position, memory_id, True))
-    deletions: dict[int, StateHistory[bool]] = {}
-    for position, memory_id, deleted in sorted(changes):
-        deletions.setdefault(memory_id, StateHistory()).changes.append((position, deleted))
-    now = {}
-    for memory_id, version, deleted, session, kind, scope, title, topic in rows.fetch(_MEMORIES, [listed(ids)]):
-        history = deletions.get(memory_id, StateHistory())
-        now[memory_id] = MemoryNow(memory_id, version, bool(deleted), session, kind, scope, title, topic, history)
-    return now
+def memories_by_id(ids: Collection[int]) -> dict[int, Memory]:
+    memories: dict[int, Memory] = Memory.objects.filter(id__in=as_parameter(IDS, ids)).in_bulk()
+    return memories
 
 
-def _events_of_memories(ids: Iterable[int]) -> log.EventQuerySet:
-    return log.events().of_stream(*(f"memory:{memory_id}" for memory_id in ids))
+def name_of(memory: Memory, state: MemoryState | None = None) -> dict[str, Any]:
+    """Return what must be unique of a memory, at present or in a former state."""
+    source = state or memory
+    name = {"scope": source.scope, "kind": source.kind, "title": source.title, "topic_key": source.topic_key}
+    return {"id": memory.id, "session_id": memory.session_id, **name}
 
 
-# Memories that the ends of scratch sessions deleted, each with that event
-def discarded_by(positions: Iterable[int]) -> list[tuple[int, int]]:
-    return [(memory_id, position) for memory_id, position, deleted in _ended_entries(positions) if deleted]
+# When each memory was deleted, by itself or with its scratch session, and when it was restored
+def deletion_histories(memories: Mapping[int, Memory]) -> Mapping[int, History[bool]]:
+    histories = _own_deletions(memories)
+    sessions = {memory.session_id for memory in memories.values()} - {""}
+    for entry in entries_at_end(events_of("session", sessions).of_type(SESSION_ENDED)):
+        if entry.is_discarded and entry.memory_id in memories:
+            histories[entry.memory_id].changes.append(Change(entry.position, "", True))
+    for history in histories.values():
+        history.changes.sort()
+    return histories
 
 
-# Memories that the ends of scratch sessions moved to the project
-def promoted_by(positions: Iterable[int]) -> set[int]:
-    return {memory_id for memory_id, _, deleted in _ended_entries(positions) if not deleted}
+def _own_deletions(memory_ids: Iterable[int]) -> defaultdict[int, History[bool]]:
+    histories: defaultdict[int, History[bool]] = defaultdict(History)
+    for event in events_of("memory", memory_ids).of_type(MEMORY_DELETED, MEMORY_RESTORED):
+        is_deletion = event.event_type == MEMORY_DELETED.name
+        histories[entity_of(event)].changes.append(Change(event.position, event.actor, is_deletion))
+    return histories
 
 
-# Entries of scratch sessions that were live when the session ended, and whether the end deleted them
-def _ended_entries(positions: Iterable[int]) -> Iterator[tuple[int, int, bool]]:
-    for event in log.events().at(positions).readable():
-        payload = json.loads(event.payload_json or "")
-        session = Session.objects.filter(session_id=event.stream_id.partition(":")[2]).first()
-        if payload.get("entries") is None or session is None:
-            continue
-        written = Memory.objects.filter(session_id=session.session_id, id__gt=session.id, id__lt=event.position)
-        ids = written.order_by("id").values_list("id", flat=True)
-        changes = _events_of_memories(ids).of_type(MEMORY_DELETED, MEMORY_RESTORED).window(up_to=event.position - 1)
-        last_change = {entity_of(change): change.event_type for change in changes}
-        for memory_id in ids:
-            if last_change.get(memory_id) != MEMORY_DELETED.name:
+class EntryAtEnd(NamedTuple):
+    memory_id: int
+    # The end of the session
+    position: int
+    # Whether the end deleted it; else it moved to the project
+    is_discarded: bool
+
+
+# Entries of scratch sessions that were live when the session ended
+def entries_at_end(ends: log.EventQuerySet) -> Iterator[EntryAtEnd]:
+    payloads: dict[int, dict[str, Any]] = {}
+    names = {}
+    for position, stream, payload_json in ends.readable().values_list("position", "stream_id", "payload_json"):
+        payload = json.loads(payload_json or "")
+        if payload.get("entries") is not None:
+            payloads[position] = payload
+            names[position] = stream.partition(":")[2]
+    if not payloads:
+        return
+    sessions = Session.objects.filter(session_id__in=as_parameter(TEXTS, names.values()))
+    starts = dict(sessions.values_list("session_id", "id"))
+    written: dict[str, list[int]] = {name: [] for name in starts}
+    memories = Memory.objects.filter(session_id__in=as_parameter(TEXTS, starts)).order_by("id")
+    for memory_id, name in memories.values_list("id", "session_id"):
+        if memory_id > starts[name]:
+            written[name].append(memory_id)
+    deletions = _own_deletions(chain.from_iterable(written.values()))
+    for position, payload in payloads.items():
+        for memory_id in written.get(names[position], ()):
+            if memory_id < position and not deletions[memory_id].before(position, (), False):
                 is_kept = memory_id in payload.get("kept", ())
-                yield memory_id, event.position, payload["entries"] == EndedWith.DISCARD and not is_kept
+                yield EntryAtEnd(memory_id, position, payload["entries"] == EndedWith.DISCARD and not is_kept)
 
 
-def review_states_of(ids: Collection[int]) -> dict[int, StateHistory[ReviewStatus]]:
-    histories: dict[int, StateHistory[ReviewStatus]] = {memory_id: StateHistory() for memory_id in ids}
-    for event in _events_of_memories(ids).of_type(MEMORY_WRITTEN, MEMORY_REVISED, MEMORY_REVIEWED):
+def review_histories(ids: Collection[int]) -> dict[int, History[ReviewStatus]]:
+    histories: dict[int, History[ReviewStatus]] = {memory_id: History() for memory_id in ids}
+    for event in events_of("memory", ids).of_type(MEMORY_WRITTEN, MEMORY_REVISED, MEMORY_REVIEWED):
         payload = json.loads(event.payload_json or "{}")
         review = payload.get("after") or payload.get("review")
-        status = ReviewStatus.model_validate(review) if review else ACCEPTED
-        histories[entity_of(event)].changes.append((event.position, status))
+        status = ReviewStatus.model_validate(review or ACCEPTED)
+        histories[entity_of(event)].changes.append(Change(event.position, event.actor, status))
     return histories
 
 
@@ -194,7 +212,7 @@ def rivals(names: Iterable[Mapping[str, Any]], going: Iterable[int]) -> dict[int
     """Return the live memory that occupies the topic or title each of ``names`` needs, by memory.
 
     Args:
-        names: memories as ``MemoryNow.named`` returns them; if two want the same name, the younger one gets it.
+        names: memories as ``name_of`` returns them; if two want the same name, the younger one gets it.
         going: memories that the same plan deletes or quarantines.
     """
     newest_first = sorted(names, key=lambda memory: -memory["id"])
@@ -211,34 +229,17 @@ def rivals(names: Iterable[Mapping[str, Any]], going: Iterable[int]) -> dict[int
     return occupied
 
 
-@dataclass(slots=True)
-class ValueHistory:
-    # Position, actor and value, in order
-    values: list[tuple[int, str, Any]] = field(default_factory=list)
-
-    def last(self) -> tuple[int, str, Any]:
-        return self.values[-1]
-
-    def without(self, void: frozenset[int]) -> ValueHistory:
-        return ValueHistory([entry for entry in self.values if entry[0] not in void])
-
-    def clean(self, rolled_back: frozenset[int], before: int, default: Any) -> Any:
-        for position, _, value in reversed(self.values):
-            if position not in rolled_back and position < before:
-                return value
-        return default
-
-
 # By name or by id; ``ids`` are those of memories or decisions, if the values belong to such
-def value_histories(effect: Effect, ids: Iterable[int] = ()) -> dict[Any, ValueHistory]:
+def value_histories(effect: Effect, ids: Iterable[int] = ()) -> dict[Any, History[Any]]:
     values = values_of(effect)
-    events = log.events().of_type(*values.also, *types_reversed_by(effect.step)).readable()
+    events = log.events()
     if values.thing:
-        events = events.of_stream(*(f"{values.thing}:{thing_id}" for thing_id in ids))
-    histories: dict[Any, ValueHistory] = {}
+        events = events_of(values.thing, ids)
+    events = events.of_type(*values.also, *types_reversed_by(effect.step)).readable()
+    histories: dict[Any, History[Any]] = {}
     for event in events:
         for key, value in values.read(event.position, json.loads(event.payload_json or "")).items():
-            histories.setdefault(key, ValueHistory()).values.append((event.position, event.actor, value))
+            histories.setdefault(key, History()).changes.append(Change(event.position, event.actor, value))
     return histories
 
 
@@ -254,7 +255,7 @@ def void_positions() -> frozenset[int]:
     void: set[int] = set()
     for event in log.events().of_type(ROLLBACK_MADE, ROLLBACK_UNDONE).readable():
         payload = json.loads(event.payload_json or "")
-        steps = [Step.model_validate(step) for step in payload.get("steps", [])]
+        steps = STEPS.validate_python(payload.get("steps", []))
         positions = range(event.position, event.position + 1 + count_events(steps))
         if event.event_type == ROLLBACK_MADE.name:
             rollbacks[event.position] = positions

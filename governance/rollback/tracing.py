@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from governance.rollback.schemas import SHOWN, Group, Selection, Thing, Trace
 from governance.rollback.selectors import EventHeader, SelectedEvents, listed, select
-from governance.rollback.state import changed_since, discarded_by, void_positions
+from governance.rollback.state import changed_since, entries_at_end, void_positions
 from memories.events import RELATION_CREATED
 from memoryhub.core import log
 from memoryhub.core.entities import Entity, find_entities
@@ -197,8 +197,9 @@ def _add_sessions(by_group: dict[str, dict[int, Touched]], events: list[EventHea
             _add(by_group["sessions"], session, header.position)
         else:
             _add(by_group["other"], header.position, header.position)
-    for memory_id, position in discarded_by(header.position for header in events):
-        _add(by_group["memories_deleted"], memory_id, position)
+    for entry in entries_at_end(log.events().at(header.position for header in events)):
+        if entry.is_discarded:
+            _add(by_group["memories_deleted"], entry.memory_id, entry.position)
 
 
 # A turn's row shows its summary, which the event that ends it contains
@@ -358,8 +359,8 @@ class _TraceView:
                 positions.add(derived.event)
         self._entities = find_entities(ids)
         self._marks = quarantine_marks(ids)
-        events = list(log.events().at(positions))
-        self._entries: dict[int, TimelineItem] = {entry.position: entry for entry in entries_of(events)}
+        entries = entries_of(list(log.events().at(positions)))
+        self._entries: dict[int, TimelineItem] = {entry.position: entry for entry in entries}
         self._changed = changed_since(self._streams(), traced.selected.positions, void_positions())
 
     # The first change of each item that others may have changed since
@@ -381,33 +382,22 @@ class _TraceView:
     def derived(self) -> Iterator[Group]:
         for name, group in self._traced.downstream.groups.items():
             if group:
-                things = [self._derived(thing) for thing in _first(group)]
+                things = [
+                    self._thing(thing.id, thing.event, via=thing.via, how=thing.how, depth=thing.depth)
+                    for thing in _first(group)
+                ]
                 yield Group(name=name, title=_TITLES[name], count=len(group), shown=things)
 
-    def _touched(self, rule: RollbackRule, thing: Touched) -> Thing:
-        kind = rule.thing or self._type(thing.id, thing.first)
-        return Thing(
-            id=thing.id,
-            type=kind,
-            title=self._title(thing.id, thing.first),
-            event=thing.first,
-            events=len(thing.events),
-            versions=thing.versions,
-            changed_since=self._changed.get(f"{kind}:{thing.id}", ""),
-            quarantined=self._marks.get(thing.id, ""),
-        )
+    def _touched(self, rule: RollbackRule, touched: Touched) -> Thing:
+        thing = self._thing(touched.id, touched.first, events=len(touched.events), versions=touched.versions)
+        thing.type = rule.thing or thing.type
+        thing.changed_since = self._changed.get(f"{thing.type}:{thing.id}", "")
+        return thing
 
-    def _derived(self, thing: Derived) -> Thing:
-        return Thing(
-            id=thing.id,
-            type=self._type(thing.id, thing.event),
-            title=self._title(thing.id, thing.event),
-            event=thing.event,
-            via=thing.via,
-            how=thing.how,
-            depth=thing.depth,
-            quarantined=self._marks.get(thing.id, ""),
-        )
+    def _thing(self, thing_id: int, event: int, **fields: Any) -> Thing:
+        mark = self._marks.get(thing_id, "")
+        kind, title = self._type(thing_id, event), self._title(thing_id, event)
+        return Thing(id=thing_id, type=kind, title=title, event=event, quarantined=mark, **fields)
 
     def _type(self, thing: int, event: int) -> str:
         entity = self._entities.get(thing)

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -178,9 +179,8 @@ def _changes(shas: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
 
 # The project's own folder, and those where sessions worked last
 def repositories() -> list[Path]:
-    named = [profile().root_path, *(path for (path,) in rows.fetch(_DIRECTORIES))]
-    folders = dict.fromkeys(Path(path) for path in named if path.startswith("/"))
-    return [folder for folder in folders if is_folder(folder)]
+    folders = dict.fromkeys(map(Path, [profile().root_path, *rows.column(_DIRECTORIES)]))
+    return [folder for folder in folders if folder.is_absolute() and is_folder(folder)]
 
 
 _DIRECTORIES = (
@@ -223,10 +223,6 @@ SELECT g.path,
    WHERE f.path > g.path || '/' AND f.path < g.path || '0' AND f.commit_id > %s)
 FROM governed g"""
 _EVIDENCE = "SELECT decision_id, commit_id FROM decisions_commitlink WHERE commit_id > %s"
-_REVERTS = f"""
-SELECT l.decision_id, l.commit_id FROM decisions_commitlink l JOIN decisions_decision d ON d.id = l.decision_id
-WHERE l.link_type = 'reverts' AND d.review <> '' AND l.decision_id IN {IDS}
-ORDER BY l.event DESC"""
 _COMMITS_BY_ID = f"SELECT id, sha, message, author, committed_at, files FROM sessions_app_commit WHERE id IN {IDS}"
 
 
@@ -281,13 +277,6 @@ class Touches:
         return commit_id > thing.position and commit_id not in self._evidence.get(thing.id, ())
 
 
-def reverting(ids: Iterable[int]) -> dict[int, list[int]]:
-    commits: dict[int, list[int]] = {}
-    for decision_id, commit_id in rows.fetch(_REVERTS, [json.dumps(list(ids))]):
-        commits.setdefault(decision_id, []).append(commit_id)
-    return commits
-
-
 def commits_by_id(ids: Iterable[int]) -> dict[int, dict[str, Any]]:
     commits = {}
     for row in rows.fetch(_COMMITS_BY_ID, [json.dumps(sorted(set(ids)))]):
@@ -304,11 +293,10 @@ def commits_by_id(ids: Iterable[int]) -> dict[int, dict[str, Any]]:
     return commits
 
 
-def on_governed(commit: dict[str, Any], paths: Collection[str], most: int) -> dict[str, Any]:
-    governed = [file for file in commit["files"] if is_governed(file["path"], paths)]
+def on_governed(commit: dict[str, Any], paths: set[str], most: int) -> dict[str, Any]:
+    governed = []
+    for file in commit["files"]:
+        folders = accumulate(file["path"].split("/"), "{}/{}".format)
+        if not paths.isdisjoint(folders):
+            governed.append(file)
     return {**commit, "files": (governed or commit["files"])[:most]}
-
-
-def is_governed(path: str, paths: Collection[str]) -> bool:
-    parts: Sequence[str] = path.split("/")
-    return any("/".join(parts[:length]) in paths for length in range(1, len(parts) + 1))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, NamedTuple
 
 from decisions.models import Decision
@@ -21,7 +22,6 @@ from governance.staleness.governed_files import (
     fetch_among,
     governing,
     on_governed,
-    reverting,
 )
 from governance.staleness.schemas import StaleKind, StaleList, StaleView, Why
 from memories.models import Memory
@@ -32,7 +32,7 @@ from memoryhub.core.errors import NotFound
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import elements, greatest, json_int, json_text
+from memoryhub.core.stores.dialect import IDS, elements, greatest, json_int, json_text
 from memoryhub.core.text import counted
 
 MAX_TEXT = 2_000
@@ -130,18 +130,20 @@ def views(stale: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool
     """Return stale items as JSON data, with five queries for any number of them."""
     if not due:
         return []
-    ids = [item.id for item in due]
-    heads = _heads(ids)
+    heads = _heads([item.id for item in due])
     # Without what was erased after the queue was read
     due = [item for item in due if item.id in heads]
     ids = [item.id for item in due]
     if compact:
         return [{"id": entity_id, "title": heads[entity_id]["title"]} for entity_id in ids]
-    _add_affirmations(heads)
+    for affirmation in Affirmation.objects.filter(entity_id__in=list(heads)):
+        head = heads[affirmation.entity_id]
+        head["looked_at"] = max(head["looked_at"], affirmation.affirmed_at)
+        head["affirmed_by"] = affirmation.actor
     touching = _touching(stale, ids)
     commits = _commits(stale, touching)
     if diff:
-        add_diffs([commit for entity_id in ids for commit in commits[entity_id]])
+        add_diffs(list(chain.from_iterable(commits.values())))
     entries = []
     for item in due:
         view = StaleView(
@@ -160,39 +162,26 @@ def views(stale: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool
 def _heads(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     heads: dict[int, dict[str, Any]] = {}
     for memory in Memory.objects.filter(id__in=ids).only("kind", "type", "title", "content", "updated_at"):
-        heads[memory.id] = {
-            "kind": memory.kind,
-            "type": memory.type,
-            "title": memory.title,
-            "text": memory.content[:MAX_TEXT],
-            "looked_at": memory.updated_at,
-            "affirmed_by": "",
-        }
+        heads[memory.id] = {"kind": memory.kind, "type": memory.type, "text": memory.content[:MAX_TEXT]}
+        heads[memory.id] |= {"title": memory.title, "looked_at": memory.updated_at, "affirmed_by": ""}
     for decision in Decision.objects.filter(id__in=ids):
-        heads[decision.id] = {
-            "kind": StaleKind.DECISION,
-            "type": decision.impact,
-            "title": decision.title,
-            "text": decision.chosen[:MAX_TEXT],
-            "looked_at": decision.decided_at,
-            "affirmed_by": "",
-        }
+        heads[decision.id] = {"kind": StaleKind.DECISION, "type": decision.impact, "text": decision.chosen[:MAX_TEXT]}
+        heads[decision.id] |= {"title": decision.title, "looked_at": decision.decided_at, "affirmed_by": ""}
     return heads
 
 
-def _add_affirmations(heads: dict[int, dict[str, Any]]) -> None:
-    for affirmation in Affirmation.objects.filter(entity_id__in=list(heads)):
-        head = heads[affirmation.entity_id]
-        head["looked_at"] = max(head["looked_at"], affirmation.affirmed_at)
-        head["affirmed_by"] = affirmation.actor
+_REVERTING = f"""
+SELECT l.decision_id, l.commit_id FROM decisions_commitlink l JOIN decisions_decision d ON d.id = l.decision_id
+WHERE l.link_type = 'reverts' AND d.review <> '' AND l.decision_id IN {IDS}
+ORDER BY l.event DESC"""
 
 
 # Latest first; reverts before commits that touched a file
 def _touching(stale: Queue, ids: Sequence[int]) -> dict[int, list[int]]:
-    reverts = reverting(ids)
-    touching = {}
+    touching: dict[int, list[int]] = {entity_id: [] for entity_id in ids}
+    for decision_id, commit_id in rows.fetch(_REVERTING, [json.dumps(list(ids))]):
+        touching[decision_id].append(commit_id)
     for entity_id in ids:
-        touching[entity_id] = list(reverts.get(entity_id, ()))
         if entity_id in stale.governing:
             touching[entity_id] += stale.touches.of(stale.governing[entity_id])
     return touching
@@ -200,7 +189,7 @@ def _touching(stale: Queue, ids: Sequence[int]) -> dict[int, list[int]]:
 
 def _commits(stale: Queue, touching: dict[int, list[int]]) -> dict[int, list[dict[str, Any]]]:
     latest = {entity_id: commit_ids[:MAX_COMMITS] for entity_id, commit_ids in touching.items()}
-    commits = commits_by_id(commit_id for commit_ids in latest.values() for commit_id in commit_ids)
+    commits = commits_by_id(chain.from_iterable(latest.values()))
     by_item: dict[int, list[dict[str, Any]]] = {}
     for entity_id, commit_ids in latest.items():
         paths = stale.paths(entity_id)
@@ -338,10 +327,6 @@ def _reasons(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int
         yield entity_id, Reason(Why.REVERTED, since, review)
     for entity_id, ended in fetch_among(_EXPIRED, "m.id", among, [rows.time_value(now)]):
         yield entity_id, Reason(Why.EXPIRED, ended, f"it was valid until {clock.day(ended)}")
-    yield from _aged(now, among)
-
-
-def _aged(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
     policies = []
     for name, days in project_settings().review_after.items():
         kind, _, type_name = name.partition("/")

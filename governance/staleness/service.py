@@ -40,7 +40,7 @@ def affirm(*, command: Affirm) -> AffirmResult:
         _settle(thing, command)
         kind = "decision" if isinstance(thing, Decision) else "memory"
         log.append(draft, stream=f"{kind}:{command.id}", idempotency_key=command.idempotency_key)
-        return _result(thing).model_copy(update={"redacted": list(draft.redactions)})
+        return _result(thing, redacted=list(draft.redactions))
 
 
 def retire(*, command: Retire) -> RetireResult:
@@ -66,10 +66,8 @@ def _live_entry(entity_id: int) -> Memory | Decision:
         raise NotFound(f"{problem}; give the id of a memory or decision", id=entity_id)
     if quarantined_among([entity_id]):
         raise ConflictError(f"#{entity_id} is in quarantine; release it before you affirm it", id=entity_id)
-    return _accepted_memory(entity_id) if entity.type == "memory" else _accepted_decision(entity_id)
-
-
-def _accepted_memory(entity_id: int) -> Memory:
+    if entity.type == "decision":
+        return _accepted_decision(entity_id)
     memory = live_memory(entity_id)
     if memory.review != ReviewState.ACCEPTED:
         raise ConflictError(f"#{entity_id} is {memory.review}; accept it in the review queue instead", id=entity_id)
@@ -104,11 +102,9 @@ def _settle(thing: Memory | Decision, command: Affirm) -> None:
         update_memory(command=MemoryUpdate(id=thing.id, attributes=attributes, change_reason=reason))
 
 
-def _result(thing: Memory | Decision, *, is_new: bool = True) -> AffirmResult:
-    affirmed = Affirmation.objects.get(entity_id=thing.id)
-    return AffirmResult(
-        id=thing.id, kind=_kind(thing), title=thing.title, affirmed_at=affirmed.affirmed_at, is_new=is_new
-    )
+def _result(thing: Memory | Decision, **fields: Any) -> AffirmResult:
+    affirmed_at = Affirmation.objects.get(entity_id=thing.id).affirmed_at
+    return AffirmResult(id=thing.id, kind=_kind(thing), title=thing.title, affirmed_at=affirmed_at, **fields)
 
 
 def _kind(thing: Memory | Decision) -> str:

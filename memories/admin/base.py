@@ -12,6 +12,7 @@ from django.template.response import TemplateResponse
 from memories.schemas import WriteResult
 from memoryhub.core.admin import HubModelAdmin
 from memoryhub.core.errors import ConflictError, Gone, HubError, Invalid
+from memoryhub.core.text import as_sentence
 
 
 class SectionAdmin(HubModelAdmin):
@@ -53,7 +54,7 @@ def sentence(error: HubError) -> str:
     text = error.message
     for hint, replacement in _TOOL_NAMES.items():
         text = text.replace(hint, replacement)
-    return f"{text[:1].upper()}{text[1:]}."
+    return as_sentence(text)
 
 
 def show_error(form: Any, error: HubError) -> None:

@@ -20,11 +20,13 @@ from memories.admin.base import SectionAdmin, sentence
 from memories.admin.comparing import head, history_of, sides, version_in
 from memories.diff import merge_texts
 from memories.models import Conflict, Resolution
+from memories.references import clause
 from memories.schemas import ConflictResolve
 from memoryhub.core.admin import DefaultFilter, cells, needs, next_page
 from memoryhub.core.errors import ConflictError as Refused
 from memoryhub.core.errors import Gone, Invalid
 from memoryhub.core.permissions import Act
+from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import explain
 
 _PAGE = "admin/memories/conflict/detail.html"
@@ -106,27 +108,20 @@ class ConflictAdmin(SectionAdmin):
     def detail(self, request: HttpRequest, conflict: Conflict) -> dict[str, Any]:
         request.inbox_key = f"conflict-{conflict.pk}"  # type: ignore[attr-defined]
         history = history_of(conflict.memory)
-        versions = {version["version"]: version for version in history}
-        first, second, current = (
-            version_in(history, number, conflict.memory)
-            for number in (conflict.version_a, conflict.version_b, conflict.memory.version)
-        )
-        base = versions.get(second["base_version"])
+        memory = conflict.memory
+        first = version_in(history, conflict.version_a, memory)
+        second = version_in(history, conflict.version_b, memory)
+        current = version_in(history, memory.version, memory)
+        base = next((version for version in history if version["version"] == second["base_version"]), None)
         draft = merge_texts((base or {}).get("content") or "", first["content"] or "", second["content"] or "")
         return {
-            "title": conflict.memory.title,
+            "title": memory.title,
             "sides": sides(first, second),
             "heads": (head(first), head(second)),
             "base": base,
             "base_head": head(base) if base else "",
             "draft": draft,
-            "typed": {
-                "resolution": "",
-                "content": draft,
-                "title": conflict.memory.title,
-                "split_title": "",
-                "reason": "",
-            },
+            "typed": {"resolution": "", "content": draft, "title": memory.title, "split_title": "", "reason": ""},
             "split_title": f"{(first['title'] or '')[:180]} (version {conflict.version_a} of #{conflict.memory_id})",
             "current": current,
             "labels": (f"Version {conflict.version_a} (earlier)", f"Version {conflict.version_b} (later)"),
@@ -143,10 +138,10 @@ class ConflictAdmin(SectionAdmin):
             result = services.resolve_conflict(command=form.command(conflict.pk))
         except ValidationError as error:
             problem = explain(error) if form["resolution"].value() else "choose one of the four resolutions"
-            return self._show_problem(request, conflict, form, f"{problem[:1].upper()}{problem[1:]}.")
+            return self._show_problem(request, conflict, form, as_sentence(problem))
         except (Refused, Gone, Invalid) as refusal:
             return self._show_problem(request, conflict, form, sentence(refusal))
-        split = f" The earlier version is now #{result.split_id}." if result.split_id else ""
+        split = clause(" The earlier version is now #", result.split_id, ".")
         messages.success(request, f"Resolved. Version {result.version} is current.{split}")
         return redirect(next_page(request) or self.url("change", conflict.pk))
 

@@ -5,14 +5,12 @@ from typing import Any
 
 from django.db.models import Count, F, Q, QuerySet
 from django.http import HttpRequest
+from sessions_app.admin import SessionFilter
 
-from memories.models import Conflict, Memory, MemoryKind, MemoryScope, MemoryTag, ReviewState
+from memories.models import Conflict, MemoryKind, MemoryScope, MemoryTag, MemoryUse, ReviewState
 from memoryhub.core import clock
 from memoryhub.core.admin import ConditionFilter, DefaultFilter, Facet, SinceFilter, ValueFilter, value_filter
 from memoryhub.core.kinds import KINDS, AttributeShape
-
-_OFFERED = 20
-
 
 KindFilter = value_filter("kind", MemoryKind.choices)
 
@@ -89,6 +87,33 @@ class ConflictFilter(DefaultFilter):
         return {"open": Q(id__in=Conflict.objects.filter(resolved_at__isnull=True).values("memory_id"))}
 
 
+class UseFilter(DefaultFilter):
+    title = "use"
+    parameter_name = "use"
+    options = {"any": "All", "ignored": "Ignored", "used": "Used", "never": "Never in a pack"}
+
+    def conditions_now(self) -> dict[str, Q]:
+        return {
+            "ignored": Q(id__in=MemoryUse.objects.ignored().values("memory_id")),
+            "used": Q(id__in=MemoryUse.objects.used().values("memory_id")),
+            "never": ~Q(id__in=MemoryUse.objects.filter(given__gt=0).values("memory_id")),
+        }
+
+
+# The lists of all memories and of each kind have these
+COMMON_FILTERS = (
+    TagFilter,
+    MemoryReviewFilter,
+    DeletedFilter,
+    ConflictFilter,
+    UseFilter,
+    UpdatedFilter,
+    AuthorFilter,
+    ScopeFilter,
+    SessionFilter,
+)
+
+
 class ValidityFilter(DefaultFilter):
     title = "validity"
     parameter_name = "validity"
@@ -129,14 +154,3 @@ def attribute_filter(shape: AttributeShape) -> type[ConditionFilter]:
 
 def type_label(name: str) -> str:
     return name.upper() if name in ("mcp", "cli", "api") else name.replace("_", " ").capitalize()
-
-
-def used_types(kind: str) -> Iterable[str]:
-    """Return the 20 most used types of a kind."""
-    used = Memory.objects.live().filter(kind=kind).values_list("type").annotate(count=Count("id"))
-    return [name for name, _ in used.order_by("-count", "type")[:_OFFERED]]
-
-
-def most_used_tags(limit: int) -> list[str]:
-    counted = MemoryTag.objects.values("tag").annotate(memories=Count("memory_id")).order_by("-memories", "tag")
-    return [row["tag"] for row in counted[:limit]]

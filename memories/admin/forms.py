@@ -7,19 +7,29 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
-from memories.admin.attributes import attribute_fields, shown_attributes, typed_attributes
 from memories.admin.base import sentence
 from memories.admin.filters import type_label
-from memories.events import Verdict
 from memories.models import Memory, MemoryKind
 from memories.references import end_id
-from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewVerdict
+from memories.review.schemas import ReviewEdit, ReviewMerge
 from memories.schemas import MemoryUpdate, MemoryWrite
-from memoryhub.core.admin.schema_form import SchemaForm
+from memoryhub.core.admin.schema_form import SchemaForm, initial_values, nested, schema_fields
 from memoryhub.core.errors import ConflictError, HubError, Invalid, PreconditionFailed
-from memoryhub.core.kinds import KINDS, Kind
+from memoryhub.core.kinds import KINDS, attribute_of
+from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import command_from
+
+
+def attribute_fields(kind: str) -> dict[str, Any]:
+    """Return form fields of a kind's attributes by name; a nested field is named ``outer__inner``."""
+    return dict(schema_fields(KINDS[kind].attributes, _help))
+
+
+def _help(field: FieldInfo) -> str:
+    text = (attribute_of(field).help or field.description or "").rstrip(".")
+    return as_sentence(text) if text else ""
 
 
 class MemoryForm(SchemaForm[Any]):
@@ -49,7 +59,13 @@ class MemoryForm(SchemaForm[Any]):
         self.fields["content"].label = declared.text_label
         self.fields["content"].help_text = declared.text_help
         self.fields.update(self.attributes)
-        self.fields["type"] = _type_field(declared)
+        attrs = {"autocomplete": "off", "list": "known-types"}
+        type_field: forms.Field = forms.CharField(required=False, widget=forms.TextInput(attrs=attrs))
+        if declared.types:
+            type_field = forms.ChoiceField(choices=[(name, type_label(name)) for name in declared.types])
+        type_field.initial = declared.default_type
+        type_field.label = declared.type_label
+        self.fields["type"] = type_field
         facts = [shape.name for shape in declared.shapes.values() if shape.in_panel]
         self.order_fields(
             ["title", "type", *facts, "content", *self.attributes, "tags", "topic_key", "source", "links"]
@@ -58,22 +74,23 @@ class MemoryForm(SchemaForm[Any]):
     def values(self) -> dict[str, Any]:
         """Return the values by their schema names; invalid attributes become form errors."""
         typed = self.cleaned_data
+        attributes: dict[str, Any] = {}
+        try:
+            fields = nested({name: typed.get(name) for name in self.attributes})
+            # Without the empty ones
+            checked = KINDS[self.kind].attributes.model_validate(fields)
+            attributes = checked.model_dump(mode="json", exclude_unset=True)
+        except ValidationError as error:
+            self.add_faults(error)
         return {
             "title": typed["title"],
             "content": typed["content"].replace("\r\n", "\n"),
             "type": typed["type"],
-            "attributes": self._attributes(),
+            "attributes": attributes,
             "tags": list(filter(None, [tag.strip() for tag in typed["tags"].split(",")])),
             "source": typed["source"],
             "resource_links": _links(typed["links"]),
         }
-
-    def _attributes(self) -> dict[str, Any]:
-        try:
-            return typed_attributes(self.kind, self.cleaned_data)
-        except ValidationError as error:
-            self.add_faults(error)
-            return {}
 
 
 class NewMemoryForm(MemoryForm):
@@ -94,7 +111,17 @@ class ChangedMemoryForm(MemoryForm):
     change_reason = forms.CharField(required=False, label="Reason", help_text="Optional. Stored with the version.")
 
     def __init__(self, memory: Memory, data: Any = None) -> None:
-        super().__init__(MemoryKind(memory.kind), data, initial=initial_of(memory))
+        initial = {
+            "title": memory.title,
+            "content": memory.content,
+            "type": memory.type,
+            "tags": ", ".join(memory.tags),
+            "source": memory.source,
+            "links": "\n".join(f"{link['uri']} {link['type']}" for link in memory.resource_links),
+            "base_version": memory.version,
+            **initial_values(attribute_fields(memory.kind), memory.attributes),
+        }
+        super().__init__(MemoryKind(memory.kind), data, initial=initial)
         self.memory = memory
 
     def values(self) -> dict[str, Any]:
@@ -114,27 +141,6 @@ class ChangedMemoryForm(MemoryForm):
             self.data["base_version"] = str(version)
 
 
-def initial_of(memory: Memory) -> dict[str, Any]:
-    return {
-        "title": memory.title,
-        "content": memory.content,
-        "type": memory.type,
-        "tags": ", ".join(memory.tags),
-        "source": memory.source,
-        "links": "\n".join(f"{link['uri']} {link['type']}" for link in memory.resource_links),
-        "base_version": memory.version,
-        **shown_attributes(memory.kind, memory.attributes),
-    }
-
-
-def _type_field(kind: Kind) -> forms.Field:
-    common: dict[str, Any] = {"initial": kind.default_type, "label": kind.type_label}
-    if kind.types:
-        return forms.ChoiceField(choices=[(name, type_label(name)) for name in kind.types], **common)
-    attrs = {"autocomplete": "off", "list": "known-types"}
-    return forms.CharField(required=False, widget=forms.TextInput(attrs=attrs), **common)
-
-
 def _changes(typed: dict[str, Any], memory: Memory) -> dict[str, Any]:
     changes = {name: value for name, value in typed.items() if value != getattr(memory, name)}
     if "attributes" in changes:
@@ -149,23 +155,6 @@ def _changes(typed: dict[str, Any], memory: Memory) -> dict[str, Any]:
 def _links(text: str) -> list[dict[str, str]]:
     lines = [line.split(maxsplit=1) for line in text.splitlines() if line.strip()]
     return [{"uri": uri, "type": "".join(words).strip() or "related"} for uri, *words in lines]
-
-
-class MemoryVerdictForm:
-    def __init__(self, data: QueryDict) -> None:
-        self._data = data
-
-    def command(self, memory_id: int, verdict: Verdict) -> ReviewVerdict:
-        """Return the command.
-
-        Raises:
-            Invalid: the reason is too long, or the version is not a number.
-        """
-        fields = {
-            "base_version": self._data.get("base_version") or None,
-            "reason": self._data.get("reason", "").strip(),
-        }
-        return command_from(ReviewVerdict, {"id": memory_id, "verdict": verdict, **fields})
 
 
 class MergeForm:

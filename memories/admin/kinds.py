@@ -13,48 +13,33 @@ from django.shortcuts import redirect
 from django.utils.safestring import SafeString
 
 from memories.admin import listing
-from memories.admin.filters import (
-    AuthorFilter,
-    ConflictFilter,
-    DeletedFilter,
-    MemoryReviewFilter,
-    ScopeFilter,
-    TagFilter,
-    TypeFilter,
-    UpdatedFilter,
-    attribute_filter,
-    type_label,
-)
+from memories.admin.filters import COMMON_FILTERS, TypeFilter, attribute_filter, type_label
 from memories.admin.lists import MemoryListAdmin
-from memories.admin.rendering import UseFilter
 from memories.models import KIND_MODELS, Memory, MemoryKind
 from memoryhub.core.admin import cells
 from memoryhub.core.kinds import INDEXED, KINDS, AttributeShape, Kind, Show
-from sessions_app.admin.sessions import SessionFilter
 
 Column = Callable[[Memory], SafeString | str]
 
 
 def type_column(kind: Kind) -> Column:
-    def type_of(memory: Memory) -> SafeString:
+    @admin.display(description=kind.type_label.lower(), ordering="type")
+    def column(memory: Memory) -> SafeString:
         return cells.badge(memory.type, type_label(memory.type))
 
-    return _as_column(type_of, "type", kind.type_label.lower(), "type")
+    column.__name__ = "type"
+    return column
 
 
 def attribute_column(shape: AttributeShape) -> Column:
-    def value_of(memory: Memory) -> SafeString | str:
+    ordering = shape.name if shape.name in INDEXED else f"attributes__{shape.name}"
+
+    @admin.display(description=shape.name.replace("_", " "), ordering=ordering)
+    def column(memory: Memory) -> SafeString | str:
         return _cell(shape, memory)
 
-    ordering = shape.name if shape.name in INDEXED else f"attributes__{shape.name}"
-    return _as_column(value_of, shape.name, shape.name.replace("_", " "), ordering)
-
-
-def _as_column(column: Any, name: str, description: str, ordering: str) -> Column:
-    column.__name__ = name
-    column.short_description = description
-    column.admin_order_field = ordering
-    return column  # type: ignore[no-any-return]
+    column.__name__ = shape.name
+    return column
 
 
 def _cell(shape: AttributeShape, memory: Memory) -> SafeString | str:
@@ -124,19 +109,6 @@ def _arguments(schema: dict[str, Any]) -> list[dict[str, Any]]:
     return arguments
 
 
-_COMMON = (
-    TagFilter,
-    MemoryReviewFilter,
-    DeletedFilter,
-    ConflictFilter,
-    UseFilter,
-    UpdatedFilter,
-    AuthorFilter,
-    ScopeFilter,
-    SessionFilter,
-)
-
-
 class KindAdmin(MemoryListAdmin):
     """The list and the form of one kind. The page of a memory belongs to ``MemoryAdmin``."""
 
@@ -158,7 +130,7 @@ def _admin(kind: Kind) -> type[KindAdmin]:
         "nouns": kind.counted,
         "add_label": kind.add_label,
         "list_display": ("number", "about", type_column(kind), *(columns.get(name, name) for name in kind.columns)),
-        "list_filter": (TypeFilter, *(attribute_filter(kind.shapes[name]) for name in kind.filters), *_COMMON),
+        "list_filter": (TypeFilter, *(attribute_filter(kind.shapes[name]) for name in kind.filters), *COMMON_FILTERS),
         "empty_title": f"No {kind.plural.lower()} yet",
         "empty_text": kind.empty_text,
     }

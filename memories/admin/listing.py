@@ -129,7 +129,10 @@ def search(request: HttpRequest, queryset: QuerySet[Any], question: str, kind: M
     ids = list(request.memory_snippets)  # type: ignore[attr-defined]
     matching: QuerySet[Any] = queryset.filter(id__in=ids)
     if request.GET.get("state") in ("deleted", "all") or request.GET.get("review") in ("rejected", "all"):
-        matching = matching | _gone_with(queryset, question)
+        gone = queryset.filter(Q(deleted_at__isnull=False) | Q(review=ReviewState.REJECTED))
+        for word in terms(question):
+            gone = gone.filter(title__icontains=word) | gone.filter(content__icontains=word)
+        matching = matching | gone
     return in_order(request, matching, ids, F("updated_at").desc())
 
 
@@ -173,10 +176,3 @@ def _command(request: HttpRequest, question: str, kind: MemoryKind | None) -> Me
 def _only(request: HttpRequest, name: str) -> str:
     values = [value for value in request.GET.getlist(name) if value]
     return values[0] if len(values) == 1 else ""
-
-
-def _gone_with(queryset: QuerySet[Memory], question: str) -> QuerySet[Memory]:
-    gone = queryset.filter(Q(deleted_at__isnull=False) | Q(review=ReviewState.REJECTED))
-    for word in terms(question):
-        gone = gone.filter(title__icontains=word) | gone.filter(content__icontains=word)
-    return gone

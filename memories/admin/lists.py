@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.db.models.functions import Substr
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -16,11 +16,10 @@ from django.utils.safestring import SafeString
 from memories import services
 from memories.admin import listing
 from memories.admin.base import SectionAdmin, sentence, show_error, show_result
-from memories.admin.filters import most_used_tags, used_types
 from memories.admin.forms import NewMemoryForm
 from memories.admin.listing import MemoryChangeList, search
 from memories.events import Verdict
-from memories.models import Memory, MemoryKind
+from memories.models import Memory, MemoryKind, MemoryTag
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_many
 from memories.schemas import MemoryTouch
@@ -33,7 +32,7 @@ from memoryhub.core.text import one_line
 FORM = "admin/memories/memory/form.html"
 AT_ONCE = 200
 CAN_UNDO = "verdicts_to_undo"
-_TAGS_OFFERED = 200
+_TYPES_OFFERED, _TAGS_OFFERED = 20, 200
 # Characters of a text in a list
 _SHOWN_CHARS = 200
 
@@ -109,16 +108,14 @@ class MemoryListAdmin(SectionAdmin):
                 return show_result(request, services.write_memory(command=command))
             except HubError as error:
                 show_error(form, error)
-        context: dict[str, Any] = {"title": self.add_label, "form": form, "adding": True, "kinds": self._kinds(kind)}
+        kinds = []
+        for other in MemoryKind:
+            url = reverse(f"admin:memories_{other.value}_add")
+            kinds.append({"label": other.label, "url": url, "current": other is kind})
+        context: dict[str, Any] = {"title": self.add_label, "form": form, "adding": True, "kinds": kinds}
         if self.kind:
             context |= {"list_url": self.url("changelist"), "list_label": KINDS[kind].plural}
         return self.page(request, FORM, None, **context, **offered(kind))
-
-    def _kinds(self, current: MemoryKind) -> list[dict[str, Any]]:
-        return [
-            {"label": kind.label, "url": reverse(f"admin:memories_{kind.value}_add"), "current": kind is current}
-            for kind in MemoryKind
-        ]
 
     @admin.action(description="Accept", permissions=["change"])
     def accept_chosen(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
@@ -161,7 +158,11 @@ class MemoryListAdmin(SectionAdmin):
         under = format_html('<span class="snippet">{}</span>', snippet) if snippet else ""
         tags = cells.tag_links(memory.tags, "") if memory.tags else ""
         has_column = self.kind is not None and "valid_until" in KINDS[self.kind].columns
-        marks = format_html("{} {}", listing.warnings(memory, with_expiry=not has_column), _repeats(memory))
+        # Every memory has a version 1 and was seen once
+        counts = [f"v{memory.version}"] if memory.version > 1 else []
+        counts += [f"seen {memory.seen_count:,}×"] if memory.seen_count > 1 else []
+        repeats = format_html('<span class="quiet repeats">{}</span>', " · ".join(counts)) if counts else ""
+        marks = format_html("{} {}", listing.warnings(memory, with_expiry=not has_column), repeats)
         return format_html("{} {}{}{}", title, marks, under, tags)
 
     @admin.display(description="kind", ordering="kind")
@@ -173,16 +174,13 @@ class MemoryListAdmin(SectionAdmin):
         return cells.moment(memory.updated_at)
 
 
-# Every memory has a version 1 and was seen once
-def _repeats(memory: Memory) -> SafeString:
-    marks = [f"v{memory.version}"] if memory.version > 1 else []
-    marks += [f"seen {memory.seen_count:,}×"] if memory.seen_count > 1 else []
-    return format_html('<span class="quiet repeats">{}</span>', " · ".join(marks)) if marks else SafeString()
-
-
 def offered(kind: MemoryKind) -> dict[str, Any]:
-    types = () if KINDS[kind].types else used_types(kind)
-    return {"known_types": types, "known_tags": most_used_tags(_TAGS_OFFERED)}
+    known_types: list[str] = []
+    if not KINDS[kind].types:
+        types = Memory.objects.live().filter(kind=kind).values_list("type").annotate(count=Count("id"))
+        known_types = [name for name, _ in types.order_by("-count", "type")[:_TYPES_OFFERED]]
+    tags = MemoryTag.objects.values_list("tag").annotate(memories=Count("memory_id")).order_by("-memories", "tag")
+    return {"known_types": known_types, "known_tags": [tag for tag, _ in tags[:_TAGS_OFFERED]]}
 
 
 # The ids of the selected memories; none and a message if there are too many

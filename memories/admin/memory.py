@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.text import capfirst
 from django.views.decorators.http import require_POST
 from pydantic import ValidationError
 
@@ -18,31 +19,22 @@ from memories import services
 from memories.admin import listing
 from memories.admin.base import refused, sentence, show_error, show_result
 from memories.admin.comparing import change, head, history_of, sides
-from memories.admin.filters import (
-    AuthorFilter,
-    ConflictFilter,
-    DeletedFilter,
-    KindFilter,
-    MemoryReviewFilter,
-    ScopeFilter,
-    TagFilter,
-    TypeFilter,
-    UpdatedFilter,
-)
+from memories.admin.filters import COMMON_FILTERS, KindFilter, TypeFilter
 from memories.admin.forms import ChangedMemoryForm
 from memories.admin.kinds import own_parts
 from memories.admin.lists import FORM, MemoryListAdmin, offered
-from memories.admin.rendering import UseFilter, render, use_shown
+from memories.admin.rendering import render
 from memories.admin.review import ReviewViews
 from memories.diff import Effort
-from memories.models import Memory, MemoryKind, MemoryVersion, RelationType
-from memories.references import end_id, require_ends
+from memories.models import Memory, MemoryCitation, MemoryKind, MemoryVersion, RelationType
+from memories.references import clause, end_id, require_ends
 from memories.schemas import MemoryDelete, MemoryRestore, MemoryTouch, MemoryUpdate, WriteResult
 from memories.schemas.links import LinkStatus, RelationCreate, RelationDelete
 from memories.scopes import own_scope
 from memories.selectors import open_conflicts
 from memories.selectors.relations import relations_of
 from memories.services.links import create_relation, delete_relation
+from memories.uses.selectors import uses_of
 from memoryhub.core import log
 from memoryhub.core.admin import cells, needs
 from memoryhub.core.errors import (
@@ -59,7 +51,6 @@ from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.permissions import Act, require
 from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import explain
-from sessions_app.admin.sessions import SessionFilter
 
 _INVERSE_NAMES = {
     RelationType.APPLIES_TO: "subject of",
@@ -79,25 +70,14 @@ _REFUSALS = (ConflictError, Gone, Invalid, NotFound)
 # On one page
 _DIFFS = 10
 _VERSIONS = 6
+_CITING = 6
 
 
 @admin.register(Memory)
 class MemoryAdmin(ReviewViews, MemoryListAdmin):
     add_label = "Write a memory"
     list_display = ("number", "about", "kind_badge", "author", "updated")
-    list_filter = (
-        KindFilter,
-        TypeFilter,
-        TagFilter,
-        MemoryReviewFilter,
-        DeletedFilter,
-        ConflictFilter,
-        UseFilter,
-        UpdatedFilter,
-        AuthorFilter,
-        ScopeFilter,
-        SessionFilter,
-    )
+    list_filter = (KindFilter, TypeFilter, *COMMON_FILTERS)
     stream_kind = "memory"
     detail_template = "admin/memories/memory/detail.html"
     empty_title = "No memories yet"
@@ -126,6 +106,11 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
         versions = MemoryVersion.objects.filter(memory_id=memory.id).order_by("-version")
         memory.open_conflicts = open_conflicts([memory.id]).get(memory.id, [])  # type: ignore[attr-defined]
         memory.is_quarantined = memory.id in quarantined_among([memory.id])  # type: ignore[attr-defined]
+        cited_by = []
+        for cite in MemoryCitation.objects.filter(memory_id=memory.id).order_by("-cited_at", "-stream_id")[:_CITING]:
+            kind, _, name = cite.stream_id.partition(":")
+            label = f"{kind} #{name}" if name.isdecimal() else f"{kind} {name}"
+            cited_by.append({"stream": cite.stream_id, "label": label, "at": cite.cited_at})
         return {
             "title": memory.title,
             "rendered": render(memory.content, KINDS[memory.kind].rendering),
@@ -135,8 +120,11 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
             "event": log.events().at([memory.id]).defer("payload_json").first(),
             "versions": versions[:_VERSIONS],
             "tags": cells.tag_links(memory.tags, self.url("changelist")),
-            **relations_shown(memory),
-            **use_shown(memory),
+            "relations": shown_of(memory.id),
+            "relation_choices": RelationType.choices,
+            "own_scope": own_scope(),
+            "use": uses_of([memory.id])[memory.id],
+            "cited_by": cited_by,
         }
 
     def page(self, request: HttpRequest, template: str, item: Any, /, **context: Any) -> TemplateResponse:
@@ -222,7 +210,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
     ) -> HttpResponse:
         try:
             result = change()
-        except (ConflictError, Gone, Invalid, NotFound) as error:
+        except _REFUSALS as error:
             return refused(request, error, memory.id)
         if result.version == memory.version:
             message = ""
@@ -279,7 +267,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
         except _REFUSALS as refusal:
             messages.error(request, sentence(refusal))
         else:
-            text = f"{_name(result.relation)} {_end(result.target.id)}{result.target.title}"
+            text = f"{_name(result.relation)} {clause('#', result.target.id, ' ')}{result.target.title}"
             is_new = result.status is LinkStatus.CREATED
             messages.success(request, f"Added: {text}." if is_new else f"This relation already exists: {text}.")
         return self._back(memory)
@@ -288,12 +276,11 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
         memory: Memory = self.find(request, object_id)
         try:
             result = delete_relation(command=RelationDelete(id=relation))
-        except HubError as refusal:
-            if not isinstance(refusal, _REFUSALS):
-                raise
+        except _REFUSALS as refusal:
             messages.error(request, sentence(refusal))
         else:
-            ends = f"{_end(result.source.id)}{_name(result.relation)} {_end(result.target.id)}".strip()
+            source = clause("#", result.source.id, " ")
+            ends = f"{source}{_name(result.relation)} {clause('#', result.target.id)}".strip()
             messages.success(request, f"Removed: {ends}.")
         return self._back(memory)
 
@@ -304,7 +291,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
             (entity,) = require_ends(("target", target_id, None))
         except _REFUSALS as refusal:
             return plain_answer(sentence(refusal), is_found=False)
-        return plain_answer(f"{_capital(entity.kind or entity.type)}: {entity.title}", is_found=True)
+        return plain_answer(f"{capfirst(entity.kind or entity.type)}: {entity.title}", is_found=True)
 
     def _back(self, memory: Memory) -> HttpResponse:
         return redirect(f"{self.url('change', memory.id)}#relations")
@@ -332,42 +319,27 @@ def plain_answer(text: str, *, is_found: bool) -> HttpResponse:
     return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
 
 
-def relations_shown(memory: Memory) -> dict[str, Any]:
-    return {
-        "relations": shown_of(memory.id),
-        "relation_choices": RelationType.choices,
-        "own_scope": own_scope(),
-    }
-
-
 def shown_of(entity_id: int) -> list[dict[str, Any]]:
     """Return the relations of an item of any type, each with the URL of its other end."""
-    return [_relation_context(relation, entity_id) for relation in relations_of([entity_id]).get(entity_id, [])]
-
-
-def _relation_context(relation: dict[str, Any], memory_id: int) -> dict[str, Any]:
-    kind = RelationType(relation["relation"])
-    is_out = relation["source"]["id"] == memory_id
-    end = relation["target" if is_out else "source"]
-    page = _PAGES.get(end["type"])
-    return {
-        "id": relation["id"],
-        "name": _name(kind) if is_out else _INVERSE_NAMES[kind],
-        "end": end,
-        "badge": cells.badge(end["kind"] or end["type"], _capital(end["kind"] or end["type"])),
-        "url": reverse(f"admin:{page}_change", args=[end["id"]]) if page else "",
-        "actor": relation["actor"],
-        "created_at": relation["created_at"],
-    }
+    relations = []
+    for relation in relations_of([entity_id]).get(entity_id, []):
+        kind = RelationType(relation["relation"])
+        is_out = relation["source"]["id"] == entity_id
+        end = relation["target" if is_out else "source"]
+        page = _PAGES.get(end["type"])
+        relations.append(
+            {
+                "id": relation["id"],
+                "name": _name(kind) if is_out else _INVERSE_NAMES[kind],
+                "end": end,
+                "badge": cells.badge(end["kind"] or end["type"], capfirst(end["kind"] or end["type"])),
+                "url": reverse(f"admin:{page}_change", args=[end["id"]]) if page else "",
+                "actor": relation["actor"],
+                "created_at": relation["created_at"],
+            }
+        )
+    return relations
 
 
 def _name(relation: RelationType) -> str:
     return str(relation.label).lower()
-
-
-def _end(entity_id: int) -> str:
-    return f"#{entity_id} " if entity_id else ""
-
-
-def _capital(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"

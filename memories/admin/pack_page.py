@@ -24,7 +24,7 @@ from memoryhub.core.admin import cells
 from memoryhub.core.admin.facets import SinceFilter
 from memoryhub.core.errors import HubError
 from memoryhub.core.paging import estimate_tokens
-from sessions_app.admin.sessions import SessionFilter
+from sessions_app.admin import SessionFilter
 
 WIDTH = 1000  # of the SVG's view box
 FRAME = "frame"
@@ -137,7 +137,11 @@ class ContextPackAdmin(SectionAdmin):
 
     def detail(self, request: HttpRequest, pack: ContextPack) -> dict[str, Any]:
         earlier = ContextPack.objects.exclude(id=pack.pk).order_by("-id")[:_OFFERED]
-        return {"comparable": earlier, "title": f"Pack #{pack.pk}", **_replayed(pack)}
+        context = {"comparable": earlier, "title": f"Pack #{pack.pk}"}
+        try:
+            return {**context, **pack_context_of(replay_pack(command=ContextReplay(id=pack.pk)), pack.max_tokens)}
+        except HubError as error:
+            return {**context, "problem": sentence(error)}
 
     def compare_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         pack = self.find(request, object_id)
@@ -182,13 +186,6 @@ class ContextPackAdmin(SectionAdmin):
 
 def pack_context_of(pack: ComposedPack, budget: int) -> dict[str, Any]:
     return {"pack": pack, "bar": token_bar(pack, budget), "is_empty": not pack.body.sections}
-
-
-def _replayed(sent: ContextPack) -> dict[str, Any]:
-    try:
-        return pack_context_of(replay_pack(command=ContextReplay(id=sent.pk)), sent.max_tokens)
-    except HubError as error:
-        return {"problem": sentence(error)}
 
 
 def _compared(first: ContextPack, second: ContextPack) -> dict[str, Any]:

@@ -7,15 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from django.db.models import Q
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 
-from memories.models import Memory, MemoryCitation, MemoryUse
-from memories.uses.selectors import uses_of
-from memoryhub.core.admin import DefaultFilter
 from memoryhub.core.kinds import Rendering
 
 MAX_RENDERED = 60_000  # longer texts are shown as source
@@ -77,32 +73,3 @@ def _link_open(renderer: Any, tokens: Sequence[Any], index: int, options: Any, e
     tokens[index].attrSet("rel", "noopener noreferrer nofollow")
     rendered: str = renderer.renderToken(tokens, index, options, env)
     return rendered
-
-
-_CITING = 6
-
-
-class UseFilter(DefaultFilter):
-    title = "use"
-    parameter_name = "use"
-    options = {"any": "All", "ignored": "Ignored", "used": "Used", "never": "Never in a pack"}
-
-    def conditions_now(self) -> dict[str, Q]:
-        return {
-            "ignored": Q(id__in=MemoryUse.objects.ignored().values("memory_id")),
-            "used": Q(id__in=MemoryUse.objects.used().values("memory_id")),
-            "never": ~Q(id__in=MemoryUse.objects.filter(given__gt=0).values("memory_id")),
-        }
-
-
-def use_shown(memory: Memory) -> dict[str, Any]:
-    """Return how a memory was used, and what cites it, latest first."""
-    use = uses_of([memory.pk])[memory.pk]
-    citations = MemoryCitation.objects.filter(memory_id=memory.pk).order_by("-cited_at", "-stream_id")[:_CITING]
-    cited_by = [{"stream": cite.stream_id, "label": _label(cite.stream_id), "at": cite.cited_at} for cite in citations]
-    return {"use": use, "cited_by": cited_by}
-
-
-def _label(stream: str) -> str:
-    kind, _, name = stream.partition(":")
-    return f"{kind} #{name}" if name.isdecimal() else f"{kind} {name}"

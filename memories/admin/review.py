@@ -13,10 +13,9 @@ from django.urls import URLPattern, path
 from django.views.decorators.http import require_POST
 
 from memories.admin import listing
-from memories.admin.attributes import attribute_fields, outer_name, shown_attributes
 from memories.admin.base import SectionAdmin, sentence, warn_of_redactions
 from memories.admin.comparing import Version, change, history_of, side_by_side, version_in
-from memories.admin.forms import EditForm, MemoryVerdictForm, MergeForm
+from memories.admin.forms import EditForm, MergeForm, attribute_fields
 from memories.admin.lists import AT_ONCE, offered
 from memories.admin.rendering import render
 from memories.diff import Effort, merge_texts
@@ -24,14 +23,16 @@ from memories.duplicates import Existing, near_memories
 from memories.events import Verdict
 from memories.models import Memory, MemoryKind, ReviewState
 from memories.review import services
-from memories.review.schemas import ReviewResult, ReviewTouch
+from memories.review.schemas import ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import last_verdict_of, queue
 from memories.selectors.memories import find_memory
 from memories.services.revise import live_memory
 from memoryhub.core.admin import cells, needs, next_page
+from memoryhub.core.admin.schema_form import WITHIN, initial_values
 from memoryhub.core.errors import HubError, NotFound, PreconditionFailed
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act
+from memoryhub.core.validation import command_from
 
 _PAGE = "admin/memories/review/page.html"
 _MESSAGES = {
@@ -145,14 +146,23 @@ class ReviewViews(SectionAdmin):
         place = QueuePlace.of(memory_id, queue())
         following = place.next if place else None
         try:
-            command = MemoryVerdictForm(request.POST).command(memory_id, verdict)
+            fields = {
+                "base_version": request.POST.get("base_version") or None,
+                "reason": request.POST.get("reason", "").strip(),
+            }
+            command = command_from(ReviewVerdict, {"id": memory_id, "verdict": verdict, **fields})
             return self._redirect_after(request, services.review_memory(command=command), following)
         except HubError as error:
             messages.error(request, sentence(error))
             return self._go(memory_id if isinstance(error, PreconditionFailed) else following)
 
     def _redirect_after(self, request: HttpRequest, result: ReviewResult, following: int | None) -> HttpResponse:
-        messages.success(request, verdict_text(result))
+        message = _MESSAGES[result.verdict]
+        if result.merged_into:
+            message = _MERGED
+        elif result.verdict is Verdict.REJECTED and result.review is ReviewState.ACCEPTED:
+            message = _REVISION_REJECTED
+        messages.success(request, message.format(**{**result.model_dump(), "title": f"“{result.title}”"}))
         warn_of_redactions(request, result.redacted)
         if request.POST.get("back") == "memory":
             return redirect("admin:memories_memory_change", result.id)
@@ -171,19 +181,21 @@ class ReviewViews(SectionAdmin):
         memory_id = 0
         if place:
             memory_id = place.id
-            context |= item_context(memory_id)
+            memory = find_memory(memory_id)
+            history = history_of(memory)
+            current = version_in(history, memory.version, memory)
+            context |= {
+                "memory": memory,
+                "rendered": render(memory.content, KINDS[memory.kind].rendering),
+                "mark": listing.kind_and_type(memory),
+                "own": _attribute_lines(memory),
+                "version": current,
+                "source": cells.badge("source", current["source"]),
+                "changed": _changed(memory, {version["version"]: version for version in history}),
+                "similar": _similar(memory),
+            }
         request.inbox_key = f"proposal-{memory_id}"  # type: ignore[attr-defined]
         return self.page(request, _PAGE, None, **{**context, **more})
-
-
-def verdict_text(result: ReviewResult) -> str:
-    if result.merged_into:
-        shape = _MERGED
-    elif result.verdict is Verdict.REJECTED and result.review is ReviewState.ACCEPTED:
-        shape = _REVISION_REJECTED
-    else:
-        shape = _MESSAGES[result.verdict]
-    return shape.format(**{**result.model_dump(), "title": f"“{result.title}”"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,23 +218,6 @@ class QueuePlace:
     @property
     def next(self) -> int | None:
         return self.after or self.before
-
-
-def item_context(memory_id: int) -> dict[str, Any]:
-    memory = find_memory(memory_id)
-    versions = history_of(memory)
-    current = version_in(versions, memory.version, memory)
-    history = {version["version"]: version for version in versions}
-    return {
-        "memory": memory,
-        "rendered": render(memory.content, KINDS[memory.kind].rendering),
-        "mark": listing.kind_and_type(memory),
-        "own": _attribute_lines(memory),
-        "version": current,
-        "source": cells.badge("source", current["source"]),
-        "changed": _changed(memory, history),
-        "similar": _similar(memory),
-    }
 
 
 def merging(memory_id: int, into: int) -> dict[str, Any]:
@@ -273,12 +268,13 @@ def _similar(memory: Memory) -> list[dict[str, Any]]:
 
 def _attribute_lines(memory: Memory) -> list[tuple[str, str, bool]]:
     """Return the attributes of the item's kind in the order of its form: label, text, whether it is code."""
-    values = shown_attributes(memory.kind, memory.attributes)
     fields = attribute_fields(memory.kind)
+    values = initial_values(fields, memory.attributes)
     shapes = KINDS[memory.kind].shapes
     lines = []
     for name, value in values.items():
         if value not in (None, "", []):
             text = "\n\n".join(value) if isinstance(value, list) else str(value)
-            lines.append((fields[name].label, text, shapes[outer_name(name)].in_code))
+            attribute = name.partition(WITHIN)[0]  # ``examples`` for ``examples__good``
+            lines.append((fields[name].label, text, shapes[attribute].in_code))
     return lines

@@ -110,6 +110,10 @@ _CURSOR = "embeddings-"
 def index_health() -> dict[str, Any]:
     """Return the state of the index, with a fixed number of queries."""
     counted = dict(SearchDocument.objects.values_list("source").annotate(documents=Count("pk")).order_by("-documents"))
+    latest: dict[str, Task] = {}
+    for task in Task.objects.filter(group__in=_JOBS).order_by("-stopped")[:20]:
+        latest.setdefault(task.group, task)
+    ended = [(label, latest[name]) for name, label in _JOBS.items() if name in latest]
     by_source = [cells.counted(count, source, _PLURALS.get(source, "")) for source, count in counted.items()]
     return {
         "documents": sum(counted.values()),
@@ -117,7 +121,7 @@ def index_health() -> dict[str, Any]:
         "full_text": has_full_text(),
         "problem": index_problem(),
         "models": _models(sum(counted.values())),
-        "jobs": _jobs(),
+        "jobs": [{"label": label, "at": task.stopped, "success": task.success} for label, task in ended],
     }
 
 
@@ -143,14 +147,6 @@ def _models(documents: int) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _jobs() -> list[dict[str, Any]]:
-    latest: dict[str, Task] = {}
-    for task in Task.objects.filter(group__in=_JOBS).order_by("-stopped")[:20]:
-        latest.setdefault(task.group, task)
-    ended = [(label, latest[name]) for name, label in _JOBS.items() if name in latest]
-    return [{"label": label, "at": task.stopped, "success": task.success} for label, task in ended]
 
 
 _PAGES = {
@@ -236,12 +232,11 @@ def reasons(why: str) -> SafeString:
     Args:
         why: such as ``coffee, machine; session ×1.8``: the words, then the factors.
     """
-    return format_html_join(" ", "{}", ((_reason(part),) for part in why.split("; ") if part))
-
-
-def _reason(part: str) -> SafeString:
-    factor = _FACTOR.fullmatch(part)
-    if not factor:
-        return format_html('<span class="reason-words">{}</span>', part)
-    raised = float(factor["factor"]) >= 1
-    return cells.badge("raised" if raised else "lowered", part)
+    badges = []
+    for part in filter(None, why.split("; ")):
+        factor = _FACTOR.fullmatch(part)
+        if factor:
+            badges.append((cells.badge("raised" if float(factor["factor"]) >= 1 else "lowered", part),))
+        else:
+            badges.append((format_html('<span class="reason-words">{}</span>', part),))
+    return format_html_join(" ", "{}", badges)

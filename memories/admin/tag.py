@@ -15,7 +15,7 @@ from memories.admin.base import SectionAdmin, sentence
 from memories.admin.listing import bar
 from memories.models import Tag
 from memories.schemas.links import CATEGORIES, FREE, TagCreate, TagView
-from memories.selectors.memories import TagUse, tags_in_use, view_tags
+from memories.selectors.memories import tags_in_use, view_tags
 from memories.services.links import create_tag
 from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.errors import ConflictError
@@ -64,10 +64,14 @@ class TagAdmin(SectionAdmin):
         used_names = {use.name for use in used}
         unused = [tag for tag in described.values() if tag.name not in used_names]
         categories = _by_category(unused)
+        rows = []
+        for use in page:
+            kinds = [(kind, KINDS[kind].label, total) for kind, total in use.kinds.items()]
+            rows.append({"use": use, "tag": described.get(use.name), "kinds": kinds, "bar": bar(use.memories, most)})
         context = {
             "title": "Tags",
             "page": page,
-            "rows": [_row(use, described.get(use.name), most) for use in page],
+            "rows": rows,
             "unused": [{"name": name, "tags": tags[:_AT_MOST], "total": len(tags)} for name, tags in categories],
             "unused_total": len(unused),
             "question": question,
@@ -100,11 +104,6 @@ class TagAdmin(SectionAdmin):
         categories = sorted({*CATEGORIES, FREE, *Tag.objects.values_list("category", flat=True)})
         context = {"title": "Describe a tag", "form": form, "categories": categories}
         return self.page(request, "admin/memories/tag/form.html", None, **context)
-
-
-def _row(use: TagUse, tag: TagView | None, most: int) -> dict[str, Any]:
-    kinds = [(kind, KINDS[kind].label, total) for kind, total in use.kinds.items()]
-    return {"use": use, "tag": tag, "kinds": kinds, "bar": bar(use.memories, most)}
 
 
 def _by_category(tags: list[TagView]) -> list[tuple[str, list[TagView]]]:

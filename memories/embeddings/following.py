@@ -27,7 +27,6 @@ _MODELS = (
     f"LEFT JOIN {LIVE}.projection_offsets AS o ON o.projector = 'embeddings-' || m.id"
 )
 _VECTORS = f"SELECT document_id, {DIGEST}, scale, {NUMBERS} FROM {LIVE}.memories_vector WHERE model_id = %s"
-_AMONG = f" AND document_id IN {IDS}"
 
 
 def differing_vectors(sample: Sequence[int] | None) -> list[int]:
@@ -35,29 +34,25 @@ def differing_vectors(sample: Sequence[int] | None) -> list[int]:
     documents: set[int] = set()
     for model, dimensions, complete, position in rows.fetch(_MODELS):
         digests: dict[int, bytes] = {}
-        for document, digest, scale, numbers in _vectors(model, sample):
+        if sample is None:
+            stored = rows.iterate(_VECTORS, [model])
+        else:
+            stored = rows.iterate(f"{_VECTORS} AND document_id IN {IDS}", [model, json.dumps(sample)])
+        for document, digest, scale, numbers in stored:
             digests[document] = digest
             if not is_vector(scale, numbers, dimensions):
                 documents.add(document)
         if complete and position >= head(LIVE)[0]:
-            documents |= {document for document, digest in _expected(sample) if digests.get(document) != digest}
+            # All findable documents, from the rebuilt copy
+            ids = sample or rows.column("SELECT id FROM main.memories_searchdocument ORDER BY id")
+            for start in range(0, len(ids), _AT_ONCE):
+                for text in texts(ids[start : start + _AT_ONCE]):
+                    if digests.get(text.id) != text.digest:
+                        documents.add(text.id)
     return sorted(documents)
 
 
 define_check("the vectors", differing_vectors)
-
-
-def _vectors(model: int, sample: Sequence[int] | None) -> Iterator[tuple[int, bytes, float, bytes]]:
-    if sample is None:
-        return rows.iterate(_VECTORS, [model])
-    return rows.iterate(_VECTORS + _AMONG, [model, json.dumps(sample)])
-
-
-# Ids and text digests of all findable documents, from the rebuilt copy
-def _expected(sample: Sequence[int] | None) -> Iterator[tuple[int, bytes]]:
-    ids = sample or rows.column("SELECT id FROM main.memories_searchdocument ORDER BY id")
-    for start in range(0, len(ids), _AT_ONCE):
-        yield from ((text.id, text.digest) for text in texts(ids[start : start + _AT_ONCE]))
 
 
 # Documents saved per transaction: the most work that a crash repeats

@@ -67,7 +67,9 @@ class Indexes:
         current = self._current_file(path)
         if current and current.revision == index.revision:
             return current
-        if _count(index) <= _REBUILT_AT_ONCE:
+        with snapshots.reading(index.path) as store:
+            count: int = store.value(_COUNT, index.key, index.model.dimensions)
+        if count <= _REBUILT_AT_ONCE:
             with self._lock:
                 self._build(index)
         else:
@@ -127,12 +129,6 @@ class Indexes:
                 path.unlink(missing_ok=True)
 
 
-def _count(index: StoreIndex) -> int:
-    with snapshots.reading(index.path) as store:
-        count: int = store.value(_COUNT, index.key, index.model.dimensions)
-    return count
-
-
 def _stamp(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
@@ -190,15 +186,12 @@ def _best(ids: Any, scales: Any, numbers: Any, question: Matrix, limit: int) -> 
     for start in range(0, len(ids), _AT_ONCE):
         scores[start : start + _AT_ONCE] = numbers[start : start + _AT_ONCE].astype(np.float32) @ question
     scores *= scales
-    best = _largest(scores, limit)
-    return list(zip(ids[best].tolist(), scores[best].tolist(), strict=True))
-
-
-def _largest(scores: Matrix, limit: int) -> Any:
     if limit >= len(scores):
-        return np.argsort(-scores, kind="stable")
-    largest = np.argpartition(-scores, limit)[:limit]
-    return largest[np.argsort(-scores[largest], kind="stable")]
+        best = np.argsort(-scores, kind="stable")
+    else:
+        largest = np.argpartition(-scores, limit)[:limit]
+        best = largest[np.argsort(-scores[largest], kind="stable")]
+    return list(zip(ids[best].tolist(), scores[best].tolist(), strict=True))
 
 
 def quantized(vectors: Matrix) -> list[tuple[float, bytes]]:

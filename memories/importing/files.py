@@ -71,30 +71,31 @@ def find_files(directory: Path) -> list[str]:
         Invalid: there is no such folder.
         Unavailable: it is in a repository that git cannot read.
     """
-    return sorted(
-        name for name in _listing(directory) if _is_text_file(Path(name)) and _is_regular_file(directory / name)
-    )
+    names = []
+    for name in _listing(directory):
+        path = Path(name)
+        if path.suffix.lower() in ENDINGS and not _skipped_part(path) and _is_regular_file(directory / name):
+            names.append(name)
+    return sorted(names)
 
 
 def left_out(directory: Path) -> list[tuple[str, str]]:
     """Return what ``find_files`` leaves out, with the reason: links, and folders that are hidden or hold packages."""
-    texts = [Path(name) for name in _listing(directory) if Path(name).suffix.lower() in ENDINGS]
     reasons = {}
-    for path in texts:
+    for path in map(Path, _listing(directory)):
+        if path.suffix.lower() not in ENDINGS:
+            continue
         folder = _skipped_part(path)
         if folder:
             reasons[f"{folder}/"] = _SKIPPED_FOLDER
         elif not _is_regular_file(directory / path):
-            reasons[str(path)] = _link_reason(directory, path)
+            reasons[str(path)] = _LINK
+            top = directory.resolve()
+            target = (directory / path).resolve()
+            if (directory / path).is_symlink() and target.is_relative_to(top) and target.is_file():
+                name = target.relative_to(top).as_posix()
+                reasons[str(path)] = f"a link to {name}, which is in this folder"
     return sorted(reasons.items())
-
-
-def _link_reason(directory: Path, path: Path) -> str:
-    top = directory.resolve()
-    target = (directory / path).resolve()
-    if (directory / path).is_symlink() and target.is_relative_to(top) and target.is_file():
-        return f"a link to {target.relative_to(top).as_posix()}, which is in this folder"
-    return _LINK
 
 
 # An ignored folder was named on purpose
@@ -200,10 +201,6 @@ def _walk(directory: Path) -> Iterator[str]:
         folders[:] = [name for name in folders if not _is_skipped(name)]
         for name in names:
             yield os.path.relpath(Path(folder) / name, directory)
-
-
-def _is_text_file(path: Path) -> bool:
-    return path.suffix.lower() in ENDINGS and not _skipped_part(path)
 
 
 # The path up to its first hidden or package folder, or ""
@@ -329,17 +326,18 @@ def _scalar(text: str, depth: int = 0) -> Any:
 
 # Without recursion: the value may be nested deeper than Python can follow
 def _depth(value: Any) -> int:
-    depth = 0
+    depth = -1
     level = [value]
-    while level := [item for inner in level for item in _children(inner)]:
+    while level:
         depth += 1
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                below += item.values()
+            elif isinstance(item, list):
+                below += item
+        level = below
     return depth
-
-
-def _children(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def _require_shallow(depth: int) -> None:
@@ -356,17 +354,12 @@ def without_deleted(commands: Sequence[W]) -> list[W]:
     keys = [command.topic_key for command in commands if command.topic_key]
     newest = dict(Memory.objects.filter(topic_key__in=keys).order_by("id").values_list("topic_key", "id"))
     deleted = set(Memory.objects.filter(id__in=newest.values(), deleted_at__isnull=False).values_list("id", flat=True))
-    by_a_person = {memory_id for memory_id, reason in _reasons(deleted).items() if reason != GONE_FROM_FILE}
-    return [command for command in commands if newest.get(command.topic_key) not in by_a_person]
-
-
-def _reasons(memory_ids: set[int]) -> dict[int, str]:
-    # The last deletion of each comes last and wins
-    deletions = log.events().of_stream(*(f"memory:{memory_id}" for memory_id in memory_ids)).of_type(MEMORY_DELETED)
-    reasons = {}
+    deletions = log.events().of_stream(*(f"memory:{memory_id}" for memory_id in deleted)).of_type(MEMORY_DELETED)
+    reasons = {}  # the last deletion of each comes last and wins
     for stream, text in deletions.values_list("stream_id", "payload_json"):
         reasons[int(stream.removeprefix("memory:"))] = json.loads(text or "{}").get("reason", "")
-    return reasons
+    by_a_person = {memory_id for memory_id, reason in reasons.items() if reason != GONE_FROM_FILE}
+    return [command for command in commands if newest.get(command.topic_key) not in by_a_person]
 
 
 _BINARY = "it is binary, or its text is not in UTF-8"
@@ -400,24 +393,20 @@ def decode(raw: bytes) -> str:
     Raises:
         Invalid: it is binary, or in an encoding that cannot be determined.
     """
-    if mark := _MARKS.get(raw[:2]):
-        return _unicode(raw, mark)
+    if encoding := _MARKS.get(raw[:2]):
+        try:
+            text = raw.decode(encoding)
+        except UnicodeDecodeError as error:
+            raise Invalid("it is binary, or its UTF-16 is damaged") from error
+        if "\0" in text:
+            raise Invalid(_BINARY)
+        return text
     if b"\0" in raw:
         raise Invalid(_BINARY)
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         return _recognised(raw)
-
-
-def _unicode(raw: bytes, encoding: str) -> str:
-    try:
-        text = raw.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise Invalid("it is binary, or its UTF-16 is damaged") from error
-    if "\0" in text:
-        raise Invalid(_BINARY)
-    return text
 
 
 def _recognised(raw: bytes) -> str:

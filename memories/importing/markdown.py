@@ -26,7 +26,7 @@ from memories.importing.files import (
 )
 from memories.importing.sections import TextDocument, parse_document, split_text
 from memories.kinds import BETWEEN_HEADINGS
-from memories.models import Memory
+from memories.models import Memory, MemoryQuerySet
 from memories.pack.sections import is_echo
 from memories.projectors import content_hash
 from memories.schemas import MAX_CONTENT, ImportedMemory, MemoryTouch, WriteStatus
@@ -138,19 +138,19 @@ def _without_guidelines(batch: list[ImportedMemory], report: MarkdownReport) -> 
     return [command for command in batch if content_hash(command.content) not in repeated]
 
 
-def _repeated(hashes: Collection[str]) -> list[int]:
-    imported = Memory.objects.live().filter(begins_with("topic_key", _TOPIC), content_hash__in=hashes)
-    return list(imported.values_list("id", flat=True))
+def _repeated(hashes: Collection[str]) -> MemoryQuerySet:
+    imported: MemoryQuerySet = Memory.objects.live().filter(begins_with("topic_key", _TOPIC), content_hash__in=hashes)
+    return imported
 
 
 def count_repeated(hashes: Collection[str]) -> int:
     """Return how many imported sections have one of these texts."""
-    return len(_repeated(hashes))
+    return _repeated(hashes).count()
 
 
 def delete_repeated(hashes: Collection[str]) -> int:
     """Delete the imported sections that have one of these texts, and return how many."""
-    return _delete(_repeated(hashes))
+    return _delete(list(_repeated(hashes).values_list("id", flat=True)))
 
 
 def delete_sections(paths: Sequence[str]) -> int:
@@ -183,7 +183,7 @@ def _commands(
             skipped |= find_known(list(paths))
     skipped |= {path: _EXCLUDED for path, name in paths.items() if options.leaves_out(name)}
     changed = changed_times(options.directory, paths.values())
-    repeated = _Repeated(report)
+    first_files: dict[tuple[str, str], str] = {}
     used: set[str] = set()
     for count, (path, name) in enumerate(paths.items(), 1):
         try:
@@ -198,7 +198,7 @@ def _commands(
                 report.skipped.append((path, why))
             else:
                 report.files += 1
-                document = repeated.without(path, document)
+                document = _without_repeated(path, document, first_files, report)
                 yield from _commands_of_file(path, document, options.tags, used, changed[name])
         if progress:
             progress(count)
@@ -217,28 +217,24 @@ def _read_document(options: _Options, name: str, why: str) -> tuple[TextDocument
     return parse_document(clean, PurePath(name).suffix.lower(), max_headings=options.max_headings), ""
 
 
-@dataclass(slots=True)
-class _Repeated:
-    """Sections that the files for several clients have in common, such as CLAUDE.md and AGENTS.md of one folder."""
-
-    report: MarkdownReport
-    # The first file of a folder with a text
-    first: dict[tuple[str, str], str] = field(default_factory=dict)
-
-    def without(self, path: str, document: TextDocument) -> TextDocument:
-        folder = PurePath(path).parent.as_posix()
-        name = PurePath(path).name
-        if name not in _FOR_CLIENTS:
-            return document
-        sections = []
-        for section in document.sections:
-            first = self.first.setdefault((folder, _digest(" ".join(section.text.split()))), name)
-            if first == name:
-                sections.append(section)
-            else:
-                title = BETWEEN_HEADINGS.join((path, *section.headings))
-                self.report.skipped.append((title, f"the same text as in {first}"))
-        return replace(document, sections=sections)
+# Leaves out sections that the files for several clients have in common, such as CLAUDE.md and AGENTS.md of one folder.
+# ``first_files`` has the first file of a folder with a text.
+def _without_repeated(
+    path: str, document: TextDocument, first_files: dict[tuple[str, str], str], report: MarkdownReport
+) -> TextDocument:
+    folder = PurePath(path).parent.as_posix()
+    name = PurePath(path).name
+    if name not in _FOR_CLIENTS:
+        return document
+    sections = []
+    for section in document.sections:
+        first = first_files.setdefault((folder, _digest(" ".join(section.text.split()))), name)
+        if first == name:
+            sections.append(section)
+        else:
+            title = BETWEEN_HEADINGS.join((path, *section.headings))
+            report.skipped.append((title, f"the same text as in {first}"))
+    return replace(document, sections=sections)
 
 
 def _commands_of_file(

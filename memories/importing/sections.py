@@ -66,7 +66,11 @@ def parse_document(text: str, ending: str, *, max_headings: int | None = None) -
         candidates = sum(1 for _ in islice(_MAY_BE_HEADING.finditer(body), max_headings + _MOST_CANDIDATES))
         _require_few(candidates, max_headings + _MOST_CANDIDATES - 1)
     sections = split_sections(body, ending, max_headings=max_headings)
-    return TextDocument(_described(_joined(sections), matter), _tags(matter), matter)
+    sections = _joined(sections)
+    description = matter.get("description")  # is often what one searches for
+    if isinstance(description, str) and sections and description not in sections[0].text:
+        sections[0] = replace(sections[0], text=f"{description}\n\n{sections[0].text}".strip())
+    return TextDocument(sections, _tags(matter), matter)
 
 
 def split_sections(body: str, ending: str, *, max_headings: int | None = None) -> list[TextSection]:
@@ -76,19 +80,14 @@ def split_sections(body: str, ending: str, *, max_headings: int | None = None) -
         Invalid: there are more than ``max_headings`` headings.
     """
     lines = body.split("\n")
-    headings = list(_headings(body, lines, ending))
+    headings: list[Heading] = []
+    if ending == ".rst":
+        headings += _underlined_headings(lines)
+    elif ending in MARKDOWN or _HEADING_ALONE.search(body):
+        headings += _markdown_headings(body)
     if max_headings is not None:
         _require_few(len(headings), max_headings)
     return list(_sections(lines, headings))
-
-
-# The description of a text is often what one searches for
-def _described(sections: list[TextSection], matter: Mapping[str, Any]) -> list[TextSection]:
-    description = matter.get("description")
-    if not isinstance(description, str) or not sections or description in sections[0].text:
-        return sections
-    first = sections[0]
-    return [replace(first, text=f"{description}\n\n{first.text}".strip()), *sections[1:]]
 
 
 def _require_few(headings: int, limit: int) -> None:
@@ -114,14 +113,6 @@ def _tags(matter: dict[str, Any]) -> list[str]:
     elif not isinstance(tags, list):
         tags = [tags]
     return list(filter(None, [str(tag).strip().strip("\"'") for tag in tags]))
-
-
-def _headings(body: str, lines: list[str], ending: str) -> Iterator[Heading]:
-    if ending == ".rst":
-        return _underlined_headings(lines)
-    if ending in MARKDOWN or _HEADING_ALONE.search(body):
-        return _markdown_headings(body)
-    return iter(())
 
 
 # Only top-level headings: not those inside lists, quotations or code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -26,7 +26,7 @@ from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.events.event_types import Retention, Speech, names_where
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.log.read import entity_of_stream
-from sessions_app.events.sessions import TURN_BEGAN
+from sessions_app.events import TURN_BEGAN
 from sessions_app.models import Session, SessionStatus
 from sessions_app.timeline import event_title
 
@@ -129,24 +129,20 @@ def activity_of(
         has_ended = session.status in (SessionStatus.COMPLETED, SessionStatus.DISCARDED)
         activity[name] = SessionActivity(has_ended, read.get(session.id, set()))
     most_written = most_written or _MOST_WRITTEN * len(sessions)
-    for name, writer, payload in _citing_events(list(sessions), most_written):
+    # What sessions wrote themselves: not what their tools printed, nor packs, nor the many beginnings of turns
+    types = names_where(lambda type_: type_.retention is not Retention.CAPTURED or type_.speech is Speech.ANSWER)
+    types = sorted({*types} - {CONTEXT_PACKED.name, TURN_BEGAN.name})
+    events = log.events().of_session(*sessions).of_type(*types).readable().order_by("-position")
+    columns = events.values_list("session_id", "stream_id", "position", "payload_json")
+    for name, stream, position, payload in columns[:most_written].iterator():
+        if not (payload and _MAY_CITE.search(payload)):
+            continue
+        writer = entity_of_stream(stream, position)
         for entity in _entities_named_in(json.loads(payload)):
             citing = activity[name].cited.setdefault(entity, [])
             if writer not in citing:
                 citing.append(writer)
     return activity
-
-
-# What sessions wrote themselves that may cite: session, id of what was written, and payload. Not what their tools
-# printed, nor the packs, nor the beginnings of turns, which are many and have no text.
-def _citing_events(names: Sequence[str], most: int) -> Iterator[tuple[str, int, str]]:
-    types = names_where(lambda type_: type_.retention is not Retention.CAPTURED or type_.speech is Speech.ANSWER)
-    types = sorted({*types} - {CONTEXT_PACKED.name, TURN_BEGAN.name})
-    events = log.events().of_session(*names).of_type(*types).readable().order_by("-position")
-    columns = events.values_list("session_id", "stream_id", "position", "payload_json")
-    for session, stream, position, payload in columns[:most].iterator():
-        if payload and _MAY_CITE.search(payload):
-            yield session, entity_of_stream(stream, position), payload
 
 
 def _entities_named_in(value: Any, key: str = "") -> set[int]:
@@ -257,7 +253,11 @@ def packs_given_to(ids: Sequence[int]) -> dict[int, GivenPacks]:
     for done_in_session in activity.values():
         citing.update(*done_in_session.cited.values())
     entities = find_entities(named | citing)
-    titles = _titles_of_events(named - set(entities))
+    # Prompts and conflicts are named by an event
+    titles: dict[int, tuple[str, str]] = {}
+    for event in log.events().at(named - set(entities)).readable():
+        title = event_title(event.event_type, json.loads(event.payload_json or "{}"), "")
+        titles[event.position] = (title, event.stream_id)
     given_packs: dict[int, GivenPacks] = {}
     for name, session in sessions.items():
         sent = [pack for pack in packs if pack.session_id == name][:_MOST_PACKS]
@@ -276,17 +276,14 @@ def _describe_pack(
         if line.outcome:
             line = replace(line, outcome=outcome_in_section(key, line.outcome))
         by_section.setdefault(section, []).append(line)
+    order = [*LineOutcome, None]
     sections: list[GivenSection] = []
     for definition in (recall.SECTION, *all_sections()):
-        if definition.name in by_section:
-            lines = sorted(by_section[definition.name], key=_by_outcome)
+        lines = by_section.get(definition.name, [])
+        lines.sort(key=lambda line: (order.index(line.outcome), -int(line.reference.rpartition("#")[2])))
+        if lines:
             sections.append(GivenSection(definition.title, lines))
     return GivenPack(pack.id, pack.topic, pack.tokens, pack.max_tokens, pack.created_at, sections)
-
-
-def _by_outcome(line: GivenLine) -> tuple[int, int]:
-    outcomes = [*LineOutcome, None]
-    return outcomes.index(line.outcome), -int(line.reference.rpartition("#")[2])
 
 
 def _describe_line(
@@ -300,15 +297,6 @@ def _describe_line(
     citing = [entities[writer] for writer in activity.cited.get(entity.id, ()) if writer in entities]
     citing = [writer for writer in citing if writer.id != entity.id]
     return GivenLine(reference, entity.title, f"{entity.type}:{entity.id}", outcome, citing)
-
-
-# Prompts and conflicts are named by an event
-def _titles_of_events(positions: Iterable[int]) -> dict[int, tuple[str, str]]:
-    titles: dict[int, tuple[str, str]] = {}
-    for event in log.events().at(positions).readable():
-        title = event_title(event.event_type, json.loads(event.payload_json or "{}"), "")
-        titles[event.position] = (title, event.stream_id)
-    return titles
 
 
 define_part("session", "given", packs_given_to)

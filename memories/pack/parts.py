@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from memories.kinds import BETWEEN_HEADINGS
-from memories.models import MemoryScope
+from memories.kinds import BETWEEN_HEADINGS, attribute_columns
+from memories.models import MemoryScope, ReviewState
 from memories.pack.sections import (
     Edition,
     GatherRequest,
@@ -21,19 +21,128 @@ from memories.pack.sections import (
     reference,
     without_repeats,
 )
-from memories.pack.selectors import PackableMemory, count_packable, may_be_packed, packable_memories
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search.snippets import snippet, words_in
 from memories.substance import is_boilerplate_section, split_joined
+from memories.superseded import is_superseded, supersedes
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
-from memoryhub.core.kinds import KINDS, Kind, type_name
+from memoryhub.core.kinds import DEFAULT_KIND, KINDS, Kind, type_name
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, json_text
+from memoryhub.core.stores.dialect import IDS, NO_LIMIT, json_text
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import one_line
+
+
+class PackableMemory(NamedTuple):
+    """A memory as context packs show it."""
+
+    id: int
+    kind: str
+    type: str
+    scope: str
+    title: str
+    content: str
+    priority: int | None
+    # In the stored format, which sorts by time
+    updated_at: str
+    # Where it comes from, such as the path of an imported file
+    source: str
+
+
+_LIVE = f"m.deleted_at IS NULL AND NOT (m.review = 'rejected') AND m.id {OUTSIDE}"
+_MEMORIES = (
+    "SELECT m.id, m.kind, m.type, m.scope, m.title, m.content, m.priority, m.updated_at || '', m.source "
+    f"FROM memories_memory m WHERE {_LIVE}"
+)
+# The accepted version, from its event, of each memory with a later proposed one; written as in the partial index of
+# memories that are not accepted
+_ACCEPTED_VERSIONS = (
+    "SELECT m.id, v.created_at || '', e.payload_json FROM memories_memory m "
+    "JOIN memories_memoryversion v ON v.memory_id = m.id AND v.version = m.accepted_version "
+    "JOIN raw_events e ON e.position = v.id "
+    "WHERE NOT (m.review = 'accepted') AND m.review = 'proposed' AND m.accepted_version IS NOT NULL "
+    f"AND e.payload_json IS NOT NULL AND {_LIVE}"
+)
+# All memories less those that packs leave out: each reason has an index, and reading every memory takes half a
+# microsecond for each. Sections of replaced records, which only older imports left, are not subtracted.
+_COUNT = (
+    "SELECT count(*) - (SELECT count(*) FROM memories_memory m WHERE {kinds} AND m.id IN ("
+    "SELECT id FROM memories_memory WHERE deleted_at IS NOT NULL UNION ALL "
+    "SELECT id FROM memories_memory WHERE NOT (review = 'accepted') {unless} UNION ALL "
+    "SELECT id FROM memories_memory WHERE scope = 'session' AND session_id <> %s UNION ALL "
+    "SELECT id FROM memories_memory WHERE valid_until <= %s UNION ALL SELECT id FROM quarantine UNION ALL "
+    "SELECT r.target_id FROM memories_relation r WHERE {supersedes})) FROM memories_memory m WHERE {kinds}"
+)
+
+
+def packable_memories(
+    condition: str,
+    parameters: Sequence[Any] = (),
+    *,
+    order: str = "m.id",
+    most: int = NO_LIMIT,
+    now: datetime | None = None,
+    with_superseded: bool = False,
+) -> list[PackableMemory]:
+    """Return live memories of the current store as context packs show them.
+
+    Unless the project includes everything in its packs, proposed memories are left out; those with an accepted version
+    are shown in that version (decision 24). Superseded ones are left out (decision 49) unless asked for.
+
+    Args:
+        condition: SQL on ``m``, the memories.
+        parameters: of the condition.
+        order: SQL; memories in an earlier version come last.
+        most: limit for memories in their current version.
+        now: leave out what has expired by then.
+        with_superseded: include superseded ones.
+    """
+    accepted_only = project_settings().packs_accepted_only
+    if not with_superseded:
+        condition = f"{condition} AND NOT {is_superseded()}"
+    conditions, values = [condition], [*parameters]
+    if accepted_only:
+        conditions.append("m.review = 'accepted'")
+    if now:
+        conditions.append("(m.valid_until IS NULL OR m.valid_until > %s)")
+        values.append(rows.time_value(now))
+    matches = rows.fetch(f"{_MEMORIES} AND {' AND '.join(conditions)} ORDER BY {order} LIMIT %s", [*values, most])
+    memories = list(map(PackableMemory._make, matches))
+    if accepted_only:
+        memories += _accepted_versions(condition, parameters, now)
+    return memories
+
+
+# The event was validated when it was written; validating it again would take most of the time of a pack
+def _accepted_versions(condition: str, parameters: Sequence[Any], now: datetime | None) -> list[PackableMemory]:
+    memories: list[PackableMemory] = []
+    for memory_id, moment, payload in rows.fetch(
+        f"{_ACCEPTED_VERSIONS} AND {condition} ORDER BY m.id DESC", [*parameters]
+    ):
+        state = json.loads(payload)
+        kind = state.get("kind", DEFAULT_KIND)
+        columns = attribute_columns(kind, state.get("attributes", {}))
+        ends = columns["valid_until"]
+        if now and ends and ends <= now:
+            continue
+        memory = PackableMemory(
+            id=memory_id,
+            kind=kind,
+            type=state.get("type") or KINDS[kind].default_type,
+            scope=state.get("scope", MemoryScope.PROJECT),
+            title=state["title"],
+            content=state["content"],
+            priority=columns["priority"],
+            updated_at=moment,
+            source=state.get("source", ""),
+        )
+        memories.append(memory)
+    return memories
+
 
 _TITLE = 120
 _HEAD = 200  # characters of an item before its text: id, type and title
@@ -90,6 +199,7 @@ def _of_kind(kind: Kind, text_length: int, request: GatherRequest) -> list[PackI
     else:
         order = "m.priority DESC" if kind.order == "priority" else "m.updated_at DESC"
         memories = list(_visible_memories(request, _is_of(kind), f"{order}, m.id DESC"))
+    words = request.query.terms
     ranked: dict[Any, tuple[float, int, PackItem]] = {}
     for level, memory in memories:
         name = memory.title if kind.tools else (level.store, memory.id)
@@ -99,7 +209,10 @@ def _of_kind(kind: Kind, text_length: int, request: GatherRequest) -> list[PackI
         label = reference(level, memory.id)
         line = partial(_of_kind_line, label, memory, text_length)
         item = PackItem(label, line, _text_of(memory, request))
-        ranked[name] = (_concern(request, memory), priority, item)
+        share = 0.0
+        if words:
+            share = len(words_in(f"{memory.title} {memory.content}", words)) / len(words)
+        ranked[name] = (share if share >= _CONCERNS else 0, priority, item)
     return [item for *_, item in sorted(ranked.values(), key=lambda rank: (-rank[0], -rank[1]))]
 
 
@@ -107,7 +220,12 @@ def _of_kind(kind: Kind, text_length: int, request: GatherRequest) -> list[PackI
 # ones before the lower ones; in a folder, in the order in which they were written
 def _by_folder(memories: list[_Placed], request: GatherRequest) -> list[_Placed]:
     rank = {level.store: number for number, level in enumerate(request.chain)}
-    folders = _folders_of_session(request)
+    # Where the session began, and the folders above
+    folders: set[PurePosixPath] = set()
+    of_session = "SELECT directory FROM sessions_app_session WHERE session_id = %s"
+    for directory in filter(None, rows.column(of_session, [request.session_id])):
+        began = PurePosixPath(directory)
+        folders.update((began, *began.parents))
 
     def order(placed: _Placed) -> tuple[int, bool, bool, int, int]:
         level, memory = placed
@@ -116,17 +234,6 @@ def _by_folder(memories: list[_Placed], request: GatherRequest) -> list[_Placed]
         return rank[level.store], memory.scope != MemoryScope.SESSION, is_elsewhere, len(folder.parts), memory.id
 
     return sorted(memories, key=order)
-
-
-# Where the session began, and the folders above
-def _folders_of_session(request: GatherRequest) -> set[PurePosixPath]:
-    folders: set[PurePosixPath] = set()
-    of_session = "SELECT directory FROM sessions_app_session WHERE session_id = %s"
-    for directory in rows.column(of_session, [request.session_id]):
-        if directory:
-            folder = PurePosixPath(directory)
-            folders.update((folder, *folder.parents))
-    return folders
 
 
 # The folder that a file of rules is about: a client's own folders, such as ``.cursor/rules``, are about the one above.
@@ -141,14 +248,6 @@ def _folder_of_rule(source: str) -> PurePosixPath:
 
 def _is_of(kind: Kind) -> str:
     return f"m.kind = '{kind.name}'"
-
-
-def _concern(request: GatherRequest, memory: PackableMemory) -> float:
-    words = request.query.terms
-    if not words:
-        return 0
-    share = len(words_in(f"{memory.title} {memory.content}", words)) / len(words)
-    return share if share >= _CONCERNS else 0
 
 
 def _of_kind_line(name: str, memory: PackableMemory, text_length: int) -> str:
@@ -172,7 +271,10 @@ def _count_memories(condition: str, request: GatherRequest) -> int:
     count = 0
     for level in request.chain:
         with use_store(level.store):
-            count += count_packable(condition, level.session_id, request.now)
+            accepted_only = project_settings().packs_accepted_only
+            unless = "AND accepted_version IS NULL" if accepted_only else "AND review = 'rejected'"
+            sql = _COUNT.format(kinds=condition, unless=unless, supersedes=supersedes())
+            count += rows.fetch(sql, [level.session_id, rows.time_value(request.now)])[0][0]
     return count
 
 
@@ -227,7 +329,8 @@ def _conflicts(request: GatherRequest) -> list[PackItem]:
     for level in request.chain:
         with use_store(level.store):
             for conflict, first, second, memory, title, review in rows.fetch(_OPEN_CONFLICTS):
-                if may_be_packed(review):
+                is_proposed = review == ReviewState.PROPOSED
+                if review == ReviewState.ACCEPTED or (is_proposed and not project_settings().packs_accepted_only):
                     label = reference(level, conflict)
                     about = f"{reference(level, memory)} {one_line(title, _TITLE)}"
                     line = f"- {label} versions {first} and {second} of {about} were written at once"
@@ -252,19 +355,16 @@ def _turns(request: GatherRequest) -> list[PackItem]:
 
 
 def _count_turns(_: GatherRequest) -> int:
-    count: int = rows.fetch(_COUNT_PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT))))[0][0]
-    return count
+    return int(rows.fetch(_COUNT_PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT))))[0][0])
 
 
 def _work(request: GatherRequest) -> list[PackItem]:
-    return [*_open_iteration(), *_commits(request)]
-
-
-def _open_iteration() -> Iterator[PackItem]:
+    items: list[PackItem] = []
     for iteration, command, description, phase in rows.fetch(_OPEN_ITERATION):
         reached = f", now in phase {one_line(phase, 64)}" if phase else ""
         about = f"{one_line(command, 64)}: {one_line(description, _SHORT)}"
-        yield PackItem(f"#{iteration}", f"- #{iteration} open iteration {about}{reached}")
+        items.append(PackItem(f"#{iteration}", f"- #{iteration} open iteration {about}{reached}"))
+    return items + _commits(request)
 
 
 # Those that match the query best, the two newest, the other matches, then the rest by time
@@ -301,7 +401,7 @@ def _commit_line(commit: _Commit) -> str:
 
 
 def _count_work(_: GatherRequest) -> int:
-    return int(rows.fetch(_COUNT_COMMITS)[0][0]) + len(list(_open_iteration()))
+    return int(rows.fetch(_COUNT_COMMITS)[0][0]) + len(rows.fetch(_OPEN_ITERATION))
 
 
 # The visible memories of each store in turn, those of the session before those of the project

@@ -8,8 +8,8 @@ share can be compared with a threshold. The weights are measured in docs/interna
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from math import log, sqrt
 
 from memories.models import ContextPack, SearchDocument
@@ -21,13 +21,12 @@ from memories.pack.sections import (
     SectionDefinition,
     recallable_sources,
     reference,
-    without_repeated_texts,
 )
 from memories.pack_sorts import RECALL, RECALL_SECTION, reference_of
 from memories.scopes import Level
 from memories.search import engine
 from memories.search.index import has_full_text, text_index
-from memories.search.parsed_query import ParsedQuery, one_of
+from memories.search.parsed_query import ParsedQuery
 from memories.search.weights import SAYS_LITTLE
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores.store import use_store
@@ -39,7 +38,9 @@ SECTION = SectionDefinition(RECALL_SECTION, "About this prompt", 0, 1.0, 300, la
 
 def recall_body(request: GatherRequest, least: float) -> PackBody:
     """Return the entries whose share of the prompt is at least ``least``, without those that the session was given."""
-    earlier = _references_given_to(request.session_id)
+    # What any pack of the session contained
+    packs = ContextPack.objects.filter(session_id=request.session_id).values_list("marks", flat=True)
+    earlier = set(map(reference_of, chain.from_iterable(packs)))
     scored: list[tuple[float, PackItem]] = []
     for level in request.chain:
         with use_store(level.store):
@@ -53,8 +54,12 @@ def recall_body(request: GatherRequest, least: float) -> PackBody:
     if not scored:
         return PackBody([])
     scored.sort(key=lambda pair: (-pair[0], _latest_first(pair[1])))
-    texts = {item.text for item in _items_of(request, earlier)}
-    best = without_repeated_texts((item for _, item in scored), texts)[:MOST]
+    texts = {item.text for item in _items_of(request, earlier)} - {""}
+    best: list[PackItem] = []
+    for _, item in scored:
+        if item.text not in texts and len(best) < MOST:
+            best.append(item)
+            texts |= {item.text} - {""}
     return _recall_pack(best, len(best))
 
 
@@ -97,14 +102,6 @@ def _items_at(level: Level, ids: Iterable[int], now: datetime) -> dict[int, Pack
     return items
 
 
-# What any pack of the session contained
-def _references_given_to(session_id: str) -> set[str]:
-    if not session_id:
-        return set()
-    packs = ContextPack.objects.filter(session_id=session_id).values_list("marks", flat=True)
-    return {reference_of(key) for marks in packs for key in marks}
-
-
 def ids_at(level: Level, references: Collection[str]) -> set[int]:
     """Return the ids of those references that are to entries of a level."""
     scope = reference(level, 0).partition("#")[0]
@@ -142,8 +139,7 @@ def relevant_entries(
     """
     if len(prompt.terms) < _LEAST_WORDS or not has_full_text():
         return {}
-    prompt = replace(prompt, filters=(one_of("d.source", list(sources)),))
-    ranked = engine.rank(prompt, level=level, blended=True)
+    ranked = engine.rank(prompt.among(list(sources)), level=level, blended=True)
     empty = {hit for hit, factors in ranked.factors.items() if SAYS_LITTLE in factors}
     candidates = [hit for hit, _ in ranked.hits if hit not in without and hit not in empty][:_CANDIDATES]
     if not candidates:

@@ -21,7 +21,7 @@ from memories.schemas import SearchSourceName
 from memories.scopes import Level, hidden_among
 from memories.search import engine
 from memories.search.parsed_query import ParsedQuery, parse
-from memories.search.pipeline import USUAL
+from memories.search.weights import USUAL
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.text import flat, one_line
@@ -103,7 +103,7 @@ class GatherRequest:
         if not self.query.text:
             return {}
         pipeline = replace(USUAL, lowers_empty_sections=self.edition is Edition.PRESENT)
-        return dict(engine.rank(self.query.among(source), "auto", level, pipeline=pipeline).hits[: self.most])
+        return dict(engine.rank(self.query.among([source]), "auto", level, pipeline=pipeline).hits[: self.most])
 
 
 class PackItem:
@@ -194,17 +194,6 @@ def without_repeats(items: Iterable[PackItem]) -> list[PackItem]:
     return list(distinct.values())
 
 
-def without_repeated_texts(items: Iterable[PackItem], texts: Collection[str]) -> list[PackItem]:
-    """Return the items whose text is neither in ``texts`` nor that of an item before."""
-    seen = set(texts) - {""}
-    distinct: list[PackItem] = []
-    for item in items:
-        if item.text not in seen:
-            distinct.append(item)
-            seen |= {item.text} - {""}
-    return distinct
-
-
 def reference(level: Level, entity_id: int) -> str:
     widest = level.scopes[-1]
     if widest in (MemoryScope.PROJECT, MemoryScope.SESSION):
@@ -285,29 +274,22 @@ def gather(request: GatherRequest) -> list[GatheredSection]:
     return sections
 
 
-def _gather_section(section: SectionDefinition, request: GatherRequest) -> GatheredSection:
-    if request.has_superseded:
-        return _gather_as_before(section, request)
-    items = section.items(request)
-    total = len(items)
-    if section.count and total >= request.most:
-        total = section.count(request)
-    return GatheredSection(section, items, total)
-
-
 # Until decision 49, sections counted their candidates, and only these two looked at the question
 _BY_QUESTION = ("facts", "decisions")
 _COMMITS_BEFORE = 8
 
 
-def _gather_as_before(section: SectionDefinition, request: GatherRequest) -> GatheredSection:
-    request = replace(request, most=_LEAST_CANDIDATES)
-    if section.name not in _BY_QUESTION:
-        request = replace(request, query=parse(""))
+def _gather_section(section: SectionDefinition, request: GatherRequest) -> GatheredSection:
+    is_before = request.has_superseded
+    if is_before:
+        query = request.query if section.name in _BY_QUESTION else parse("")
+        request = replace(request, most=_LEAST_CANDIDATES, query=query)
     items = section.items(request)
     total = len(items)
-    if items and section.name == "work":
+    if is_before and items and section.name == "work":
         total = min(total, _COMMITS_BEFORE + (" open iteration " in items[0].line))
+    if not is_before and section.count and total >= request.most:
+        total = section.count(request)
     return GatheredSection(section, items, total)
 
 
@@ -331,7 +313,14 @@ def compose(gathered: Sequence[GatheredSection], max_tokens: int, *, sent: Mappi
             draft = _SectionDraft(section, chosen, total, texts)
             budget -= draft.begin(int(budget * section.share), budget)
             drafts.append(draft)
-    _use_up(drafts, budget)
+    # One item of each section in turn; the last one is cut to what remains
+    waiting = [draft for draft in drafts if draft.chosen and draft.has_next()]
+    while waiting:
+        for draft in list(waiting):
+            cost = draft.take_next(budget)
+            budget -= cost
+            if not cost or not draft.has_next():
+                waiting.remove(draft)
     filled = [draft.filled() for draft in drafts]
     return PackBody([section for section in filled if section.items], any(draft.is_cut for draft in drafts))
 
@@ -340,28 +329,14 @@ def _as_sent(section: SectionDefinition, items: Sequence[PackItem], sent: Mappin
     sent_items: list[PackItem] = []
     for item in items:
         mark = sent.get(section.key(item))
-        if mark:
-            sent_items.append(_cut_as_sent(item.cut(section.longest), mark))
+        if not mark:
+            continue
+        whole = cut = item.cut(section.longest)
+        # The last line of a pack was cut to the budget that remained; an item that has changed stays as it is
+        while cut.mark != mark and len(cut.line) > _LEAST_TOKENS:
+            cut = cut.shorter()
+        sent_items.append(cut if cut.mark == mark else whole)
     return sent_items
-
-
-# The last line of a pack was cut to the budget that remained; an item that has changed stays as it is
-def _cut_as_sent(item: PackItem, mark: str) -> PackItem:
-    cut = item
-    while cut.mark != mark and len(cut.line) > _LEAST_TOKENS:
-        cut = cut.shorter()
-    return cut if cut.mark == mark else item
-
-
-# One item of each section in turn; the last one is cut to what remains
-def _use_up(drafts: Sequence[_SectionDraft], budget: int) -> None:
-    waiting = [draft for draft in drafts if draft.chosen and draft.has_next()]
-    while waiting:
-        for draft in list(waiting):
-            cost = draft.take_next(budget)
-            budget -= cost
-            if not cost or not draft.has_next():
-                waiting.remove(draft)
 
 
 def changed_since(body: PackBody, marks: Mapping[str, str]) -> tuple[PackBody, list[str]]:

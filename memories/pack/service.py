@@ -177,7 +177,10 @@ def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
     gathered = gather(request)
     budget = max_tokens
     body = compose(gathered, budget)
-    while answers_json() and (size := _json_tokens(body)) > max_tokens:
+    while answers_json():
+        size = estimate_tokens(compact_json(_composed_pack(_MOST_TOKENS, body).data()))
+        if size <= max_tokens:
+            break
         # In proportion, or by a tenth if nothing would remain
         for smaller in (min(budget - 1, budget * max_tokens // size), budget * 9 // 10):
             shorter = compose(gathered, smaller)
@@ -187,10 +190,6 @@ def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
             break
         body, budget = shorter, smaller
     return body, budget
-
-
-def _json_tokens(body: PackBody) -> int:
-    return estimate_tokens(compact_json(_composed_pack(_MOST_TOKENS, body).data()))
 
 
 def _request(command: ContextPackRequest) -> GatherRequest:
@@ -283,8 +282,18 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
     """
     sent = find_pack(command.id)
     positions = _sent_positions(sent)
-    with clock.frozen(sent.created_at), timezone.override(_zone_of(sent)):
-        chain = [_past_level(store, position, sent.session_id) for store, position in positions]
+    # Its dates were those of the zone in which it was sent
+    payload = log.event_of(log.events().get(position=sent.id)).payload
+    with clock.frozen(sent.created_at), timezone.override(payload.zone if payload else "UTC"):
+        chain: list[Level] = []
+        for store, position in positions:
+            with use_store(store):
+                view = log.view_at(position)
+            scope = _SCOPE_OF_STORE[store.scope]
+            if scope is MemoryScope.PROJECT and sent.session_id:
+                chain.append(Level(view, (MemoryScope.SESSION, scope), sent.session_id))
+            else:
+                chain.append(Level(view, (scope,)))
         with use_store(chain[0].store):
             query = parse(sent.query)
             request = GatherRequest(chain, sent.created_at, query, sent.session_id, most_items(sent.max_tokens))
@@ -296,12 +305,6 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
     same = body.digest == sent.digest
     differs = len(lost) > erased or not (lost or same)
     return ComposedPack(sent.id, text, body.digest, body, as_sent=same, erased=erased, differs=differs)
-
-
-# Its dates were those of the zone in which it was sent
-def _zone_of(sent: ContextPack) -> str:
-    payload = log.event_of(log.events().get(position=sent.id)).payload
-    return payload.zone if payload else "UTC"
 
 
 # The digest tells in which edition a pack was sent
@@ -316,17 +319,11 @@ def _composed_again(request: GatherRequest, sent: ContextPack) -> PackBody:
 
 
 def _sent_positions(sent: ContextPack) -> list[tuple[StoreId, int]]:
-    named = ((name.partition(":"), position) for name, position in sent.positions)
-    return [(StoreId(Scope(scope), name), position) for (scope, _, name), position in named]
-
-
-def _past_level(store: StoreId, position: int, session_id: str) -> Level:
-    with use_store(store):
-        view = log.view_at(position)
-    scope = _SCOPE_OF_STORE[store.scope]
-    if scope is MemoryScope.PROJECT and session_id:
-        return Level(view, (MemoryScope.SESSION, scope), session_id)
-    return Level(view, (scope,), "")
+    positions: list[tuple[StoreId, int]] = []
+    for store, position in sent.positions:
+        scope, _, name = store.partition(":")
+        positions.append((StoreId(Scope(scope), name), position))
+    return positions
 
 
 # The other lines that were lost are composed differently by this version, or under today's settings
@@ -336,14 +333,10 @@ def _count_erased(sent: ContextPack, lost: Collection[str]) -> int:
         level = Level(store, (_SCOPE_OF_STORE[store.scope],))
         ids = [entry for key in lost for entry in ids_at(level, [reference_of(key)])]
         with use_store(store):
-            count += len(_erased_among(ids))
+            streams = dict(log.events().at(ids).values_list("position", "stream_id"))
+            # The entries that lost the payload of an event, or a part of it
+            is_erased = Q(payload_json__isnull=True) | Q(position__in=list(redacted_digests()))
+            events = log.events().of_stream(*streams.values()).filter(is_erased)
+            erased = set(events.values_list("stream_id", flat=True))
+        count += sum(streams.get(entry) in erased for entry in ids)
     return count
-
-
-# The entries that lost the payload of an event, or a part of it
-def _erased_among(ids: Collection[int]) -> list[int]:
-    streams = dict(log.events().at(ids).values_list("position", "stream_id"))
-    events = log.events().of_stream(*streams.values())
-    is_erased = Q(payload_json__isnull=True) | Q(position__in=list(redacted_digests()))
-    erased = set(events.filter(is_erased).values_list("stream_id", flat=True))
-    return [entry for entry in ids if streams.get(entry) in erased]

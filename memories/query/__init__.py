@@ -12,8 +12,8 @@ from memories.query import results
 from memories.query.question import open_question
 from memories.query.results import as_items, query_line
 from memories.schemas.query import MemoryQuery
-from memories.search.pipeline import configured_mode
 from memories.uses.notes import note_found
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core.paging import fit_page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
@@ -40,7 +40,7 @@ def query(
     """
     with retrieval("query", command):
         question = open_question(command)
-        answer = results.answer(question, mode=mode or configured_mode())
+        answer = results.answer(question, mode=mode or project_settings().search_mode)
         items = as_items(question, answer.hits)
         hits = {(hit.place.scope, hit.scored.id): hit for hit in answer.hits}
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from memories import scopes
 from memories.models import PROJECT, EndType, MemoryScope, MemoryVersion
-from memories.schemas.query import MemoryQuery, QueryScope, RelatedTo, RelatedType
+from memories.schemas.query import MemoryQuery, RelatedTo, RelatedType
 from memories.scopes import LIVE, ScopePlace, Sql, places_of, positions_of, store_key
 from memories.search.parsed_query import parse
 from memoryhub.config.current_settings import project_settings
@@ -36,10 +36,6 @@ def _weights_in_order(weights: Ranking) -> list[float]:
     return [getattr(weights, name) for name in _WEIGHTS]
 
 
-def _usual_weights() -> list[float]:
-    return _weights_in_order(Ranking())
-
-
 # Single letters, because it travels with every page
 class _State(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -50,7 +46,9 @@ class _State(BaseModel):
     k: float | str
     s: int
     i: int
-    w: list[float] = Field(default_factory=_usual_weights, min_length=len(_WEIGHTS), max_length=len(_WEIGHTS))
+    w: list[float] = Field(
+        default_factory=lambda: _weights_in_order(Ranking()), min_length=len(_WEIGHTS), max_length=len(_WEIGHTS)
+    )
     r: list[str | int] = []
 
 
@@ -95,30 +93,24 @@ def open_question(command: MemoryQuery) -> Question:
         Invalid: the cursor is of another question, or the scope is not visible here.
         NotFound: there is no entity of the id or name in ``related_to``.
     """
-    levels = _visible_levels(command.scope)
+    scope = command.scope
+    if scope is None:
+        levels = scopes.levels()
+    else:
+        here = scope.type is MemoryScope.PROJECT and scope.id == viewed_store().name
+        levels = scopes.levels(scope.type, inherit=scope.inherit, scope_id="" if here else scope.id)
     state = _state_of_cursor(command)
     words = parse(command.search).terms
     if state:
-        return _continued(command, state, places_of(levels, state.p), words)
+        end = End(str(state.r[0]), str(state.r[1]), int(state.r[2])) if state.r else None
+        weights = Ranking(**dict(zip(_WEIGHTS, state.w, strict=True)))
+        after = Reached(state.k, state.s, state.i)
+        now = datetime.fromtimestamp(state.t / 1000, UTC)
+        return Question(command, now, state.p, places_of(levels, state.p), weights, end, after, words)
     positions = positions_of(levels)
     related = resolve(command.related_to) if command.related_to else None
     places = places_of(levels, positions)
     return Question(command, clock.now(), positions, places, project_settings().ranking, related, None, words)
-
-
-def _visible_levels(scope: QueryScope | None) -> list[scopes.Level]:
-    if scope is None:
-        return scopes.levels()
-    here = scope.type is MemoryScope.PROJECT and scope.id == viewed_store().name
-    return scopes.levels(scope.type, inherit=scope.inherit, scope_id="" if here else scope.id)
-
-
-def _continued(command: MemoryQuery, state: _State, places: list[ScopePlace], words: tuple[str, ...]) -> Question:
-    related = End(str(state.r[0]), str(state.r[1]), int(state.r[2])) if state.r else None
-    weights = Ranking(**dict(zip(_WEIGHTS, state.w, strict=True)))
-    after = Reached(state.k, state.s, state.i)
-    now = datetime.fromtimestamp(state.t / 1000, UTC)
-    return Question(command, now, state.p, places, weights, related, after, words)
 
 
 def _state_of_cursor(command: MemoryQuery) -> _State | None:
@@ -170,7 +162,13 @@ def resolve(related_to: RelatedTo) -> End:
     if related_to.type in _OTHER_ENDS:
         return End(here, _OTHER_ENDS[related_to.type], _id_of(related_to))
     levels = scopes.levels()
-    return _memory_end(related_to, places_of(levels, positions_of(levels)))
+    places = places_of(levels, positions_of(levels))
+    by_title = Sql(f"m.title = %s AND {LIVE}", (related_to.id,))
+    end = _memory_of_id(related_to, places) or _first_memory(places, related_to, by_title)
+    if end is None:
+        what = related_to.type
+        raise NotFound(f"there is no {what} {related_to.id[:200]!r} here; memory_search finds its id or title")
+    return end
 
 
 def _project_of(name: str) -> int:
@@ -189,15 +187,6 @@ def _id_of(related_to: RelatedTo) -> int:
     if entity is None or entity.type != related_to.type:
         raise NotFound(f"there is no {related_to.type} #{entity_id} here; memory_search finds its id", id=entity_id)
     return entity_id
-
-
-def _memory_end(related_to: RelatedTo, places: list[ScopePlace]) -> End:
-    by_title = Sql(f"m.title = %s AND {LIVE}", (related_to.id,))
-    end = _memory_of_id(related_to, places) or _first_memory(places, related_to, by_title)
-    if end is None:
-        what = related_to.type
-        raise NotFound(f"there is no {what} {related_to.id[:200]!r} here; memory_search finds its id or title")
-    return end
 
 
 def _memory_of_id(related_to: RelatedTo, places: list[ScopePlace]) -> End | None:
@@ -239,8 +228,8 @@ def tags_at(end: End, position: int) -> list[str]:
 
 def related_ids(end: End, relation: str | None) -> Sql:
     """Return a query of the ids of all memories directly related to ``end``, in either direction."""
-    kind = ""
     parameters: tuple[int | str, ...] = (end.id, end.type, EndType.MEMORY.value)
+    kind = ""
     if relation:
         kind = " AND relation = %s"
         parameters += (relation,)

@@ -29,8 +29,8 @@ from memories.scopes import (
     store_key,
 )
 from memories.search.index import text_index
-from memories.search.pipeline import by_index
 from memories.search.snippets import snippet
+from memories.search.weights import by_index
 from memories.selectors.memories import views
 from memories.selectors.versions import versions_of
 from memoryhub.core.log.quarantine import OUTSIDE
@@ -56,12 +56,6 @@ class ResultPage:
 
 
 def answer(question: Question, *, mode: str) -> ResultPage:
-    """Return a page of results.
-
-    Args:
-        question: the question.
-        mode: ``auto``, ``fts5`` or ``basic``.
-    """
     total = 0
     pages: list[list[QueryHit]] = []
     modes: set[str] = set()
@@ -80,19 +74,14 @@ def answer(question: Question, *, mode: str) -> ResultPage:
         total += count
         pages.append([QueryHit(place, scored) for scored in page])
         modes.add("basic" if basic else "fts5")
-    hits = list(heapq.merge(*pages, key=_key_of_name if question.command.order is QueryOrder.NAME else _key_of_number))
+    # At equal keys the nearer scope comes first
+    if question.command.order is QueryOrder.NAME:
+        hits = list(heapq.merge(*pages, key=lambda hit: (str(hit.scored.key), hit.place.rank)))
+    else:
+        hits = list(heapq.merge(*pages, key=lambda hit: (-float(hit.scored.key), hit.place.rank)))
     limit = question.command.limit
     mode_used = min(modes, default="fts5") if question.command.search else None
     return ResultPage(hits[:limit], total, len(hits) > limit, mode_used)
-
-
-# At equal keys the nearer scope comes first
-def _key_of_name(hit: QueryHit) -> tuple[str, int]:
-    return str(hit.scored.key), hit.place.rank
-
-
-def _key_of_number(hit: QueryHit) -> tuple[float, int]:
-    return -float(hit.scored.key), hit.place.rank
 
 
 def as_items(question: Question, hits: Sequence[QueryHit]) -> list[dict[str, Any]]:
@@ -102,8 +91,19 @@ def as_items(question: Question, hits: Sequence[QueryHit]) -> list[dict[str, Any
         ids = [hit.scored.id for hit in hits if hit.place.store == store]
         with use_store(store):
             items |= {(store, item["id"]): item for item in _items_of_store(question, ids)}
-    existing = [hit for hit in hits if (hit.place.store, hit.scored.id) in items]
-    return [_with_score(question, hit, items[hit.place.store, hit.scored.id]) for hit in existing]
+    scored: list[dict[str, Any]] = []
+    for hit in hits:
+        item = items.get((hit.place.store, hit.scored.id))
+        if item is None:
+            continue
+        scored.append({**item, "scope": hit.place.scope.value})
+        if question.command.compact:
+            continue
+        parts: dict[str, dict[str, float]] = {}
+        for name, value in zip(PARTS, hit.scored.parts, strict=True):
+            parts[name] = {"value": round(value, 4), "points": round(value * getattr(question.weights, name), 4)}
+        scored[-1] |= {"score": round(hit.scored.score, 4), "parts": parts}
+    return scored
 
 
 def _items_of_store(question: Question, ids: list[int]) -> list[dict[str, Any]]:
@@ -122,35 +122,21 @@ def _items_of_store(question: Question, ids: list[int]) -> list[dict[str, Any]]:
     return items
 
 
-def _with_score(question: Question, hit: QueryHit, item: dict[str, Any]) -> dict[str, Any]:
-    placed = {**item, "scope": hit.place.scope.value}
-    if question.command.compact:
-        return placed
-    parts = {
-        name: {"value": round(value, 4), "points": round(value * getattr(question.weights, name), 4)}
-        for name, value in zip(PARTS, hit.scored.parts, strict=True)
-    }
-    return {**placed, "score": round(hit.scored.score, 4), "parts": parts}
-
-
 def query_line(item: dict[str, Any]) -> str:
     if "score" not in item:
         return memory_line(item)
     line = memory_line(item)
     if item["session_id"]:
         line += f" session={item['session_id']}"
-    line += f" {score_text(item)}"
+    # ``score 7.1 (tags 3.0, scope 1.3, recency .4)``; parts that contribute nothing are left out
+    points = {name: part["points"] for name, part in item["parts"].items() if part["points"] >= 0.05}
+    parts = ", ".join(f"{name} {f'{value:.1f}'.removeprefix('0')}" for name, value in points.items())
+    line += f" score {item['score']:.1f}"
+    if parts:
+        line += f" ({parts})"
     if item["content"] not in ("", item["title"]):
         line += f": {item['content']}"
     return "\n".join([flat(line), *map(version_line, item.get("versions", []))])
-
-
-def score_text(item: dict[str, Any]) -> str:
-    """Return ``score 7.1 (tags 3.0, scope 1.3, recency .4)``; parts that contribute nothing are left out."""
-    points = {name: part["points"] for name, part in item["parts"].items() if part["points"] >= 0.05}
-    parts = ", ".join(f"{name} {f'{value:.1f}'.removeprefix('0')}" for name, value in points.items())
-    score = f"score {item['score']:.1f}"
-    return f"{score} ({parts})" if parts else score
 
 
 # Age at which the recency of a memory is one half
@@ -231,21 +217,12 @@ class Candidates:
     def _conditions(self) -> Iterator[Sql]:
         command = self._command
         yield self._place.holds
-        if not command.include_inactive:
-            yield Sql(LIVE)
-        else:
-            yield Sql(f"m.id {OUTSIDE}")
+        yield Sql(f"m.id {OUTSIDE}" if command.include_inactive else LIVE)
         if command.types:
             yield Sql(f"m.kind IN {TEXTS}", (json_list(sorted(set(command.types))),))
         if command.type:
             yield Sql("m.type = %s", (command.type,))
-        yield from self._tag_conditions()
-        if self._question.related:
-            relation = command.related_to.relation if command.related_to else None
-            yield joined("m.id IN ({})", related_ids(self._question.related, relation))
-
-    def _tag_conditions(self) -> Iterator[Sql]:
-        tags = self._command.tags
+        tags = command.tags
         tagged = f"(SELECT memory_id FROM memories_memorytag WHERE tag IN {TEXTS})"
         for tag in dict.fromkeys(tags.require):
             yield Sql("m.id IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)", (tag,))
@@ -253,17 +230,19 @@ class Candidates:
             yield Sql(f"m.id IN {tagged}", (json_list(tags.include),))
         if tags.exclude:
             yield Sql(f"m.id NOT IN {tagged}", (json_list(tags.exclude),))
+        if self._question.related:
+            relation = command.related_to.relation if command.related_to else None
+            yield joined("m.id IN ({})", related_ids(self._question.related, relation))
 
     # A materialised subquery with each part as a column; ``_score`` sums them by weight
     def _parts(self, among: list[Sql]) -> Sql:
-        now = rows.time_value(self._question.now)
         columns = joined(
             "m.id AS id, m.title AS title, {} AS tags, coalesce(m.priority, 0) / 100.0 AS priority, {} AS text, "
             "{} AS recency, coalesce(m.valid_until <= {}, false) AS expired, m.review = 'proposed' AS proposed",
             self._overlap(),
             Sql("t.share" if self._command.search else "0.0"),
             self._recency(),
-            Sql("%s", (now,)),
+            Sql("%s", (rows.time_value(self._question.now),)),
         )
         return self._select(columns, among)
 

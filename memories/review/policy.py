@@ -32,9 +32,7 @@ class ReviewGate:
 
     def of_new(self, state: MemoryState) -> ReviewStatus | None:
         reason = self._reason(state)
-        if not reason:
-            return None
-        return ReviewStatus(state=ReviewState.PROPOSED, reason=reason)
+        return ReviewStatus(state=ReviewState.PROPOSED, reason=reason) if reason else None
 
     def of_revision(self, existing: Existing, state: MemoryState) -> ReviewStatus | None:
         """Return the status of a memory with its next version; None means accepted.
@@ -58,9 +56,6 @@ class ReviewGate:
     def _reason(self, state: MemoryState) -> str:
         if self.origin.source == PERSONS_DOOR or state.scope is MemoryScope.SESSION:
             return ""
-        return self._by_source(state) or self._by_confidence(state) or self._by_policy(state)
-
-    def _by_source(self, state: MemoryState) -> str:
         actor = self.origin.actor.lower()
         names = {self.origin.source, actor, f"agent:{actor}"}
         if (state.topic_key or "").startswith(_IMPORTED):
@@ -68,21 +63,14 @@ class ReviewGate:
         for source in self.settings.review_sources:
             if source in names:
                 return f"policy reviews all writes from {source}"
-        return ""
-
-    def _by_confidence(self, state: MemoryState) -> str:
         least = self.settings.review_below_confidence
-        if not least:
-            return ""
-        confidence = attribute_columns(state.kind, state.attributes)["confidence"]
-        if confidence is None or confidence >= least:
-            return ""
-        return f"confidence {confidence:g} is below {least:g}"
-
-    def _by_policy(self, state: MemoryState) -> str:
-        percent = self.settings.review_sample_percent
+        if least:
+            confidence = attribute_columns(state.kind, state.attributes)["confidence"]
+            if confidence is not None and confidence < least:
+                return f"confidence {confidence:g} is below {least:g}"
         if self.settings.review_policy is ReviewPolicy.ALL:
             return "policy reviews all writes"
+        percent = self.settings.review_sample_percent
         if self.settings.review_policy is ReviewPolicy.SAMPLED and is_sampled(state.content, percent):
             return f"sampled by the review policy ({percent} %)"
         return ""

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Exists, OuterRef
@@ -11,27 +9,17 @@ from memories import scopes
 from memories.diff import Effort, marked_diff
 from memories.events import MEMORY_REVIEWED, MemoryReviewed, Verdict
 from memories.models import Memory, MemoryQuerySet, MemoryVersion, ReviewState
-from memories.present import memory_line
 from memories.review.schemas import ReviewItem, ReviewList
 from memories.schemas import MemoryView
-from memories.selectors.memories import views
+from memories.selectors.memories import page_by_change, views
 from memories.selectors.versions import plain_versions_of
 from memoryhub.core import log
-from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.events.projection import Event
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
 
 # Number of latest verdicts searched for one that can be undone
 _RECENT_VERDICTS = 50
-
-
-@dataclass(frozen=True, slots=True)
-class GivenVerdict:
-    """A verdict and who gave it."""
-
-    position: int
-    actor: str
-    payload: MemoryReviewed
 
 
 def count_waiting() -> int:
@@ -47,22 +35,7 @@ def queue(state: ReviewState = ReviewState.PROPOSED) -> list[int]:
 def list_reviews(*, command: ReviewList) -> Listing:
     """Return a page of memories in a review state, oldest first; the cursor neither skips nor repeats."""
     with retrieval("list", command), scopes.reading(command.scope):
-        matching = _filtered(command)
-        memories = list(_after_cursor(matching, command.cursor).order_by("updated_at", "id")[: command.limit + 1])
-        cursors = {memory.id: encode_cursor(memory.updated_at.isoformat(), memory.id) for memory in memories}
-        on_page = memories[: command.limit]
-        if command.compact:
-            listed = [{"id": memory.id, "title": memory.title} for memory in on_page]
-        else:
-            listed = items(on_page)
-        return page(
-            listed,
-            total=matching.count(),
-            more=len(memories) > command.limit,
-            cursor_of=lambda item: cursors[item["id"]],
-            line=memory_line,
-            max_tokens=command.max_tokens,
-        )
+        return page_by_change(_filtered(command), command, items, newest_first=False)
 
 
 def _filtered(command: ReviewList) -> MemoryQuerySet:
@@ -77,59 +50,45 @@ def _filtered(command: ReviewList) -> MemoryQuerySet:
     return memories
 
 
-def _after_cursor(matching: MemoryQuerySet, cursor: str | None) -> MemoryQuerySet:
-    parts = decode_cursor(cursor, (str, int))
-    if parts is None:
-        return matching
-    moment, memory_id = parts
-    return matching.filter(updated_at__gt=moment) | matching.filter(updated_at=moment, id__gt=memory_id)
-
-
 def items(memories: Sequence[Memory]) -> list[dict[str, Any]]:
     """Return proposed memories as JSON data, each with its evidence and what it changes."""
     histories = plain_versions_of([memory.id for memory in memories])
     effort = Effort()
-    return [_review_item(view, histories[view["id"]], effort) for view in views(memories)]
+    proposed = []
+    for view in views(memories):
+        numbered = {version["version"]: version for version in histories[view["id"]]}
+        present = numbered[view["version"]]
+        accepted = numbered.get(view["accepted_version"])
+        item = ReviewItem(
+            **{name: view[name] for name in MemoryView.model_fields},
+            event=present["event"],
+            actor=present["actor"],
+            door=present["source"],
+            proposed_in=present["session_id"],
+            proposed_at=present["created_at"],
+            change_reason=present["reason"],
+            diff=marked_diff(accepted["content"] or "", present["content"] or "", effort) if accepted else "",
+        )
+        proposed.append(item.model_dump(mode="json"))
+    return proposed
 
 
-def _review_item(view: dict[str, Any], history: list[dict[str, Any]], effort: Effort) -> dict[str, Any]:
-    numbered = {version["version"]: version for version in history}
-    present = numbered[view["version"]]
-    accepted = numbered.get(view["accepted_version"])
-    diff = marked_diff(accepted["content"] or "", present["content"] or "", effort) if accepted else ""
-    return ReviewItem(
-        **{name: view[name] for name in MemoryView.model_fields},
-        event=present["event"],
-        actor=present["actor"],
-        door=present["source"],
-        proposed_in=present["session_id"],
-        proposed_at=present["created_at"],
-        change_reason=present["reason"],
-        diff=diff,
-    ).model_dump(mode="json")
-
-
-def last_verdict(memory_id: int) -> GivenVerdict | None:
+def last_verdict(memory_id: int) -> Event[MemoryReviewed] | None:
     """Return the last verdict on a memory, or None."""
-    event = log.events().of_stream(f"memory:{memory_id}").of_type(MEMORY_REVIEWED).readable().last()
-    return _verdict_of(event) if event else None
+    stored = log.events().of_stream(f"memory:{memory_id}").of_type(MEMORY_REVIEWED).readable().last()
+    return log.event_of(stored) if stored else None
 
 
-def last_verdict_of(actor: str) -> GivenVerdict | None:
+def last_verdict_of(actor: str) -> Event[MemoryReviewed] | None:
     """Return the last verdict of ``actor`` that is still in effect, or None."""
     decided: set[int] = set()
-    for event in log.events().of_type(MEMORY_REVIEWED).order_by("-position")[:_RECENT_VERDICTS]:
-        if not event.payload_json:
+    for stored in log.events().of_type(MEMORY_REVIEWED).order_by("-position")[:_RECENT_VERDICTS]:
+        if not stored.payload_json:
             continue
-        verdict = _verdict_of(event)
+        verdict: Event[MemoryReviewed] = log.event_of(stored)
         memory_id = verdict.payload.memory_id
         is_withdrawn = verdict.payload.verdict is Verdict.WITHDRAWN
         if memory_id not in decided and not is_withdrawn and verdict.actor == actor:
             return verdict
         decided.add(memory_id)
     return None
-
-
-def _verdict_of(event: log.StoredEvent) -> GivenVerdict:
-    payload = MemoryReviewed.model_validate(json.loads(event.payload_json or "{}"))
-    return GivenVerdict(event.position, event.actor, payload)

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from memories import scopes
 from memories.duplicates import Existing, review_status_of
-from memories.events import ACCEPTED, MEMORY_REVIEWED, MemoryReviewed, Merged, ReviewStatus, Verdict
+from memories.events import ACCEPTED, MEMORY_REVIEWED, MemoryReviewed, Merged, ReviewStatus, Verdict, filled
 from memories.models import Memory, MemoryScope, MemoryVersion, ReviewState
+from memories.references import clause
 from memories.review.policy import PERSONS_DOOR
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewOutcome, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import last_verdict
@@ -59,7 +60,15 @@ def review_memory(*, command: ReviewVerdict) -> ReviewResult:
         if first:
             return result_of_event(first)
         memory = _reviewed(command.id, command.base_version)
-        _refuse_own(memory)
+        # An agent that may write must not be able to accept its own writes
+        origin = current_origin()
+        versions = MemoryVersion.objects.filter(memory_id=memory.id, version=memory.version, actor=origin.actor)
+        if origin.source != PERSONS_DOOR and versions.exists():
+            raise Forbidden(
+                f"{origin.actor} wrote version {memory.version} of #{memory.id}; someone else must review it, or a "
+                "person in the admin",
+                id=memory.id,
+            )
         if command.verdict is Verdict.REJECTED:
             return _reject(memory, command)
         _refuse_accepted(memory)
@@ -109,16 +118,19 @@ def merge_into(*, command: ReviewMerge) -> ReviewResult:
     """
     with scopes.writing(command.scope), log.transaction():
         memory = _reviewed(command.id, command.base_version)
-        target = _merge_target(command)
+        if command.into == command.id:
+            raise Invalid(f"#{command.id} cannot be merged into itself; name another memory, or accept it")
+        target = _reviewed(command.into, command.into_version)
+        if target.review == ReviewState.REJECTED:
+            raise ConflictError(f"#{target.id} is rejected; name another memory, or accept it first", id=target.id)
         before = review_status_of(target)
-        tags = list(dict.fromkeys(map(flat, [*target.tags, *memory.tags])))[:_MOST_TAGS]
         update = MemoryUpdate(
             id=target.id,
             scope=command.scope,
             base_version=target.version,
             must_be_current=True,
             content=memory.content if command.content is None else command.content,
-            tags=tags,
+            tags=list(dict.fromkeys(map(flat, [*target.tags, *memory.tags])))[:_MOST_TAGS],
             change_reason=f"merged from #{memory.id}",
         )
         result = update_memory(command=update)
@@ -126,15 +138,6 @@ def merge_into(*, command: ReviewMerge) -> ReviewResult:
         rejection = command.model_copy(update={"reason": command.reason or f"merged into #{target.id}"})
         review = _reject(memory, rejection, merged)
         return review.model_copy(update={"redacted": sorted({*review.redacted, *result.redacted})})
-
-
-def _merge_target(command: ReviewMerge) -> Memory:
-    if command.into == command.id:
-        raise Invalid(f"#{command.id} cannot be merged into itself; name another memory, or accept it")
-    target = _reviewed(command.into, command.into_version)
-    if target.review == ReviewState.REJECTED:
-        raise ConflictError(f"#{target.id} is rejected; name another memory, or accept it first", id=target.id)
-    return target
 
 
 def withdraw_verdict(*, command: ReviewTouch, by: str = "") -> ReviewResult:
@@ -189,7 +192,7 @@ def _reject(memory: Memory, command: ReviewTouch, merged: Merged | None = None) 
     existing = Existing.of(memory)
     state = state_at(memory.id, before.accepted_version)
     refuse_taken_title(existing, state)
-    why = f": {command.reason}" if command.reason else ""
+    why = clause(": ", command.reason)
     reason = f"version {before.accepted_version} restored: version {memory.version} rejected{why}"
     restored = append_version(existing, state, base=existing.version, reason=reason, key=None, review=ACCEPTED)
     return _record_verdict(memory, Verdict.REJECTED, command, ACCEPTED, version=restored.version, merged=merged)
@@ -210,20 +213,6 @@ def _reviewed(memory_id: int, base_version: int | None) -> Memory:
 def _refuse_accepted(memory: Memory) -> None:
     if memory.review == ReviewState.ACCEPTED:
         raise ConflictError(f"memory #{memory.id} is accepted already", id=memory.id, version=memory.version)
-
-
-# An agent that may write must not be able to accept its own writes
-def _refuse_own(memory: Memory) -> None:
-    origin = current_origin()
-    if origin.source == PERSONS_DOOR:
-        return
-    versions = MemoryVersion.objects.filter(memory_id=memory.id, version=memory.version, actor=origin.actor)
-    if versions.exists():
-        raise Forbidden(
-            f"{origin.actor} wrote version {memory.version} of #{memory.id}; someone else must review it, or a "
-            "person in the admin",
-            id=memory.id,
-        )
 
 
 def _refuse_changed(memory: Memory, version: int) -> None:
@@ -252,7 +241,7 @@ def _record_verdict(
         reason=command.reason,
         before=review_status_of(memory),
         after=after,
-        **({"merged": merged} if merged else {}),
+        **filled(merged=merged),
     )
     draft = log.prepare(MEMORY_REVIEWED, payload)
     log.append(draft, stream=f"memory:{memory.id}", idempotency_key=command.idempotency_key)

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
@@ -39,16 +40,12 @@ _PLURALS = {
 }
 
 
-def _singular(value: Any) -> Any:
-    return _PLURALS.get(value.strip().lower(), value) if isinstance(value, str) else value
+def _synonyms(names: Mapping[str, str]) -> BeforeValidator:
+    return BeforeValidator(lambda value: names.get(value.strip().lower(), value) if isinstance(value, str) else value)
 
 
-def _as_scope(value: Any) -> Any:
-    return {"type": value} if isinstance(value, str) else value
-
-
-def _as_tags(value: Any) -> Any:
-    return {"require": value} if isinstance(value, list) else value
+_ScopeName = BeforeValidator(lambda value: {"type": value} if isinstance(value, str) else value)
+_TagList = BeforeValidator(lambda value: {"require": value} if isinstance(value, list) else value)
 
 
 class QueryScope(Command):
@@ -81,7 +78,7 @@ class RelatedType(StrEnum):
 class RelatedTo(Command):
     """A direct relation of the results, in either direction."""
 
-    type: Annotated[RelatedType, BeforeValidator(_singular)]
+    type: Annotated[RelatedType, _synonyms(_PLURALS)]
     id: Annotated[str, BeforeValidator(as_text)] = Field(
         min_length=1, max_length=300, description="412, global#12 or a title"
     )
@@ -100,14 +97,14 @@ class QueryOrder(StrEnum):
 class MemoryQuery(Retrieval, Paging):
     """Query by kinds, scopes, tags, text and relations; results are ranked."""
 
-    types: list[Annotated[MemoryKind, BeforeValidator(_singular)]] = Field(
+    types: list[Annotated[MemoryKind, _synonyms(_PLURALS)]] = Field(
         default_factory=list, max_length=16, description="default: all", json_schema_extra=self_evident
     )
     type: str = Field("", max_length=64, description="only this type, such as security", json_schema_extra=unlisted)
-    scope: Annotated[QueryScope | None, BeforeValidator(_as_scope)] = Field(
+    scope: Annotated[QueryScope | None, _ScopeName] = Field(
         None, description="default: all that apply here", json_schema_extra={**explained_here, **self_evident}
     )
-    tags: Annotated[QueryTags, BeforeValidator(_as_tags)] = Field(default_factory=QueryTags)
+    tags: Annotated[QueryTags, _TagList] = Field(default_factory=QueryTags)
     search: str = Field(
         "", max_length=2_000, description="words in title, text or tags", json_schema_extra=self_evident
     )
@@ -133,7 +130,7 @@ class ConflictGet(Retrieval):
     scope: MemoryScope = Field(MemoryScope.PROJECT, description="scope of the id")
 
 
-_SYNONYMS = {
+_RESOLUTIONS = {
     "kept_version_a": Resolution.KEEP_A,
     "kept_version_b": Resolution.KEEP_B,
     "keep_version_a": Resolution.KEEP_A,
@@ -146,13 +143,9 @@ _SYNONYMS = {
 }
 
 
-def _resolution(value: Any) -> Any:
-    return _SYNONYMS.get(value.strip().lower(), value) if isinstance(value, str) else value
-
-
 class ConflictSettle(ConflictResolve):
     """Resolve a conflict between two versions of a memory."""
 
-    resolution: Annotated[Resolution, BeforeValidator(_resolution)] = Field(
+    resolution: Annotated[Resolution, _synonyms(_RESOLUTIONS)] = Field(
         description="a is the earlier version; both: it becomes a new memory"
     )

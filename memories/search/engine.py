@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -17,8 +17,7 @@ from memories.embeddings.meaning import MEANING, Meaning, ask_nearest
 from memories.scopes import Level
 from memories.search.index import Hits, text_index
 from memories.search.parsed_query import ParsedQuery, with_parts
-from memories.search.pipeline import USUAL, Pipeline, by_index
-from memories.search.weights import Factors, Scores, refine, successors_of, weigh
+from memories.search.weights import USUAL, Factors, Pipeline, Scores, by_index, refine, successors_of, weigh
 from memoryhub.core.search import text_queries
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, LIKE, number_of
@@ -70,15 +69,6 @@ class Ranked:
         return {hit: round(min(max(near.get(hit, 0.0), 0.0), 1.0), 4) for hit, _ in self.hits}
 
 
-@dataclass(frozen=True, slots=True)
-class Blended:
-    hits: Hits
-    near: Scores | None = None
-    problems: list[str] = field(default_factory=list)
-    # How each hit that is near in meaning was found
-    why: dict[int, str] = field(default_factory=dict)
-
-
 def rank(
     query: ParsedQuery,
     mode: str = "auto",
@@ -96,22 +86,19 @@ def rank(
         blended: blend in search by meaning; without it, results depend on the store only.
         pipeline: the weights.
     """
+    factors: Factors = {}
     if not by_index(mode):
-        factors: Factors = {}
-        hits = weigh(_with_successors(_like(query, level), query, level), query, factors, pipeline)
-        return Ranked(hits, "basic", query.terms, factors)
-    query = with_parts(query)
-    if blended and mode != "fts5":
-        answer = _with_meaning(query, level, pipeline)
+        hits = _like(query, level)
+        ranked = Ranked(hits, "basic", query.terms)
     else:
-        answer = Blended(_by_words(query, level, pipeline))
-    if answer.near is None:
-        mode, surroundings = "fts5", pipeline
-    else:
-        mode, surroundings = "hybrid", pipeline.beside_others()
-    hits, factors = refine(answer.hits, query.terms, surroundings)
+        query = with_parts(query)
+        ranked = _by_index(query, level, pipeline, blended=blended and mode != "fts5")
+        surroundings = pipeline
+        if ranked.near is not None:
+            surroundings = replace(pipeline, session=min(pipeline.session, pipeline.session_beside_others))
+        hits, factors = refine(ranked.hits, query.terms, surroundings)
     hits = weigh(_with_successors(hits, query, level), query, factors, pipeline)
-    return Ranked(hits, mode, query.terms, factors, answer.why, answer.problems, answer.near)
+    return replace(ranked, hits=hits, factors=factors)
 
 
 # The successor of a good hit gets at least its score, whatever words it has itself
@@ -137,21 +124,19 @@ def _meeting(documents: Collection[int], query: ParsedQuery, level: Level | None
     return rows.column(sql, [json.dumps(list(documents)), *parameters])
 
 
-def _with_meaning(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -> Blended:
+def _by_index(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, blended: bool) -> Ranked:
+    if not blended:
+        return Ranked(_by_words(query, level, pipeline), "fts5", query.terms)
     with ask_nearest(query.text) as answer:
         by_words = _by_words(query, level, pipeline)
         meaning: Meaning = answer()
-    if meaning.problem:
-        return Blended(by_words, problems=[meaning.problem])
-    if meaning.model is None:
-        return Blended(by_words)
-    if not meaning.hits:
-        return Blended(by_words, near={})
-    allowed = set(_meeting(dict(meaning.hits), query, level))
-    nearest = [hit for hit in meaning.hits if hit[0] in allowed]
-    if not nearest:
-        return Blended(by_words, near={})
-    hits = blend(by_words, nearest)
+    if meaning.problem or meaning.model is None:
+        return Ranked(by_words, "fts5", query.terms, problems=[meaning.problem] if meaning.problem else [])
+    nearest = meaning.hits
+    if nearest:
+        allowed = set(_meeting(dict(nearest), query, level))
+        nearest = [hit for hit in nearest if hit[0] in allowed]
+    hits = blend(by_words, nearest) if nearest else by_words
     included = dict(hits)
     with_words = dict(by_words)
     near: Scores = {}
@@ -162,7 +147,7 @@ def _with_meaning(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -
             why[hit] = f"{MEANING} {cosine:.2f}"
             if hit in with_words:
                 why[hit] = f"{TEXT}; {why[hit]}"
-    return Blended(hits, near, why=why)
+    return Ranked(hits, "hybrid", query.terms, why=why, near=near)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,46 +186,23 @@ def blend(by_words: Hits, nearest: Hits, weights: BlendWeights = MEANING_WEIGHTS
     return sorted(sums.items(), key=lambda ranked: -ranked[1])
 
 
+# The documents with any of the words; names of several words count more as a whole
 def _by_words(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -> Hits:
-    names = query.phrases if pipeline.phrases else ()
-    return rank_by_words(query.terms, *query.conditions(level, text_index.DOCUMENT_ID), names=names, pipeline=pipeline)
-
-
-def rank_by_words(
-    words: Sequence[str],
-    conditions: list[str],
-    parameters: list[Any],
-    *,
-    names: Sequence[str] = (),
-    pipeline: Pipeline = USUAL,
-) -> Hits:
-    """Return the ids that match any of ``words`` and all conditions, best first, with their scores.
-
-    Args:
-        words: search terms.
-        conditions: SQL conditions on ``f``, the index, and ``d``, the documents.
-        parameters: of the conditions.
-        names: names of several words that count more as a whole.
-        pipeline: the weights of the columns.
-    """
+    words = query.terms
     if not words:
         return []
-    scored = [*words, *names]
+    conditions, parameters = query.conditions(level, text_index.DOCUMENT_ID)
+    scored = [*words, *query.phrases] if pipeline.phrases else list(words)
     weights = (pipeline.title, pipeline.near, pipeline.date)
     # Scoring matches of common words takes most of the time and hardly changes the order: in a large store, documents
     # with only common words are not scored if the rare words find enough. Scores still count all words (decision 11).
-    if len(words) > 1 and _is_large():
+    if len(words) > 1 and (rows.fetch("SELECT max(id) FROM memories_searchdocument")[0][0] or 0) > _LARGE_STORE:
         rare = _rarest(words)
         if len(rare) < len(words):
             hits = text_index.score(rare, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST)
             if len(hits) >= _ENOUGH:
                 return hits
     return text_index.score(scored, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST)
-
-
-def _is_large() -> bool:
-    newest = rows.fetch("SELECT max(id) FROM memories_searchdocument")[0][0]
-    return (newest or 0) > _LARGE_STORE
 
 
 # The rarest words that together match a few thousand documents, and at least enough

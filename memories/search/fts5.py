@@ -54,13 +54,9 @@ def optimize() -> None:
 
 
 def lacks_newest() -> bool:
-    return bool(rows.fetch(_UNFOUND_DOCUMENT))
-
-
-_UNFOUND_DOCUMENT = (
-    "SELECT 1 FROM (SELECT max(id) AS newest FROM memories_searchdocument) "
-    "WHERE newest IS NOT NULL AND newest NOT IN (SELECT id FROM search_fts_docsize)"
-)
+    newest = "SELECT max(id) AS newest FROM memories_searchdocument"
+    indexed = "SELECT id FROM search_fts_docsize"
+    return bool(rows.fetch(f"SELECT 1 FROM ({newest}) WHERE newest IS NOT NULL AND newest NOT IN ({indexed})"))
 
 
 def has_columns() -> bool:
@@ -82,7 +78,13 @@ def score(
     most: int,
 ) -> list[tuple[int, float]]:
     twice = list(required) != list(words)
-    expression = _each_twice(required, words) if twice else match_any(words)
+    expression = match_any(words)
+    if twice:
+        # Requires a rare word but scores all words. FTS5 cannot score a word without requiring it, and bm25 counts
+        # every occurrence in the expression: so each word occurs twice, and the scores are halved. Common words are
+        # then looked up in the matches of rare words only.
+        common = [word for word in words if word not in required]
+        expression = f"({match_any(required)}) AND ({match_any([*required, *common, *common])})"
     where = "".join(f" AND {condition}" for condition in conditions)
     join = "JOIN memories_searchdocument d ON d.id = f.rowid" if "d." in where else ""
     matches = rows.fetch(
@@ -94,24 +96,13 @@ def score(
     return [(document, -score / times) for document, score in matches]
 
 
-# Requires a rare word but scores all words. FTS5 cannot score a word without requiring it, and bm25 counts every
-# occurrence in the expression: so each word occurs twice, and the scores are halved. Common words are then looked up
-# in the matches of rare words only.
-def _each_twice(rare: Sequence[str], words: Sequence[str]) -> str:
-    common = [word for word in words if word not in rare]
-    return f"({match_any(rare)}) AND ({match_any([*rare, *common, *common])})"
-
-
 def count(word: str, *, most: int | None) -> int:
-    return int(rows.fetch(_COUNT, [match_any([word]), -1 if most is None else most])[0][0])
-
-
-_COUNT = "SELECT count(*) FROM (SELECT 1 FROM search_fts WHERE search_fts MATCH %s LIMIT %s)"
+    sql = "SELECT count(*) FROM (SELECT 1 FROM search_fts WHERE search_fts MATCH %s LIMIT %s)"
+    return int(rows.fetch(sql, [match_any([word]), -1 if most is None else most])[0][0])
 
 
 def counts(words: Sequence[str], *, most: int) -> list[int]:
-    by_word = dict(rows.fetch(_COUNTS, [most, _in_text(words)]))
-    return [by_word[place] for place in range(len(words))]
+    return [count for _, count in sorted(rows.fetch(_COUNTS, [most, _in_text(words)]))]
 
 
 def matches(words: Sequence[str], ids: Sequence[int]) -> list[tuple[int, int]]:
@@ -134,14 +125,12 @@ def _in_text(words: Sequence[str]) -> str:
 
 
 def existing(words: Sequence[str]) -> set[str]:
-    expressions = json.dumps([match_any([word]) for word in words])
-    return {words[key] for key in rows.column(_HAVE_HITS, [expressions])}
-
-
-_HAVE_HITS = (
-    "SELECT word.key FROM json_each(%s) AS word "
-    "WHERE EXISTS (SELECT 1 FROM search_fts WHERE search_fts MATCH word.value)"
-)
+    sql = (
+        "SELECT word.key FROM json_each(%s) AS word "
+        "WHERE EXISTS (SELECT 1 FROM search_fts WHERE search_fts MATCH word.value)"
+    )
+    expressions = [match_any([word]) for word in words]
+    return {words[key] for key in rows.column(sql, [json.dumps(expressions)])}
 
 
 def with_any(groups: Sequence[Sequence[str]], *, by_score: bool, most: int) -> tuple[str, tuple[Any, ...]]:
@@ -153,14 +142,14 @@ def with_any(groups: Sequence[Sequence[str]], *, by_score: bool, most: int) -> t
 
 
 def shares(words: Sequence[str]) -> tuple[str, tuple[Any, ...]]:
-    expressions = [form for word in words for form in (f'{{title body}} : "{word}"', f'title : "{word}"')]
-    return _SHARES.format(words=len(words)), (json.dumps(expressions),)
-
-
-_SHARES = (
-    "SELECT search_fts.rowid AS id, count(*) * 0.5 / {words} AS share FROM json_each(%s) AS w CROSS JOIN search_fts "
-    "WHERE search_fts MATCH w.value GROUP BY search_fts.rowid"
-)
+    expressions: list[str] = []
+    for word in words:
+        expressions += [f'{{title body}} : "{word}"', f'title : "{word}"']
+    sql = (
+        f"SELECT search_fts.rowid AS id, count(*) * 0.5 / {len(words)} AS share FROM json_each(%s) AS w "
+        "CROSS JOIN search_fts WHERE search_fts MATCH w.value GROUP BY search_fts.rowid"
+    )
+    return sql, (json.dumps(expressions),)
 
 
 # The check: the index compared with one rebuilt from the log
@@ -198,8 +187,9 @@ def differing(sample: Sequence[int] | None) -> list[int]:
     """Return the documents whose words differ between the two indexes."""
     # A sample is compared by its longest words, and by the word counts that depend on the document's own stream alone:
     # the neighbours of a message are not in a sample
-    if not all(_has_index(database) for database in ("main", LIVE)):
-        return []
+    for database in ("main", LIVE):
+        if not rows.fetch(f"SELECT 1 FROM {database}.sqlite_master WHERE name = 'search_fts'"):
+            return []
     rows.execute(_VOCABULARY.format(name="made_terms", database="main"))
     rows.execute(_VOCABULARY.format(name="live_terms", database=LIVE))
     try:
@@ -207,10 +197,6 @@ def differing(sample: Sequence[int] | None) -> list[int]:
     finally:
         rows.execute("DROP TABLE temp.made_terms")
         rows.execute("DROP TABLE temp.live_terms")
-
-
-def _has_index(database: str) -> bool:
-    return bool(rows.fetch(f"SELECT 1 FROM {database}.sqlite_master WHERE name = 'search_fts'"))
 
 
 def _differing_documents() -> set[int]:

@@ -123,8 +123,7 @@ def has_full_text() -> bool:
     connection: Any = connections[require_current_alias()]
     if not hasattr(connection, "hub_has_full_text"):
         connection.hub_has_full_text = text_index.exists()
-    answer: bool = connection.hub_has_full_text
-    return answer
+    return bool(connection.hub_has_full_text)
 
 
 @project_every_event
@@ -155,19 +154,8 @@ def put(document: Document, *, is_new: bool = False) -> None:
     if not has_text(document):
         remove(document.id)
         return
-    rows.put(
-        "memories_searchdocument",
-        _PUT,
-        [
-            document.id,
-            document.source,
-            document.kind,
-            document.type,
-            document.title,
-            document.session_id,
-            rows.time_value(document.created_at),
-        ],
-    )
+    named = [document.id, document.source, document.kind, document.type, document.title, document.session_id]
+    rows.put("memories_searchdocument", _PUT, [*named, rows.time_value(document.created_at)])
     if has_full_text():
         text_index.put(text_row(document), is_new=is_new)
 
@@ -177,7 +165,7 @@ def has_text(document: Document) -> bool:
     return bool(document.title.strip() or document.body.strip())
 
 
-def text_row(document: Document) -> tuple[int, str, str, str, str]:
+def text_row(document: Document) -> TextRow:
     """Return a document's row of the full-text index."""
     # The title of a message repeats its first line. A document without text gets no date, or it would be found first by
     # its date, being so short.
@@ -212,25 +200,20 @@ def look_again() -> None:
 
 def index_problem() -> str:
     """Return what is wrong with the index, as a sentence; empty if its newest document is indexed."""
-    if rows.fetch(_UNFOUND_MEMORY):
+    newest = "SELECT max(id) AS newest FROM memories_memory WHERE deleted_at IS NULL AND review <> 'rejected'"
+    indexed = "SELECT id FROM memories_searchdocument"
+    if rows.fetch(f"SELECT 1 FROM ({newest}) AS t WHERE newest IS NOT NULL AND newest NOT IN ({indexed})"):
         return "the search index is behind the memories; run rebuild"
     if not has_full_text():
         return "the full-text index is missing; run reindex" if text_index.can_exist() else ""
     return "the full-text index is behind; run rebuild" if text_index.lacks_newest() else ""
 
 
-_UNFOUND_MEMORY = (
-    "SELECT 1 FROM (SELECT max(id) AS newest FROM memories_memory WHERE deleted_at IS NULL AND review <> 'rejected') "
-    "AS t WHERE newest IS NOT NULL AND newest NOT IN (SELECT id FROM memories_searchdocument)"
-)
-
-_IS_OURS = "SELECT 1 FROM store_meta WHERE key = 'search_form' AND value = %s"
-
-
 # Fills the index from the log in one transaction if its columns or its form are outdated (decision 20)
 @after_ensuring
 def renew_index() -> None:
-    if not text_index.exists() or (text_index.has_columns() and rows.fetch(_IS_OURS, [FORM])):
+    is_ours = "SELECT 1 FROM store_meta WHERE key = 'search_form' AND value = %s"
+    if not text_index.exists() or (text_index.has_columns() and rows.fetch(is_ours, [FORM])):
         return
     with transaction.atomic(using=require_current_alias()):
         text_index.renew()

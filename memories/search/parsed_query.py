@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
-from memories.schemas import MemorySearch, SearchSourceName
+from memories.schemas import MemorySearch
 from memories.scopes import Level
 from memories.search.index import text_index
 from memories.search.text import (
@@ -44,9 +45,9 @@ class ParsedQuery:
     hints: tuple[SourceHint, ...]
     filters: tuple[Condition, ...] = ()
 
-    def among(self, source: SearchSourceName) -> ParsedQuery:
-        """Return the same question for one source, without other filters."""
-        return replace(self, filters=(one_of("d.source", [source]),))
+    def among(self, sources: Sequence[str]) -> ParsedQuery:
+        """Return the same question for some sources, without other filters."""
+        return replace(self, filters=(_is_one_of("d.source", sources),))
 
     def conditions(self, level: Level | None, column: str) -> tuple[list[str], list[Any]]:
         """Return the SQL conditions on a hit, with their parameters.
@@ -85,7 +86,7 @@ def parse_search(command: MemorySearch) -> ParsedQuery:
 
 def _filters(command: MemorySearch) -> Iterator[Condition]:
     if command.sources:
-        yield one_of("d.source", command.sources)
+        yield _is_one_of("d.source", command.sources)
     for column in ("kind", "type", "session_id"):
         if value := getattr(command, column):
             yield f"d.{column} = %s", [value]
@@ -94,24 +95,20 @@ def _filters(command: MemorySearch) -> Iterator[Condition]:
     if command.until:
         yield "d.created_at < %s", [rows.time_value(command.until)]
     if command.iteration_id:
-        yield _in_iteration(command.iteration_id)
+        # Created while the iteration was active, or one of its commits
+        iteration = find_iteration(command.iteration_id)
+        yield (
+            "(({id} BETWEEN %s AND %s AND d.source <> 'commit') OR "
+            "{id} IN (SELECT id FROM sessions_app_commit WHERE iteration_id = %s))",
+            [iteration.id, iteration.end_position or 2**62, iteration.id],
+        )
     for tag in command.tags:
         # Unary plus: SQLite would otherwise match the text once for each memory with the tag
         yield "+{id} IN (SELECT memory_id FROM memories_memorytag WHERE tag = %s)", [tag]
 
 
-def one_of(column: str, values: Sequence[str]) -> Condition:
+def _is_one_of(column: str, values: Sequence[str]) -> Condition:
     return f"{column} IN ({', '.join(['%s'] * len(values))})", list(values)
-
-
-# Created while the iteration was active, or one of its commits
-def _in_iteration(iteration_id: int) -> Condition:
-    iteration = find_iteration(iteration_id)
-    sql = (
-        "(({id} BETWEEN %s AND %s AND d.source <> 'commit') OR "
-        "{id} IN (SELECT id FROM sessions_app_commit WHERE iteration_id = %s))"
-    )
-    return sql, [iteration.id, iteration.end_position or 2**62, iteration.id]
 
 
 _LEAST_PART = 4
@@ -123,7 +120,8 @@ _JOINTS = ("s", "n", "es", "en")
 def with_parts(query: ParsedQuery) -> ParsedQuery:
     """Return a question whose long words that the current store does not have also stand for their parts."""
     is_english = not STOP_WORDS.isdisjoint(query.text.lower().split()) and not any(map(forms_of, query.terms))
-    long = [word for word in query.terms if _may_have_parts(word)]
+    lengths = range(2 * _LEAST_PART, _LONGEST + 1)
+    long = [word for word in query.terms if len(word) in lengths and word.isalpha() and not UNSPACED.match(word)]
     if is_english or not long:
         return query
     missing = set(long) - text_index.existing(long)
@@ -131,10 +129,6 @@ def with_parts(query: ParsedQuery) -> ParsedQuery:
         return query
     terms = (term(word, _further_forms(word)) if word in missing else word for word in query.terms)
     return replace(query, terms=tuple(terms))
-
-
-def _may_have_parts(word: str) -> bool:
-    return 2 * _LEAST_PART <= len(word) <= _LONGEST and word.isalpha() and not UNSPACED.match(word)
 
 
 # A question of a few words may be in any language
@@ -150,30 +144,18 @@ def _further_forms(word: str) -> tuple[str, ...]:
 # One part at least is a whole word, which is looked up first: beginnings of words take long in a large store
 def _parts_of(word: str) -> tuple[str, ...]:
     splits = [(word[:place], word[place:]) for place in range(_LEAST_PART, len(word) - _LEAST_PART + 1)]
-    forms = {part: _forms_of_part(part) for split in splits for part in split}
-    whole = text_index.existing([form for part in forms.values() for form in part])
-    candidates: list[tuple[str, str]] = []
-    for split in splits:
-        first, second = (_best_form(forms[part], whole) for part in split)
-        if first in whole or second in whole:
-            candidates.append((first, second))
-    beginnings = {part for pair in candidates for part in pair} - whole
-    existing = whole | text_index.existing(list(beginnings))
-    return max((pair for pair in candidates if existing.issuperset(pair)), key=_likelihood, default=())
-
-
-# A whole word of the store, or else the beginning of one
-def _best_form(forms: Sequence[str], whole: Collection[str]) -> str:
-    return next((form for form in forms if form in whole), f"{forms[-1]}*")
-
-
-# A part, its stem and it without what joins it to the next
-def _forms_of_part(part: str) -> list[str]:
-    short = [part.removesuffix(joint) for joint in _JOINTS]
-    stems = [form.rstrip("*") for form in other_forms(part, ["german"])]
-    return [part, *(form for form in dict.fromkeys((*short, *stems)) if len(form) >= _LEAST_PART and form != part)]
-
-
-# Whole words before beginnings of words, then parts of similar length
-def _likelihood(pair: tuple[str, str]) -> tuple[int, int]:
-    return -sum(part.endswith("*") for part in pair), min(map(len, pair))
+    forms: dict[str, list[str]] = {}
+    for part in chain.from_iterable(splits):
+        # A part, its stem and it without what joins it to the next
+        short = [part.removesuffix(joint) for joint in _JOINTS]
+        stems = [form.rstrip("*") for form in other_forms(part, ["german"])]
+        forms[part] = [form for form in dict.fromkeys((part, *short, *stems)) if len(form) >= _LEAST_PART]
+    whole = text_index.existing(list(chain.from_iterable(forms.values())))
+    # A whole word of the store, or else the beginning of one
+    best = {part: next((form for form in forms[part] if form in whole), f"{forms[part][-1]}*") for part in forms}
+    pairs = [(best[first], best[second]) for first, second in splits]
+    candidates = [pair for pair in pairs if not whole.isdisjoint(pair)]
+    existing = whole | text_index.existing(list({*chain.from_iterable(candidates)} - whole))
+    # Whole words before beginnings of words, then parts of similar length
+    likely = [pair for pair in candidates if existing.issuperset(pair)]
+    return max(likely, key=lambda pair: (-"".join(pair).count("*"), min(map(len, pair))), default=())

@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, compress
 from math import log
-from typing import Any
+from typing import Any, TypeVar
 
 from memories.search.posting_merge import COLUMNS, SHAPES, Counts, Packed, Places, counts_of, places_in, unpacked
 from memories.search.unicode61 import tokens
 from memoryhub.core.stores import rows
 
+Value = TypeVar("Value")
 # The text of a phrase, and whether its last word is the beginning of one
 Form = tuple[str, bool]
 
@@ -138,13 +139,9 @@ class PostingLists:
         return any(map(self._number, words[0]))
 
     def with_form(self, form: Form) -> set[int]:
-        words = self._words_of(form)
-        if len(words) > 1:
+        if len(self._words_of(form)) > 1:
             return set(self._counts(form))
-        documents: set[int] = set()
-        for word in chain(*words):
-            documents |= self._ids_with(word)
-        return documents
+        return set(self.lengths(form))
 
     def in_columns(self, form: Form, columns: int) -> set[int]:
         """Return the documents with a form in one of the first ``columns``."""
@@ -155,7 +152,9 @@ class PostingLists:
         words = self._words_of(form)
         lengths: dict[int, int] = {}
         for word in chain(*words):
-            lengths |= self._word_lengths(word)
+            lengths |= self._values(
+                word, lambda row: unpacked(row.lengths, row.codes[2]), lambda document, _: self._fresh[document][0]
+            )
         if len(words) > 1:
             return {document: lengths[document] for document in self._counts(form)}
         return lengths
@@ -181,27 +180,13 @@ class PostingLists:
         older = sum(word in words for words in self._older.values())
         return merged - older + sum(word in words for _, words in self._fresh.values())
 
-    def _word_lengths(self, word: str) -> dict[int, int]:
-        lengths: dict[int, int] = {}
-        for row in self._rows.get(word, ()):
-            lengths.update(zip(_documents_in(row), unpacked(row.lengths, row.codes[2]), strict=True))
-        self._refresh(word, lengths, {document: length for document, (length, _) in self._fresh.items()})
-        return lengths
-
-    def _ids_with(self, word: str) -> set[int]:
-        documents: dict[int, None] = {}
-        for row in self._rows.get(word, ()):
-            documents |= dict.fromkeys(_documents_in(row))
-        self._refresh(word, documents, dict.fromkeys(self._fresh))
-        return set(documents)
-
     def _counts(self, form: Form, within: Collection[int] | None = None) -> dict[int, Counts]:
         words = self._words_of(form)
         if len(words) > 1:
             return self._phrase_counts(words, within)
         total: dict[int, Counts] = {}
         for word in chain(*words):
-            counts = self._word_counts(word, within)
+            counts = self._values(word, _counts_in, lambda _, places: counts_of(places), within)
             if not total:
                 total = counts
                 continue
@@ -210,64 +195,48 @@ class PostingLists:
                 total[document] = tuple(map(sum, zip(before, more, strict=True)))  # type: ignore[assignment]
         return total
 
-    def _word_counts(self, word: str, within: Collection[int] | None) -> dict[int, Counts]:
-        counts: dict[int, Counts] = {}
-        for row in self._rows.get(word, ()):
-            shapes = SHAPES[row.codes[1]]
-            counts_in_row = map(shapes.__getitem__, unpacked(row.shapes, row.codes[1]))
-            counts.update(_only(within, _documents_in(row), counts_in_row))
-        self._refresh(word, counts, self._fresh_places(word, within), counts_of)
-        return counts
-
     def _phrase_counts(self, words: Sequence[list[str]], within: Collection[int] | None) -> dict[int, Counts]:
         places: list[dict[int, set[int]]] = [{} for _ in words]
         # The rarest words first: the others are looked up in their documents only
         for number in sorted(range(len(words)), key=lambda number: sum(map(self._number, words[number]))):
             for word in words[number]:
-                for document, word_places in self._word_places(word, within).items():
-                    places[number].setdefault(document, set()).update(word_places)
+                word_places = self._values(word, places_in, lambda _, places: places, within)
+                for document, places_of_word in word_places.items():
+                    places[number].setdefault(document, set()).update(places_of_word)
             within = places[number].keys()
         counts: dict[int, Counts] = {}
         for document in within or ():
             # Where the phrase begins: every word of it is as far ahead as in the phrase
             begins = set(places[0][document])
-            for number, places_of_word in enumerate(places):
-                begins &= {place - COLUMNS * number for place in places_of_word[document]}
+            for number, by_document in enumerate(places):
+                begins &= {place - COLUMNS * number for place in by_document[document]}
             if begins:
                 counts[document] = counts_of(sorted(begins))
         return counts
 
-    def _word_places(self, word: str, within: Collection[int] | None) -> dict[int, Places]:
-        places: dict[int, Places] = {}
+    # A value for each document with a word: from the postings, and instead of older ones from what waits
+    def _values(
+        self,
+        word: str,
+        values_in: Callable[[Packed], Iterable[Value]],
+        fresh_value: Callable[[int, Places], Value],
+        within: Collection[int] | None = None,
+    ) -> dict[int, Value]:
+        values: dict[int, Value] = {}
         for row in self._rows.get(word, ()):
-            places.update(_only(within, _documents_in(row), places_in(row)))
-        self._refresh(word, places, self._fresh_places(word, within))
-        return places
-
-    def _fresh_places(self, word: str, within: Collection[int] | None) -> dict[int, Places]:
-        with_word = {document: words[word] for document, (_, words) in self._fresh.items() if word in words}
-        if within is None:
-            return with_word
-        return {document: places for document, places in with_word.items() if document in within}
-
-    # Replace what is from older postings of waiting documents
-    def _refresh(
-        self, word: str, values: dict[int, Any], fresh: dict[int, Any], convert: Callable[[Any], Any] | None = None
-    ) -> None:
+            documents = list(map(row.first.__add__, unpacked(row.documents, row.codes[0])))
+            pairs = zip(documents, values_in(row), strict=True)
+            values.update(pairs if within is None else compress(pairs, map(within.__contains__, documents)))
         for document in self._older:
             values.pop(document, None)
-        for document, value in fresh.items():
-            if word in self._fresh[document][1]:
-                values[document] = convert(value) if convert else value
+        for document, (_, places_by_word) in self._fresh.items():
+            if word in places_by_word and (within is None or document in within):
+                values[document] = fresh_value(document, places_by_word[word])
+        return values
 
 
-def _documents_in(row: Packed) -> list[int]:
-    return list(map(row.first.__add__, unpacked(row.documents, row.codes[0])))
-
-
-def _only(within: Collection[int] | None, ids: list[int], values: Iterator[Any]) -> Iterable[tuple[int, Any]]:
-    pairs = zip(ids, values, strict=True)
-    return pairs if within is None else compress(pairs, map(within.__contains__, ids))
+def _counts_in(row: Packed) -> Iterable[Counts]:
+    return map(SHAPES[row.codes[1]].__getitem__, unpacked(row.shapes, row.codes[1]))
 
 
 # Added one by one as FTS5 does, so that the last digits are the same

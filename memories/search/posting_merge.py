@@ -29,8 +29,7 @@ Places = Sequence[int]
 Counts = tuple[int, int, int, int]
 # Bits of the counts in a shape, by its code
 _BITS = {"H": (3, 6, 5, 2), "Q": (14, 24, 18, 8)}
-_NARROW, _WIDE = "H", "I"
-_NARROW_LIMIT = 1 << 16
+_WIDE, _NARROW_LIMIT = "I", 1 << 16
 
 
 class Posting(NamedTuple):
@@ -93,7 +92,12 @@ def packed(postings: Mapping[int, Posting], first: int, codes: str = "HHHH") -> 
     document_code, shape_code, length_code, place_code = tuple(codes)
     shape_code, shapes = _shapes(counts, shape_code)
     codes = _code(documents, document_code) + shape_code + _code(lengths, length_code) + _code(places, place_code)
-    arrays = map(_packed_bytes, codes, (documents, shapes, lengths, places))
+    arrays: list[bytes] = []
+    for code, values in zip(codes, (documents, shapes, lengths, places), strict=True):
+        items = array(code, values)
+        if sys.byteorder == "big":
+            items.byteswap()
+        arrays.append(items.tobytes())
     return Packed(first, max(postings), len(documents), codes, *arrays)
 
 
@@ -122,13 +126,6 @@ def _shapes(counts: Sequence[Counts], least: str) -> tuple[str, list[int]]:
     third = title + body
     fourth = third + near
     return least, [t | b << title | n << third | d << fourth for t, b, n, d in counts]
-
-
-def _packed_bytes(code: str, values: Iterable[int]) -> bytes:
-    items = array(code, values)
-    if sys.byteorder == "big":
-        items.byteswap()
-    return items.tobytes()
 
 
 # A batch is what waits for one merge. Rows of merged batches stay until a vacuum, all of them if one transaction merges
@@ -307,7 +304,6 @@ _WAITING_TEXTS = (
     "SELECT id, length, CAST(fresh AS text) FROM {database}.search_waiting "
     "WHERE batch = (SELECT batch FROM {database}.search_totals)"
 )
-_MERGED_IDS = "SELECT id FROM {database}.search_texts"
 _MERGED_WORDS = "SELECT words FROM {database}.search_texts WHERE id = ANY(%s::bigint[])"
 # Documents that are neither merged nor wait
 _UNLISTED = (
@@ -327,9 +323,14 @@ _WITH_OWN_BODY = f"SELECT id FROM {HERE}.memories_searchdocument WHERE id = ANY(
 def differing_postings(sample: Sequence[int] | None) -> list[int]:
     """Return the documents whose words differ between the two indexes."""
     here, live = _Index(HERE), _Index(LIVE)
-    if sample is None:
-        return sorted(_differing_postings(here, live))
-    return sorted(_differing_of_sample(here, live, sample) | live.incomplete())
+    if sample is not None:
+        return sorted(_differing_of_sample(here, live, sample) | live.incomplete())
+    documents = here.ids() ^ live.ids()
+    for ours, theirs in _by_word(here, live, None):
+        documents.update(document for document in {*ours, *theirs} if ours.get(document) != theirs.get(document))
+        if len(documents) >= _MOST:
+            break
+    return sorted(documents)[:_MOST]
 
 
 class _Index:
@@ -342,7 +343,7 @@ class _Index:
         self._removed = {document for document, length, _ in self._fetch(_WAITING_TEXTS) if length is None}
 
     def ids(self) -> set[int]:
-        merged = {document for (document,) in self._fetch(_MERGED_IDS)}
+        merged = {document for (document,) in self._fetch("SELECT id FROM {database}.search_texts")}
         return (merged | self.waiting.keys()) - self._removed
 
     def incomplete(self) -> set[int]:
@@ -378,9 +379,8 @@ class _Index:
             yield str(row_word), {key: posting for key, posting in postings.items() if key not in self.waiting}
 
     def _pages(self, words: Collection[str] | None) -> Iterator[tuple[object, ...]]:
-        named, parameters = "", []
-        if words is not None:
-            named, parameters = " AND word = ANY(%s::text[])", [sorted(words)]
+        named = "" if words is None else " AND word = ANY(%s::text[])"
+        parameters = [] if words is None else [sorted(words)]
         sql = _PAGE.replace("{named}", named)
         last: tuple[object, object] = ("", 0)
         while page := self._fetch(sql, [*last, *parameters, _AT_ONCE]):
@@ -389,17 +389,6 @@ class _Index:
 
     def _fetch(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple]:  # type: ignore[type-arg]
         return rows.fetch(sql.replace("{database}", self._database), list(parameters))
-
-
-def _differing_postings(here: _Index, live: _Index) -> set[int]:
-    documents = here.ids() ^ live.ids()
-    for ours, theirs in _by_word(here, live, None):
-        documents |= {
-            document for document in ours.keys() | theirs.keys() if ours.get(document) != theirs.get(document)
-        }
-        if len(documents) >= _MOST:
-            return set(sorted(documents)[:_MOST])
-    return documents
 
 
 # By the texts that depend on the document's own stream: the neighbours of a message are not in a sample

@@ -45,7 +45,6 @@ DOCUMENT_ID = "f.id"
 
 _K1, _B = 1.2, 0.75
 _LEAST_IDF = 1e-6
-_USUAL_WEIGHTS = (1.0, 1.0, 1.0, 1.0)
 # About one change in so many looks whether enough documents wait to be merged
 _LOOK_ONCE_IN = 32
 _POSTING_COLUMNS = ["word", "first", "last", "n", "codes", "documents", "shapes", "lengths", "places"]
@@ -120,8 +119,7 @@ def _merge_sometimes(document_id: int) -> None:
 
 
 # In a transaction, as ``put`` and ``remove`` are
-def optimize() -> None:
-    merge()
+optimize = merge
 
 
 def lacks_newest() -> bool:
@@ -240,23 +238,23 @@ def count(word: str, *, most: int | None) -> int:
 
 
 def counts(words: Sequence[str], *, most: int) -> list[int]:
-    return [min(len(documents), most) for _, documents in _in_text(words, None)]
+    return [min(len(documents), most) for documents in _in_text(words, None)]
 
 
 def matches(words: Sequence[str], ids: Sequence[int]) -> list[tuple[int, int]]:
-    return [(hit, place) for place, documents in _in_text(words, ids) for hit in ids if hit in documents]
+    pairs: list[tuple[int, int]] = []
+    for place, documents in enumerate(_in_text(words, ids)):
+        pairs += [(hit, place) for hit in ids if hit in documents]
+    return pairs
 
 
 # Documents with each word in their title or body: the other columns repeat the texts around a message, and its date
-def _in_text(words: Sequence[str], ids: Sequence[int] | None) -> list[tuple[int, set[int]]]:
+def _in_text(words: Sequence[str], ids: Sequence[int] | None) -> list[set[int]]:
     lists = read(_indexed_forms(words), ids=ids)
-    found_in: list[tuple[int, set[int]]] = []
-    for place, word in enumerate(words):
-        documents: set[int] = set()
-        for form in _indexed_forms([word]):
-            documents |= lists.in_columns(form, 2)
-        found_in.append((place, documents))
-    return found_in
+    documents: list[set[int]] = []
+    for word in words:
+        documents.append(set().union(*(lists.in_columns(form, 2) for form in _indexed_forms([word]))))
+    return documents
 
 
 def existing(words: Sequence[str]) -> set[str]:
@@ -272,7 +270,7 @@ def with_any(groups: Sequence[Sequence[str]], *, by_score: bool, most: int) -> t
         documents = set.intersection(*map(lists.with_form, forms))
         group_scores: dict[int, float] = {}
         if by_score and documents:
-            group_scores = _scores(lists, forms, forms, _USUAL_WEIGHTS)
+            group_scores = _scores(lists, forms, forms, (1.0,) * COLUMNS)
         for document in documents:
             scores[document] = scores.get(document, 0.0) + group_scores.get(document, 0.0)
     best = sorted(scores, reverse=not by_score)

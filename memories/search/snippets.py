@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
-from memories.search.text import PART, UNSPACED, all_forms, folded, folded_with_places, is_prefix, without_accents
+from memories.search.text import (
+    PART,
+    UNSPACED,
+    all_forms,
+    folded,
+    folded_with_places,
+    forms_of,
+    is_prefix,
+    without_accents,
+)
 
 # Characters of a snippet
 LENGTH = 200
@@ -19,21 +27,6 @@ _PLACES = 100
 _STEM = 5
 
 Spans = list[tuple[int, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    text: str
-    words: Sequence[str]
-
-    @property
-    def matches(self) -> Spans:
-        """Start and end of each matching word in ``text``, in characters."""
-        return spans(self.text, self.words)
-
-
-def excerpt(text: str, words: Sequence[str]) -> Excerpt:
-    return Excerpt(snippet(text, words), words)
 
 
 def snippet(text: str, words: Sequence[str], length: int = LENGTH) -> str:
@@ -66,6 +59,7 @@ def _densest(starts: list[int], length: int) -> int:
 
 
 def spans(text: str, words: Sequence[str]) -> Spans:
+    """Return start and end of each word of ``text`` that is a form of one of ``words``, in characters."""
     forms = all_forms(words)
     stems = {_stem(form) for form in forms if not is_prefix(form)}
     beginnings = tuple(_fold_case(form[:-1]) for form in forms if is_prefix(form))
@@ -77,7 +71,13 @@ def spans(text: str, words: Sequence[str]) -> Spans:
         matches += _spans_in_token(token, stems, beginnings)
     if places_of:
         matches = [(places_of[start][0], places_of[end - 1][1]) for start, end in matches]
-    return _merge_spans(sorted(matches))
+    merged: Spans = []
+    for start, end in sorted(matches):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
 
 
 # Only tokens that may contain a stem: most are skipped without being matched
@@ -116,25 +116,15 @@ def _spans_in_token(token: re.Match[str], stems: set[str], beginnings: tuple[str
         return
     if word.isalpha() and (word.islower() or word.istitle()):
         return  # a plain word has no parts
-    for part in PART.finditer(token[0]):
-        if part[0] != token[0] and _stem(part[0]) in stems:
+    for part in PART.finditer(word):
+        if part[0] != word and _stem(part[0]) in stems:
             yield token.start() + part.start(), token.start() + part.end()
-
-
-def _merge_spans(matches: Spans) -> Spans:
-    merged: Spans = []
-    for start, end in matches:
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
 
 
 def words_in(text: str, words: Sequence[str]) -> list[str]:
     text = folded(text[:_READ])
     plain = _fold_case(text)
-    return [word for word in words if any(_is_in(text, plain, form) for form in all_forms([word]))]
+    return [word for word in words if any(_is_in(text, plain, form) for form in (word, *forms_of(word)))]
 
 
 def _is_in(text: str, plain: str, word: str) -> bool:

@@ -19,8 +19,7 @@ from memories.kinds import attribute_text
 from memories.models import Memory, MemoryVersion, ReviewState
 from memories.projectors import created_at
 from memories.references import proposed_text
-from memories.search.pipeline import define_notes
-from memories.search.weights import PROPOSED
+from memories.search.weights import PROPOSED, define_notes
 from memories.substance import split_joined
 from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core import log

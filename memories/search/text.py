@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
+from itertools import chain, filterfalse
 from typing import Any
 
 _WORD = re.compile(r"[^\W_]+")
@@ -97,8 +98,9 @@ def terms_without(question: str, hints: Sequence[SourceHint]) -> tuple[str, ...]
     for hint in hints:
         subject = hint.words.sub(" ", subject)
     words = list(dict.fromkeys(_words_of(subject)))
-    languages = languages_of(words, STOP_WORDS)
-    telling = [word for word in words if not _is_stop_word(word, languages)]
+    languages = languages_of(words)
+    foreign = frozenset().union(*map(STOP_WORDS_OF.__getitem__, languages))
+    telling = [word for word in words if word not in STOP_WORDS and without_accents(word) not in foreign]
     if not telling:
         telling = list(dict.fromkeys(_words_of(question)))
     chinese = {} if subject.isascii() else chinese_forms(subject)
@@ -113,10 +115,6 @@ def _further_forms(word: str, languages: Sequence[str], chinese: Mapping[str, Se
     return other_forms(word, languages) if languages else ()
 
 
-def _is_stop_word(word: str, languages: Sequence[str]) -> bool:
-    return word in STOP_WORDS or any(without_accents(word) in STOP_WORDS_OF[language] for language in languages)
-
-
 def phrases(question: str) -> list[str]:
     """Return names of several parts (``a.b_c``, ``src/a.py:3``, ``write-ahead``), each as its words."""
     names = [" ".join(_WORD.findall(name.lower())) for name in _NAME.findall(folded(question))]
@@ -124,9 +122,11 @@ def phrases(question: str) -> list[str]:
 
 
 def match_any(words: Iterable[str]) -> str:
-    # Quoted, so that no word is an operator
-    forms = (indexed_form(form) for form in all_forms(words))
-    return " OR ".join(f'"{text}"{"*" if is_beginning else ""}' for text, is_beginning in forms)
+    quoted: list[str] = []  # so that no word is an operator
+    for form in all_forms(words):
+        text, is_beginning = indexed_form(form)
+        quoted.append(f'"{text}"*' if is_beginning else f'"{text}"')
+    return " OR ".join(quoted)
 
 
 def indexed_form(word: str) -> tuple[str, bool]:
@@ -150,7 +150,7 @@ def _words_of(question: str) -> Iterator[str]:
             yield from UNSPACED.sub(" ", token).lower().split()
         else:
             yield token.lower()
-            yield from (part.lower() for part in name_parts(token))
+            yield from map(str.lower, name_parts(token))
 
 
 # Combining accents that no composed letter has, and soft hyphens: ignored
@@ -210,7 +210,6 @@ def _joins(character: str) -> bool:
     return unicodedata.category(character).startswith("M") or bool(_JOINING.match(character))
 
 
-_NAME_TOKEN = re.compile(r"[^\W_]+")
 # A capital after a small letter or digit, or the last of several capitals before small letters. The pattern begins with
 # the capital because capitals are rare: this takes a fifth of the time.
 _HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9].)|(?<=[A-Z].)(?=[a-z]{2}))")
@@ -243,7 +242,7 @@ def shaped(text: str) -> str:
         text = f"{text}\n{' '.join(map(sign_word, signs))}"
     if not _HUMP.search(text):
         return text
-    parts = [part for token in _NAME_TOKEN.findall(text) for part in name_parts(token)]
+    parts = chain.from_iterable(map(name_parts, _WORD.findall(text)))
     return f"{text}\n{' '.join(parts)}"
 
 
@@ -354,14 +353,9 @@ _LEAST_STEM = 4
 _LEAST_CYRILLIC_STEM = 3
 
 
-def languages_of(words: Collection[str], english: Set[str]) -> tuple[str, ...]:
-    """Return the languages that a question may be in; empty for English, and for languages without stems.
-
-    Args:
-        words: of the question, in small letters.
-        english: the stop words of English.
-    """
-    has_only_ambiguous = len(_AMBIGUOUS.intersection(words)) >= _MANY_AMBIGUOUS and english.isdisjoint(words)
+def languages_of(words: Collection[str]) -> tuple[str, ...]:
+    """Return the languages that words in small letters may be in; empty for English, and those without stems."""
+    has_only_ambiguous = len(_AMBIGUOUS.intersection(words)) >= _MANY_AMBIGUOUS and STOP_WORDS.isdisjoint(words)
     if _TELLING.isdisjoint(words) and all(map(str.isascii, words)) and not has_only_ambiguous:
         return ()
     if any(_CYRILLIC.search(word) for word in words):
@@ -370,7 +364,7 @@ def languages_of(words: Collection[str], english: Set[str]) -> tuple[str, ...]:
     letters = set().union(*words)
     scores = {language: len(plain & STOP_WORDS_OF[language]) + len(letters & _LETTERS[language]) for language in LATIN}
     best = max(scores.values())
-    if best <= len(plain & english):
+    if best <= len(plain & STOP_WORDS):
         return ()
     return tuple(language for language, score in scores.items() if score == best)
 
@@ -429,6 +423,4 @@ def _converter(name: str) -> Any:
 def without_accents(word: str) -> str:
     if word.isascii():
         return word
-    return "".join(
-        character for character in unicodedata.normalize("NFD", word) if not unicodedata.combining(character)
-    )
+    return "".join(filterfalse(unicodedata.combining, unicodedata.normalize("NFD", word)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -29,35 +28,29 @@ def tokens(text: str) -> list[str]:
 @cache
 def _unicode() -> tuple[re.Pattern[str], dict[int, int | None]]:
     tables = dict(re.findall(r"^\[(\w+)\]\n([^#\[]+)", _TABLES.read_text("utf-8"), re.MULTILINE))
-    separators = "".join(
-        re.escape(chr(first)) + (f"-{re.escape(chr(last))}" if last > first else "")
-        for first, last in map(_range, tables["separators"].split())
-    )
+    separators = ""
+    for run in tables["separators"].split():
+        separators += "-".join(re.escape(chr(int(end, 16))) for end in run.split("-"))
     accents = [int(accent, 16) for accent in tables["accents"].split()]
     folded: dict[int, int | None] = dict.fromkeys(accents)
     for run in tables["folded"].split():
-        folded |= _folded(run)
+        characters, _, step = run.partition("/")
+        source, target, *count = re.split("[=*]", characters)
+        for place in range(int(count[0], 16) if count else 1):
+            further = place * int(step or 1)
+            folded[int(source, 16) + further] = int(target, 16) + further
     return re.compile(f"[^{separators}{''.join(map(chr, accents))}][^{separators}]*"), folded
-
-
-def _range(text: str) -> tuple[int, int]:
-    first, _, last = text.partition("-")
-    return int(first, 16), int(last or first, 16)
-
-
-def _folded(run: str) -> Iterator[tuple[int, int]]:
-    characters, _, step = run.partition("/")
-    source, target, *count = re.split("[=*]", characters)
-    for place in range(int(count[0], 16) if count else 1):
-        further = place * int(step or 1)
-        yield int(source, 16) + further, int(target, 16) + further
 
 
 @lru_cache(maxsize=65536)
 def _stem(token: str) -> str:
     word = token.encode()
     if _SHORTEST_STEMMED <= len(word) <= _LONGEST_STEMMED:
-        return _porter(word).decode(errors="backslashreplace")  # it may halve a character
+        word = _step_1b(_step_1a(word))
+        if word.endswith(b"y") and _has_vowel(word[:-1]):
+            word = word[:-1] + b"i"
+        word = _replace_suffix(_replace_suffix(word, _STEP_2), _STEP_3)
+        return _step_5(_step_4(word)).decode(errors="backslashreplace")  # it may halve a character
     if len(word) <= _LONGEST_KEY:
         return token
     return word[:_LONGEST_KEY].decode(errors="ignore") + hashlib.sha256(word[:_LONGEST_TOKEN]).hexdigest()
@@ -66,46 +59,14 @@ def _stem(token: str) -> str:
 # Porter's stemmer as FTS5 has it (ext/fts5/fts5_tokenize.c): on bytes, every byte that is no vowel is a consonant.
 # In each step the first suffix that matches decides, whether or not its condition holds.
 
-_STEP_2 = (
-    (b"ational", b"ate"),
-    (b"tional", b"tion"),
-    (b"enci", b"ence"),
-    (b"anci", b"ance"),
-    (b"izer", b"ize"),
-    (b"logi", b"log"),
-    (b"bli", b"ble"),
-    (b"alli", b"al"),
-    (b"entli", b"ent"),
-    (b"eli", b"e"),
-    (b"ousli", b"ous"),
-    (b"ization", b"ize"),
-    (b"ation", b"ate"),
-    (b"ator", b"ate"),
-    (b"alism", b"al"),
-    (b"iveness", b"ive"),
-    (b"fulness", b"ful"),
-    (b"ousness", b"ous"),
-    (b"aliti", b"al"),
-    (b"iviti", b"ive"),
-    (b"biliti", b"ble"),
+# Suffixes with their replacements
+_PAIRS_2 = (
+    b"ational/ate tional/tion enci/ence anci/ance izer/ize logi/log bli/ble alli/al entli/ent eli/e ousli/ous "
+    b"ization/ize ation/ate ator/ate alism/al iveness/ive fulness/ful ousness/ous aliti/al iviti/ive biliti/ble"
 )
-_STEP_3 = (
-    (b"ical", b"ic"),
-    (b"ness", b""),
-    (b"icate", b"ic"),
-    (b"iciti", b"ic"),
-    (b"ful", b""),
-    (b"ative", b""),
-    (b"alize", b"al"),
-)
+_STEP_2 = [pair.split(b"/") for pair in _PAIRS_2.split()]
+_STEP_3 = [pair.split(b"/") for pair in b"ical/ic ness/ icate/ic iciti/ic ful/ ative/ alize/al".split()]
 _STEP_4 = b"al ance ence er ic able ible ant ement ment ent ion ou ism ate iti ous ive ize".split()
-
-
-def _porter(word: bytes) -> bytes:
-    word = _step_1c(_step_1b(_step_1a(word)))
-    for step in (_STEP_2, _STEP_3):
-        word = _replace_suffix(word, step)
-    return _step_5(_step_4(word))
 
 
 def _step_1a(word: bytes) -> bytes:
@@ -138,13 +99,7 @@ def _step_1b2(word: bytes) -> bytes:
     return word
 
 
-def _step_1c(word: bytes) -> bytes:
-    if word.endswith(b"y") and _has_vowel(word[:-1]):
-        return word[:-1] + b"i"
-    return word
-
-
-def _replace_suffix(word: bytes, suffixes: tuple[tuple[bytes, bytes], ...]) -> bytes:
+def _replace_suffix(word: bytes, suffixes: list[list[bytes]]) -> bytes:
     for suffix, other in suffixes:
         if len(word) > len(suffix) and word.endswith(suffix):
             stem = word[: -len(suffix)]

@@ -1,7 +1,8 @@
-"""Factors on the score of a hit besides its words: what it is, the change that is asked about, its surroundings.
+"""Weights of a ranking, and factors on the score of a hit besides its words: what it is, what surrounds it.
 
-Decision 49: most entries that share a word with a question about a change are about the subject, not about the change:
-of thirty commits that name a library, one replaced it. Entries with a line that has both rank higher.
+docs/internals/retrieval.md has the measurements behind each weight. Decision 49: most entries that share a word with a
+question about a change are about the subject, not about the change: of thirty commits that name a library, one replaced
+it. Entries with a line that has both rank higher.
 """
 
 from __future__ import annotations
@@ -10,20 +11,120 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from memories.embeddings.vectors import answering_model
 from memories.kinds import BETWEEN_HEADINGS, EXPIRED_WEIGHT, PROPOSED_WEIGHT
-from memories.search.index import Hits
+from memories.search.index import Hits, has_full_text
 from memories.search.parsed_query import ParsedQuery
-from memories.search.pipeline import Pipeline
 from memories.search.snippets import words_in
 from memories.search.text import folded
 from memories.substance import is_boilerplate_section
 from memories.superseded import SUPERSEDED_WEIGHT, is_superseded, superseded_by
 from memories.uses.selectors import use_weights
+from memoryhub.config.current_settings import project_settings
+from memoryhub.config.retention_rules import SearchMode
 from memoryhub.core import clock
+from memoryhub.core.errors import Unavailable
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, LIKE, LINE_END
+
+
+def by_index(mode: str) -> bool:
+    """Return whether the full-text index is used instead of LIKE.
+
+    Raises:
+        Unavailable: the mode is ``fts5``, and there is no index.
+    """
+    if mode == SearchMode.BASIC:
+        return False
+    is_indexed = has_full_text()
+    if mode == SearchMode.FTS5 and not is_indexed:
+        raise Unavailable(
+            "search_mode is 'fts5', but this store has no full-text index or this SQLite lacks FTS5; set search_mode "
+            "to 'auto' or 'basic', or run rebuild with a SQLite that has FTS5"
+        )
+    return is_indexed
+
+
+def mode_name() -> str:
+    """Return the mode in which searches of the current store answer while a hub runs."""
+    setting = project_settings().search_mode
+    if setting is SearchMode.BASIC or not has_full_text():
+        return "basic"
+    if setting is SearchMode.AUTO and answering_model():
+        return "hybrid"
+    return "fts5"
+
+
+def note_on(mode: str, problems: Sequence[str]) -> str | None:
+    """Return why a search in a requested mode went by words alone, and what to change; None if it did not."""
+    if mode != SearchMode.AUTO:
+        return f"by words alone: search_mode is '{mode}'; set it to 'auto' to search by meaning, too"
+    return f"by words alone: {problems[0]}" if problems else None
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The weights of a ranking; 0 skips a stage (decision 20)."""
+
+    # A word in the title; one in the body counts 1.0
+    title: float = 2.0
+    # A word in the messages before and after
+    near: float = 0.3
+    # A word or number of the written-out date
+    date: float = 0.5
+    # Share of the better neighbour's score that is added to a message's own
+    neighbours: float = 0.25
+    # How much more messages of the best session count than those of a session without hits
+    session: float = 1.0
+    # The same, as a limit, if another ranking is blended in, which already favours related messages
+    session_beside_others: float = 0.5
+    # How much more a message counts whose speaker the question names
+    speaker: float = 1.0
+    # Whether names such as ``a.b_c`` are also searched as a whole
+    phrases: bool = True
+    # Whether sections that say nothing rank below the others of their chapter
+    lowers_empty_sections: bool = True
+
+
+USUAL = Pipeline()
+
+Notes = Callable[[Sequence[int]], Mapping[int, str]]
+
+_MOST_WORDS = 6
+_LEAST_SHOWN = 0.05
+_notes: dict[str, list[Notes]] = {}
+
+
+def why(title: str, body: str, words: Sequence[str], factors: Mapping[str, float]) -> str:
+    """Return the matching words and the other factors of a score: ``coffee, machine; session ×1.8``."""
+    matching = words_in(f"{title}\n{body}", words)
+    listed = ", ".join(matching[:_MOST_WORDS]) or "words near it, or its date"
+    if len(matching) > _MOST_WORDS:
+        listed += f" and {len(matching) - _MOST_WORDS} more"
+    telling = [f"{name} ×{factor:.1f}" for name, factor in factors.items() if abs(factor - 1) >= _LEAST_SHOWN]
+    return "; ".join([listed, *telling])
+
+
+def define_notes(source: str, notes: Notes) -> None:
+    """Register notes on the hits of a source: what replaced one, what supports it."""
+    _notes.setdefault(source, []).append(notes)
+
+
+def notes_of(documents: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
+    """Return the notes on hits, by id; one query for each kind of notes."""
+    by_source: dict[str, list[int]] = {}
+    for hit_id, document in documents.items():
+        by_source.setdefault(document["source"], []).append(hit_id)
+    notes_by_hit: dict[int, str] = {}
+    for source, ids in by_source.items():
+        for notes in _notes.get(source, ()):
+            for hit_id, note in notes(ids).items():
+                notes_by_hit[hit_id] = f"{notes_by_hit[hit_id]}; {note}" if hit_id in notes_by_hit else note
+    return notes_by_hit
+
 
 Successors = Callable[[Sequence[int]], Mapping[int, Sequence[int]]]
 Reason = tuple[str, Mapping[int, float]]
@@ -60,13 +161,7 @@ PROPOSED = "FROM memories_memory WHERE NOT (review = 'accepted') AND review = 'p
 
 
 def define_demotion(sql: str, weight: float, *, why: str) -> None:
-    """Register documents with a lower score.
-
-    Args:
-        sql: a SELECT of their ids.
-        weight: factor on the score, below 1.
-        why: one word that is shown with such hits.
-    """
+    """Register documents, by a SELECT of their ids, whose scores are multiplied; ``why`` is shown with such hits."""
     _demotions.append(_Demotion(why, weight, sql))
 
 
@@ -106,7 +201,14 @@ def _reasons_to_reweigh(hits: Hits, query: ParsedQuery, pipeline: Pipeline) -> I
     yield "proposed", dict.fromkeys(set(proposed).intersection(ids), PROPOSED_WEIGHT)
     superseded = _among(ids[:_SHOWN_FIRST], f"SELECT m.id FROM memories_memory m WHERE {is_superseded()}")
     yield "superseded", dict.fromkeys(superseded, SUPERSEDED_WEIGHT)
-    yield from _demoted(ids)
+    # One statement for all demotions
+    select = "SELECT {}, id FROM ({}) AS picked WHERE id IN " + IDS
+    selects = [select.format(number, demotion.sql) for number, demotion in enumerate(_demotions)]
+    demoted: dict[int, list[int]] = {}
+    for number, entry in rows.fetch(" UNION ALL ".join(selects), [json.dumps(ids)] * len(selects)):
+        demoted.setdefault(number, []).append(entry)
+    for number, entries in demoted.items():
+        yield _demotions[number].why, dict.fromkeys(entries, _demotions[number].weight)
     if pipeline.lowers_empty_sections:
         yield SAYS_LITTLE, _weights_of_empty_sections(hits)
     for hint in query.hints:
@@ -114,19 +216,6 @@ def _reasons_to_reweigh(hits: Hits, query: ParsedQuery, pipeline: Pipeline) -> I
         yield "asked for", dict.fromkeys(_among(ids, of_source, hint.source), hint.weight)
     yield "change", change_weights(query, ids)
     yield "use", use_weights(ids)
-
-
-# One statement for all demotions
-def _demoted(ids: list[int]) -> Iterator[Reason]:
-    selects = [
-        f"SELECT {number}, id FROM ({demotion.sql}) AS picked WHERE id IN {IDS}"
-        for number, demotion in enumerate(_demotions)
-    ]
-    demoted: dict[int, list[int]] = {}
-    for number, entry in rows.fetch(" UNION ALL ".join(selects), [json.dumps(ids)] * len(selects)):
-        demoted.setdefault(number, []).append(entry)
-    for number, entries in demoted.items():
-        yield _demotions[number].why, dict.fromkeys(entries, _demotions[number].weight)
 
 
 # Such a section also ranks below the best section of the same chapter
@@ -183,14 +272,14 @@ def change_weights(query: ParsedQuery, ids: Sequence[int]) -> dict[int, float]:
     if not subject or not (_ASKS.search(query.text) and _CHANGE.search(query.text)):
         return {}
     among = json.dumps(list(ids[:_LOOKED_AT]))
-    weights = {entry: _weight_of_change(text, subject) for entry, text in rows.fetch(_TEXTS_OF_CHANGES, [among, among])}
-    return {entry: weight for entry, weight in weights.items() if weight > 1}
-
-
-def _weight_of_change(text: str, subject: Sequence[str]) -> float:
-    title, *lines = text.split("\n", _LINES)[:_LINES]
-    in_text = max((_share_of_subject(line, subject) for line in lines), default=0.0)
-    return 1 + max(_IN_TITLE * _share_of_subject(title, subject), _IN_TEXT * in_text)
+    weights: dict[int, float] = {}
+    for entry, text in rows.fetch(_TEXTS_OF_CHANGES, [among, among]):
+        title, *lines = text.split("\n", _LINES)[:_LINES]
+        in_text = max((_share_of_subject(line, subject) for line in lines), default=0.0)
+        more = max(_IN_TITLE * _share_of_subject(title, subject), _IN_TEXT * in_text)
+        if more > 0:
+            weights[entry] = 1 + more
+    return weights
 
 
 def _share_of_subject(line: str, subject: Sequence[str]) -> float:
@@ -226,13 +315,8 @@ def refine(hits: Hits, words: Collection[str], pipeline: Pipeline) -> tuple[Hits
     """Re-rank messages by their surroundings (decision 20); return the hits, and what raised each message.
 
     The best message keeps the score of the best one before, so messages as a whole gain nothing over other documents.
-
-    Args:
-        hits: best first.
-        words: search terms.
-        pipeline: the weights.
     """
-    if not pipeline.uses_surroundings:
+    if not (pipeline.neighbours or pipeline.session or pipeline.speaker):
         return hits, {}
     surroundings = rows.fetch(_SURROUNDING_ROWS, [json.dumps([message for message, _ in hits[:REFINED]])])
     places = {message: _MessagePlace(*columns) for message, *columns in surroundings}
@@ -242,8 +326,13 @@ def refine(hits: Hits, words: Collection[str], pipeline: Pipeline) -> tuple[Hits
     near = _with_neighbours(plain, places, pipeline.neighbours)
     by_session = _with_sessions(near, places, pipeline.session)
     by_speaker = _with_speakers(by_session, places, words, pipeline.speaker)
-    steps = {"neighbours": (plain, near), "session": (near, by_session), "speaker": (by_session, by_speaker)}
-    return _in_order(hits, plain, by_speaker), {message: _grown(message, steps) for message in places}
+    steps = (("neighbours", plain, near), ("session", near, by_session), ("speaker", by_session, by_speaker))
+    factors: Factors = {message: {} for message in places}
+    for name, before, after in steps:
+        for message, raised in factors.items():
+            if before[message] and after[message] / before[message] > 1:
+                raised[name] = after[message] / before[message]
+    return _in_order(hits, plain, by_speaker), factors
 
 
 # Hits after the refined ones stay behind them
@@ -283,8 +372,3 @@ def _with_speakers(
         if label and not named.isdisjoint(_WORD.findall(label[1].lower())):
             raised[message] *= 1 + weight
     return raised
-
-
-def _grown(message: int, steps: Mapping[str, tuple[Scores, Scores]]) -> dict[str, float]:
-    factors = {name: after[message] / before[message] for name, (before, after) in steps.items() if before[message]}
-    return {name: factor for name, factor in factors.items() if factor > 1}

@@ -31,7 +31,7 @@ from memoryhub.core.errors import Gone, Invalid, NotFound
 from memoryhub.core.log.quarantine import outside_quarantine, quarantine_marks
 from memoryhub.core.origin import current_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
-from memoryhub.core.schemas import Listing
+from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.search import retrieval
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import begins_with
@@ -95,10 +95,14 @@ def get_memories(*, command: MemoryGet) -> list[dict[str, Any]]:
         Gone: one of them was permanently erased, or is deleted, and ``include_deleted`` is off.
     """
     with retrieval("get", command):
-        if command.ids:
-            with scopes.reading(command.scope or MemoryScope.PROJECT):
-                return _whole(_by_ids(command.ids), command)
-        return _by_name(command)
+        if not command.ids:
+            return _by_name(command)
+        with scopes.reading(command.scope or MemoryScope.PROJECT):
+            memories = Memory.objects.in_bulk(command.ids)
+            missing = [memory_id for memory_id in command.ids if memory_id not in memories]
+            if missing:
+                raise not_found("memory", missing)
+            return _whole([memories[memory_id] for memory_id in command.ids], command)
 
 
 def _whole(memories: list[Memory], command: MemoryGet) -> list[dict[str, Any]]:
@@ -115,14 +119,6 @@ def _whole(memories: list[Memory], command: MemoryGet) -> list[dict[str, Any]]:
                 item[name] = parts[item["id"]]
     note_read(Use.FETCHED, ids)
     return items
-
-
-def _by_ids(ids: list[int]) -> list[Memory]:
-    by_id = {memory.id: memory for memory in Memory.objects.filter(id__in=ids)}
-    missing = [memory_id for memory_id in ids if memory_id not in by_id]
-    if missing:
-        raise not_found("memory", missing)
-    return [by_id[memory_id] for memory_id in ids]
 
 
 def _by_name(command: MemoryGet) -> list[dict[str, Any]]:
@@ -152,17 +148,38 @@ def _named(name: str, level: scopes.Level, command: MemoryGet) -> Memory | None:
 def list_memories(*, command: MemoryList) -> Listing:
     """Return a page of memories, last changed first; the cursor neither skips nor repeats."""
     with retrieval("list", command), scopes.reading(command.scope or MemoryScope.PROJECT):
-        matching = filtered(command)
-        memories = list(_after(matching, command.cursor).order_by("-updated_at", "-id")[: command.limit + 1])
-        cursors = {memory.id: encode_cursor(memory.updated_at.isoformat(), memory.id) for memory in memories}
-        return page(
-            listed(memories[: command.limit], compact=command.compact),
-            total=matching.count(),
-            more=len(memories) > command.limit,
-            cursor_of=lambda item: cursors[item["id"]],
-            line=memory_line,
-            max_tokens=command.max_tokens,
-        )
+        return page_by_change(filtered(command), command, listed, newest_first=True)
+
+
+def page_by_change(
+    matching: MemoryQuerySet,
+    command: Paging,
+    view: Callable[[Sequence[Memory]], list[dict[str, Any]]],
+    *,
+    newest_first: bool,
+) -> Listing:
+    """Return the page of memories that follows the cursor, in the order of their last change."""
+    sign = ""
+    comparison = "gt"
+    if newest_first:
+        sign = "-"
+        comparison = "lt"
+    following = matching
+    last = decode_cursor(command.cursor, (str, int))
+    if last:
+        later = matching.filter(**{f"updated_at__{comparison}": last[0]})
+        following = later | matching.filter(updated_at=last[0], **{f"id__{comparison}": last[1]})
+    memories = list(following.order_by(f"{sign}updated_at", f"{sign}id")[: command.limit + 1])
+    on_page = memories[: command.limit]
+    cursors = {memory.id: encode_cursor(memory.updated_at.isoformat(), memory.id) for memory in on_page}
+    return page(
+        [{"id": memory.id, "title": memory.title} for memory in on_page] if command.compact else view(on_page),
+        total=matching.count(),
+        more=len(memories) > command.limit,
+        cursor_of=lambda item: cursors[item["id"]],
+        line=memory_line,
+        max_tokens=command.max_tokens,
+    )
 
 
 def filtered(command: MemoryList) -> MemoryQuerySet:
@@ -180,18 +197,8 @@ def filtered(command: MemoryList) -> MemoryQuerySet:
     return memories.of_session(command.session_id or current_origin().session_id).tagged(*command.tags)
 
 
-def _after(matching: MemoryQuerySet, cursor: str | None) -> MemoryQuerySet:
-    parts = decode_cursor(cursor, (str, int))
-    if parts is None:
-        return matching
-    moment, memory_id = parts
-    return matching.filter(updated_at__lt=moment) | matching.filter(updated_at=moment, id__lt=memory_id)
-
-
-def listed(memories: Sequence[Memory], *, compact: bool) -> list[dict[str, Any]]:
-    """Return memories for a list, with snippets instead of texts; ``compact`` has only ids and titles."""
-    if compact:
-        return [{"id": memory.id, "title": memory.title} for memory in memories]
+def listed(memories: Sequence[Memory]) -> list[dict[str, Any]]:
+    """Return memories for a list, with snippets instead of texts."""
     return [{**memory, "content": snippet(memory["content"], [])} for memory in views(memories)]
 
 
@@ -218,8 +225,12 @@ def ids_among(entities: QuerySet[Any], typed: str) -> list[str]:
     if prefix:
         if not (prefix.isascii() and prefix.isdigit() and len(prefix) <= _ID_DIGITS):
             return []
+        ranges = Q(id__in=[])  # of ids that begin with these digits: 41, 410 to 419, 4100 to 4199, …
+        for digits in range(_ID_DIGITS - len(prefix) + 1):
+            least = int(prefix) * 10**digits
+            ranges |= Q(id__range=(least, least + 10**digits - 1))
         # Ordered by a plain id, SQLite would scan the table in that order instead of using the ranges
-        newest = entities.filter(_ids_from(prefix)).order_by((F("id") + 0).desc())
+        newest = entities.filter(ranges).order_by((F("id") + 0).desc())
     return [str(number) for number in newest.values_list("id", flat=True)[:_AT_MOST]]
 
 
@@ -239,15 +250,6 @@ def suggest_types(typed: str) -> list[str]:
     counts = Counter(lately[:_LATELY])
     prefix = typed.strip().lower()
     return [name for name, _ in counts.most_common() if name.startswith(prefix)][:_AT_MOST]
-
-
-# Ranges of ids that begin with these digits: 41, 410 to 419, 4100 to 4199, …
-def _ids_from(prefix: str) -> Q:
-    ranges = Q(id__in=[])
-    for digits in range(_ID_DIGITS - len(prefix) + 1):
-        least = int(prefix) * 10**digits
-        ranges |= Q(id__range=(least, least + 10**digits - 1))
-    return ranges
 
 
 # Subtracts the few memories that do not count, through their indexes, instead of testing all
@@ -302,7 +304,7 @@ def _matches(tag: TagView, command: TagList) -> bool:
 def view_tags() -> list[TagView]:
     """Return every tag of the current store, by name."""
     uses: dict[str, int] = dict(rows.fetch(_USES, [current_origin().session_id]))
-    described = {tag.name: tag for tag in Tag.objects.all()}
+    described = Tag.objects.in_bulk(field_name="name")
     of_project = set(profile().tags)
     tags = []
     for name in sorted({*PREDEFINED, *described, *uses, *of_project}):

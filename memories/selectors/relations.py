@@ -82,7 +82,11 @@ def list_relations(*, command: RelationList) -> Listing:
         relations = list(following.order_by("-id")[: command.limit + 1])
         items = view_relations(relations[: command.limit])
         if command.compact:
-            items = [_compact(item) for item in items]
+            compact = []
+            for item in items:
+                ends = {name: {"type": item[name]["type"], "id": item[name]["id"]} for name in ("source", "target")}
+                compact.append({"id": item["id"], "relation": item["relation"], "scope": item["scope"], **ends})
+            items = compact
         return page(
             items,
             total=matching.count(),
@@ -91,13 +95,6 @@ def list_relations(*, command: RelationList) -> Listing:
             line=relation_line,
             max_tokens=command.max_tokens,
         )
-
-
-def _compact(item: dict[str, Any]) -> dict[str, Any]:
-    compact = {name: item[name] for name in ("id", "relation", "scope")}
-    for name in ("source", "target"):
-        compact[name] = {"type": item[name]["type"], "id": item[name]["id"]}
-    return compact
 
 
 def _matching(command: RelationList) -> QuerySet[Relation]:

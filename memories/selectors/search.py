@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from memories import scopes
@@ -13,12 +13,13 @@ from memories.schemas import MemorySearch
 from memories.scopes import hidden_among
 from memories.search import engine
 from memories.search.parsed_query import ParsedQuery, parse_search
-from memories.search.pipeline import configured_mode, note_on, notes_of, why
-from memories.search.snippets import excerpt, words_in
+from memories.search.snippets import snippet, spans, words_in
+from memories.search.weights import note_on, notes_of, why
 from memories.selectors.versions import open_conflicts
 from memories.substance import split_joined
 from memories.superseded import superseded_by
 from memories.uses.notes import note_found
+from memoryhub.config.current_settings import project_settings
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
@@ -40,23 +41,6 @@ _MODES = ("basic", "fts5", "hybrid")
 _Hit = tuple[float, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _SearchAnswer:
-    # Best first; at equal scores the nearer store first
-    hits: list[_Hit]
-    # Per store, nearest first
-    ranked: list[engine.Ranked]
-
-    # The simplest mode of all stores
-    @property
-    def mode(self) -> str:
-        return min((ranked.mode for ranked in self.ranked), key=_MODES.index, default="fts5")
-
-    @property
-    def problems(self) -> list[str]:
-        return [problem for ranked in self.ranked for problem in ranked.problems]
-
-
 def search(
     *, command: MemorySearch, mode: str | None = None, whole_store: bool = False, explained: bool = True
 ) -> Listing:
@@ -71,19 +55,21 @@ def search(
     with retrieval("search", command):
         chain = _chain(command, whole_store=whole_store)
         query = parse_search(command)
-        mode = mode or configured_mode()
-        answer = _ranked(chain, query, mode)
+        mode = mode or project_settings().search_mode
+        all_hits, rankings = _ranked(chain, query, mode)
         (start,) = decode_cursor(command.cursor, (int,)) or (0,)
-        page_hits = answer.hits[start : start + command.limit]
-        items = _hits(chain, answer, page_hits, compact=command.compact, explained=explained)
+        page_hits = all_hits[start : start + command.limit]
+        problems: list[str] = []
+        for ranked in rankings:
+            problems += ranked.problems
         listing = fit_page(
-            items,
+            _hits(chain, rankings, page_hits, compact=command.compact, explained=explained),
             hit_line,
-            total=len(answer.hits),
-            more=start + command.limit < len(answer.hits),
+            total=len(all_hits),
+            more=start + command.limit < len(all_hits),
             max_tokens=command.max_tokens,
-            mode=answer.mode,
-            note=note_on(mode, answer.problems),
+            mode=min((ranked.mode for ranked in rankings), key=_MODES.index, default="fts5"),
+            note=note_on(mode, problems),
             cursor_after=lambda count: encode_cursor(start + count),
         )
         note_found(listing.results, {scope: level.store for level in chain for scope in _scopes_of(level)})
@@ -99,21 +85,23 @@ def _chain(command: MemorySearch, *, whole_store: bool) -> list[scopes.Level]:
     return chain
 
 
-def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> _SearchAnswer:
-    ranked: list[engine.Ranked] = []
+# Hits of all stores, best first, at equal scores the nearer store first; and the ranking of each store
+def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> tuple[list[_Hit], list[engine.Ranked]]:
+    rankings: list[engine.Ranked] = []
     hits: list[_Hit] = []
     for place, level in enumerate(chain):
         with use_store(level.store):
             all_ranked = engine.rank(query, mode, level, blended=True)
-        ranked.append(without_hidden(all_ranked, level, chain))
+        ranked = without_hidden(all_ranked, level, chain)
+        rankings.append(ranked)
         scale = 1.0
         if len(chain) > 1:
             with use_store(level.store):
-                scale = _scale(ranked[-1])
-        hits += [(score * scale, place, hit_id) for hit_id, score in ranked[-1].hits]
+                scale = _scale(ranked)
+        hits += [(score * scale, place, hit_id) for hit_id, score in ranked.hits]
     if len(chain) > 1:
         hits.sort(key=lambda hit: (-hit[0], hit[1]))
-    return _SearchAnswer(hits, ranked)
+    return hits, rankings
 
 
 def without_hidden(ranked: engine.Ranked, level: scopes.Level, chain: Sequence[scopes.Level]) -> engine.Ranked:
@@ -137,36 +125,32 @@ def _scale(ranked: engine.Ranked) -> float:
 
 def _hits(
     chain: Sequence[scopes.Level],
-    answer: _SearchAnswer,
+    rankings: Sequence[engine.Ranked],
     page_hits: Sequence[_Hit],
     *,
     compact: bool,
     explained: bool,
 ) -> list[dict[str, Any]]:
     items: dict[tuple[int, int], dict[str, Any]] = {}
-    for place, (level, ranked) in enumerate(zip(chain, answer.ranked, strict=True)):
+    for place, (level, ranked) in enumerate(zip(chain, rankings, strict=True)):
         local = [(hit_id, score) for score, store_index, hit_id in page_hits if store_index == place]
         if not local:
             continue
         scope = _scopes_of(level)[-1]
         with use_store(level.store):
             if compact:
-                local_items = _compact_hits(local, scope)
+                ids = [hit_id for hit_id, _ in local]
+                documents = engine.documents_of(ids)
+                for hit_id, hit_scope in _scopes_by_id(ids, scope).items():
+                    item = {"id": hit_id, "scope": hit_scope, "title": documents[hit_id]["title"]}
+                    items[place, hit_id] = item
             else:
-                local_items = hits(local, scope, ranked, explained=explained)
-        items |= {(place, item["id"]): item for item in local_items}
+                items |= {(place, hit["id"]): hit for hit in hits(local, scope, ranked, explained=explained)}
     return [items[place, hit_id] for _, place, hit_id in page_hits]
 
 
 def _scopes_of(level: scopes.Level) -> tuple[MemoryScope, ...]:
     return level.scopes or (MemoryScope.SESSION, scopes.own_scope())
-
-
-def _compact_hits(ranked_hits: Sequence[tuple[int, float]], scope: MemoryScope) -> list[dict[str, Any]]:
-    ids = [hit_id for hit_id, _ in ranked_hits]
-    documents = engine.documents_of(ids)
-    hit_scopes = _scopes_by_id(ids, scope)
-    return [{"id": hit_id, "scope": hit_scopes[hit_id], "title": documents[hit_id]["title"]} for hit_id in ids]
 
 
 # A project's store has the memories of its sessions, too
@@ -199,7 +183,6 @@ def hits(
     ids = [document_id for document_id, _ in ranked_hits]
     documents = engine.documents_of(ids)
     texts = engine.texts_of(documents)
-    excerpts = {hit_id: excerpt(split_joined(texts.get(hit_id, ""))[0], ranked.terms) for hit_id in ids}
     notes = notes_of(documents)
     conflicts = open_conflicts(ids)
     successors = superseded_by(ids)
@@ -211,7 +194,7 @@ def hits(
             {
                 **documents[document_id],
                 "scope": hit_scopes[document_id],
-                "snippet": excerpts[document_id].text,
+                "snippet": snippet(split_joined(texts.get(document_id, ""))[0], ranked.terms),
                 "score": round(score, 6),
                 "similarity_score": similarities.get(document_id, 0.0),
                 "event": document_id,
@@ -223,10 +206,8 @@ def hits(
     if explained:
         for item in items:
             by_words = why(item["title"], texts.get(item["id"], ""), ranked.terms, ranked.factors.get(item["id"], {}))
-            item["matches"] = excerpts[item["id"]].matches
-            item["why"] = _why(by_words, ranked.why.get(item["id"], engine.TEXT))
+            item["matches"] = spans(item["snippet"], ranked.terms)
+            item["why"] = ranked.why.get(item["id"], engine.TEXT)
+            if item["why"].startswith(engine.TEXT):
+                item["why"] = by_words + item["why"].removeprefix(engine.TEXT)
     return items
-
-
-def _why(by_words: str, ranking: str) -> str:
-    return by_words + ranking.removeprefix(engine.TEXT) if ranking.startswith(engine.TEXT) else ranking

@@ -13,7 +13,7 @@ from memories.models import Conflict, MemoryScope, MemoryVersion
 from memories.references import clause, reference
 from memories.schemas import VersionView
 from memories.schemas.query import ConflictGet, ConflictList
-from memories.scopes import NEAREST_FIRST, Level
+from memories.scopes import NEAREST_FIRST
 from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import outside_quarantine
@@ -126,7 +126,7 @@ def open_conflicts(memory_ids: Sequence[int]) -> dict[int, list[int]]:
 MAX_DIFF = 2_000
 
 _HEAD = ("id", "memory_id", "detected_at", "resolution", "reason", "resolved_by", "resolved_at", "resolved_version")
-_OF_VERSION = ("version", "base_version", "event", "title", "content", "tags", "reason", "actor", "session_id")
+_OF_VERSION = "version base_version event title content tags reason actor session_id created_at".split()
 
 
 def list_conflicts(*, command: ConflictList) -> Listing:
@@ -135,7 +135,9 @@ def list_conflicts(*, command: ConflictList) -> Listing:
         reached = decode_cursor(command.cursor, (int, int))
         items: list[dict[str, Any]] = []
         total = 0
-        for level in _levels(command):
+        # The conflicts of a session's memories are the project's
+        scope = MemoryScope.PROJECT if command.scope is MemoryScope.SESSION else command.scope
+        for level in scopes.levels(scope, inherit=scope is None):
             with use_store(level.store):
                 conflicts = _matching(command)
                 total += conflicts.count()
@@ -160,11 +162,6 @@ def get_conflict(*, command: ConflictGet) -> dict[str, Any]:
     """
     with retrieval("conflicts", command), scopes.reading(command.scope):
         return _views([find_conflict(command.id)], scopes.own_scope(), compact=False)[0]
-
-
-def _levels(command: ConflictList) -> list[Level]:
-    scope = MemoryScope.PROJECT if command.scope is MemoryScope.SESSION else command.scope
-    return scopes.levels(scope, inherit=scope is None)
 
 
 def _matching(command: ConflictList) -> Any:
@@ -207,12 +204,12 @@ def _view(conflict: Conflict, history: list[dict[str, Any]], effort: Effort) -> 
 
 
 def _side(version: dict[str, Any]) -> dict[str, Any]:
-    return {**{name: version[name] for name in _OF_VERSION}, "created_at": version["created_at"]}
+    return {name: version[name] for name in _OF_VERSION}
 
 
 # With title and tags, as they may be the only difference
 def _whole(side: dict[str, Any]) -> str:
-    tags = f"[{', '.join(side['tags'])}]" if side["tags"] else ""
+    tags = clause("[", ", ".join(side["tags"]), "]")
     return "\n".join(filter(None, [side["title"], tags, side["content"]]))
 
 

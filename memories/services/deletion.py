@@ -13,7 +13,7 @@ from typing import Any
 from django.db import DatabaseError
 
 from memories import scopes
-from memories.duplicates import Existing, ExistingMemories, review_status_of
+from memories.duplicates import Existing, ExistingMemories
 from memories.embeddings.vectors import forget_files
 from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MemoryTouched
 from memories.models import Memory
@@ -59,7 +59,7 @@ def restore_memory(*, command: MemoryTouch) -> WriteResult:
     """
     if isinstance(command, MemoryRestore) and command.version:
         return restore_version(command=command)
-    return _touch(MEMORY_RESTORED, command, WriteStatus.RESTORED, _restorable)
+    return _touch(MEMORY_RESTORED, command, WriteStatus.RESTORED, _deleted_memory)
 
 
 def _touch(
@@ -72,12 +72,11 @@ def _touch(
         memory = find(command.id)
         draft = log.prepare(touched, MemoryTouched(memory_id=memory.id, reason=command.reason))
         event = log.append(draft, stream=f"memory:{memory.id}", idempotency_key=command.idempotency_key)
-        review = review_status_of(memory)
-        result = write_result(memory.id, memory.version, status, memory, review=review, redacted=draft.redactions)
+        result = write_result(Existing.of(memory), status, redacted=draft.redactions)
         return with_memory(with_deletion(result, event.occurred_at))
 
 
-def _restorable(memory_id: int) -> Memory:
+def _deleted_memory(memory_id: int) -> Memory:
     memory = find_memory(memory_id)
     if memory.deleted_at is None:
         raise ConflictError(f"memory #{memory_id} is not deleted", id=memory_id)
@@ -113,7 +112,9 @@ def erase_memory(*, command: MemoryDelete) -> WriteResult:
         _require_confirmation(memory, traces, command.confirm_token)
         with traces.cleaning() as clean_spool:
             if caller != current_store():
-                _erase_packs_of(caller, traces, reason)
+                with use_store(caller):
+                    if traces.erase_packs(reason=reason):
+                        wipe_traces()
             with log.transaction():
                 memory = find_memory(command.id)
                 _require_confirmation(memory, traces, command.confirm_token)
@@ -124,12 +125,6 @@ def erase_memory(*, command: MemoryDelete) -> WriteResult:
         status = WriteStatus.ERASED
         erased = WriteResult(id=memory.id, version=memory.version, status=status, title="", scope=memory.scope)
         return with_deletion(erased, memory.deleted_at)
-
-
-def _erase_packs_of(store: StoreId, traces: Traces, reason: str) -> None:
-    with use_store(store):
-        if traces.erase_packs(reason=reason):
-            wipe_traces()
 
 
 def wipe_traces() -> bool:
@@ -153,19 +148,17 @@ def _require_confirmation(memory: Memory, traces: Traces, token: str | None) -> 
         )
     expected = _token(memory)
     if token != expected:
+        packs = traces.count_packs()
+        spooled = len(traces.find_spooled().lines)
+        quoting = f", {counted(packs, 'context pack')} whose question quotes it" if packs else ""
+        if spooled:
+            quoting += f", and its text in {counted(spooled, 'spooled event')}"
         raise ConfirmationRequired(
             f"permanently delete #{memory.id} {memory.title!r} with its {counted(memory.version, 'version')}"
-            f"{_quoting(traces)}? Its text cannot be restored",
+            f"{quoting}? Its text cannot be restored",
             id=memory.id,
             confirm_token=expected,
         )
-
-
-def _quoting(traces: Traces) -> str:
-    packs = traces.count_packs()
-    spooled = len(traces.find_spooled().lines)
-    text = f", {counted(packs, 'context pack')} whose question quotes it" if packs else ""
-    return f"{text}, and its text in {counted(spooled, 'spooled event')}" if spooled else text
 
 
 # Bound to the last event: the token expires when the memory changes or is restored
@@ -213,15 +206,15 @@ class Traces:
         self._short: dict[Words, str] = {}
         self._words: set[str] = set()
         self._unique: dict[str, bool] = {}
-        for text in _erased_texts(self._erased):
-            self._learn(text.lower())
-
-    def _learn(self, text: str) -> None:
-        words = _WORD.findall(_TAG.sub(" ", text))
-        self._words.update(words)
-        self._runs.update(_runs(words, _RUN))
-        if 0 < len(words) < _RUN:
-            self._short[tuple(words)] = text.strip()
+        for name, payload in rows.fetch(_PAYLOADS, [self._erased]):
+            declared = event_type(name)
+            shape = payload_shape(declared.schema) if declared else TEXT
+            for text in _texts(json.loads(payload), shape):
+                words = _WORD.findall(_TAG.sub(" ", text.lower()))
+                self._words.update(words)
+                self._runs.update(_runs(words, _RUN))
+                if 0 < len(words) < _RUN:
+                    self._short[tuple(words)] = text.lower().strip()
 
     # Whether no other event of the store contains the text; questions of packs do not count
     def _is_only_here(self, text: str) -> bool:
@@ -315,13 +308,6 @@ def _united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             united.append((start, end))
     return united
-
-
-def _erased_texts(positions: str) -> Iterator[str]:
-    for name, payload in rows.fetch(_PAYLOADS, [positions]):
-        declared = event_type(name)
-        shape = payload_shape(declared.schema) if declared else TEXT
-        yield from _texts(json.loads(payload), shape)
 
 
 def _texts(value: Any, shape: Shape) -> Iterator[str]:

@@ -34,10 +34,9 @@ from memories.selectors.memories import tag_names, view_tags
 from memories.selectors.relations import find_relation, path_between, same_relation, view_relations
 from memories.services.revise import live_memory, update_memory
 from memoryhub.core import clock, log
-from memoryhub.core.entities import Entity
 from memoryhub.core.errors import ConflictError, Gone, Invalid, NotFound
 from memoryhub.core.text import flat
-from sessions_app.events.sessions import PROJECT_DESCRIBED
+from sessions_app.events import PROJECT_DESCRIBED
 from sessions_app.schemas import OrgDescribe
 from sessions_app.selectors import profile
 from sessions_app.services.profile import describe
@@ -58,22 +57,21 @@ def create_tag(*, command: TagCreate) -> TagResult:
         first = log.find_by_key(command.idempotency_key, TAG_CREATED)
         if first:
             return _described(first.position, draft.redactions)
-        _refuse_known(draft.payload.name)
+        _refuse_described(draft.payload.name)
         event = log.append(draft, entity="tag", idempotency_key=command.idempotency_key)
         return _described(event.position, draft.redactions)
 
 
-def _refuse_known(name: str) -> None:
+def _refuse_described(name: str) -> None:
     if name in PREDEFINED:
         raise ConflictError(
             f"tag {name!r} is predefined in category {PREDEFINED[name]}; use it as it is, or describe another name"
         )
-    described = Tag.objects.filter(name=name).first()
-    if described:
+    tag = Tag.objects.filter(name=name).first()
+    if tag:
         raise ConflictError(
-            f"tag {name!r} is described already in category {described.category}; use it as it is, or describe another "
-            "name",
-            id=described.id,
+            f"tag {name!r} is described already in category {tag.category}; use it as it is, or describe another name",
+            id=tag.id,
         )
 
 
@@ -108,7 +106,8 @@ def detach_tags(*, command: TagDetach) -> TagsChanged:
 
 def _retag(command: TagAttach, verb: str) -> TagsChanged:
     with scopes.writing(command.scope), log.transaction():
-        target, names = end_id("id", command.id, command.entry_type), tag_names(command.tags)
+        target = end_id("id", command.id, command.entry_type)
+        names = tag_names(command.tags)
         if target == PROJECT:
             return _retag_project(names, command, verb)
         if command.entry_type:
@@ -185,33 +184,35 @@ def create_relation(*, command: RelationCreate) -> RelationResult:
         first = log.find_by_key(command.idempotency_key, RELATION_CREATED)
         if first:
             return _earlier_result(first)
-        source, target = _ends(command)
-        same = same_relation(command.relation, source.id, target.id)
+        source_id = end_id("source", command.source, command.source_type)
+        target_id = end_id("target", command.target, command.target_type)
+        if source_id == target_id:
+            raise Invalid("'source' and 'target' are the same; a relation needs two entities")
+        ends = require_ends(("source", source_id, command.source_type), ("target", target_id, command.target_type))
+        same = same_relation(command.relation, source_id, target_id)
         if same:
             return _result(same, LinkStatus.KEPT)
-        _refuse_cycle(command.relation, source.id, target.id)
-        draft = log.prepare(RELATION_CREATED, _payload(command.relation, source, target, command.author))
+        _refuse_cycle(command.relation, source_id, target_id)
+        payload = RelationCreated(
+            **filled(author=command.author),
+            relation=command.relation,
+            source_type=EndType(ends[0].type),
+            source_id=source_id,
+            target_type=EndType(ends[1].type),
+            target_id=target_id,
+        )
+        draft = log.prepare(RELATION_CREATED, payload)
         event = log.append(draft, entity="relation", idempotency_key=command.idempotency_key)
         return _result(find_relation(event.position), LinkStatus.CREATED)
 
 
-def _ends(command: RelationCreate) -> list[Entity]:
-    source = end_id("source", command.source, command.source_type)
-    target = end_id("target", command.target, command.target_type)
-    if source == target:
-        raise Invalid("'source' and 'target' are the same; a relation needs two entities")
-    return require_ends(("source", source, command.source_type), ("target", target, command.target_type))
-
-
-def _payload(relation: RelationType, source: Entity, target: Entity, author: str) -> RelationCreated:
-    return RelationCreated(
-        **filled(author=author),
-        relation=relation,
-        source_type=EndType(source.type),
-        source_id=source.id,
-        target_type=EndType(target.type),
-        target_id=target.id,
-    )
+def _earlier_result(event: log.StoredEvent) -> RelationResult:
+    relation = Relation.objects.filter(id=event.position).first()
+    if relation is None:
+        raise Gone(
+            f"relation #{event.position} was created by this call before and is deleted since", id=event.position
+        )
+    return _result(relation, LinkStatus.CREATED)
 
 
 def _refuse_cycle(relation: RelationType, source: int, target: int) -> None:
@@ -236,7 +237,15 @@ def delete_relation(*, command: RelationDelete) -> RelationResult:
         first = log.find_by_key(command.idempotency_key, RELATION_DELETED)
         if first:
             relation_id = int(first.stream_id.removeprefix("relation:"))
-            return _result(_recorded_relation(relation_id), LinkStatus.DELETED)
+            event = log.events().get(position=relation_id)  # created it
+            created = Relation(
+                id=relation_id,
+                actor=event.actor,
+                session_id=event.session_id,
+                created_at=clock.from_text(event.occurred_at),
+                **json.loads(event.payload_json or "{}"),
+            )
+            return _result(created, LinkStatus.DELETED)
         relation = _find(command)
         result = _result(relation, LinkStatus.DELETED)
         draft = log.prepare(RELATION_DELETED, RelationDeleted(relation_id=relation.id, reason=command.reason))
@@ -260,24 +269,3 @@ def _find(command: RelationDelete) -> Relation:
 def _result(relation: Relation, status: LinkStatus) -> RelationResult:
     (view,) = view_relations([relation])
     return RelationResult(**view, status=status)
-
-
-def _earlier_result(event: log.StoredEvent) -> RelationResult:
-    relation = Relation.objects.filter(id=event.position).first()
-    if relation is None:
-        raise Gone(
-            f"relation #{event.position} was created by this call before and is deleted since", id=event.position
-        )
-    return _result(relation, LinkStatus.CREATED)
-
-
-# A deleted relation, from the event that created it
-def _recorded_relation(relation_id: int) -> Relation:
-    event = log.events().get(position=relation_id)
-    return Relation(
-        id=relation_id,
-        actor=event.actor,
-        session_id=event.session_id,
-        created_at=clock.from_text(event.occurred_at),
-        **json.loads(event.payload_json or "{}"),
-    )

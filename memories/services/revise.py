@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import F
 
 from memories import scopes
-from memories.duplicates import Existing, ExistingMemories, review_status_of
+from memories.duplicates import Existing, ExistingMemories
 from memories.embeddings.meaning import renewal
 from memories.events import (
     ACCEPTED,
@@ -76,8 +76,9 @@ def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> 
         unseen = _unseen(memory, command.base_version, window)
         read = existing.state if unseen is None else state_at(memory.id, command.base_version or 1)
         state = _changed(read, command)
-        if not existing.differs(_sanitized(state)):
-            return with_memory(unchanged_result(existing, WriteStatus.UNCHANGED))
+        sanitized = log.prepare(MEMORY_WRITTEN, MemoryWritten(**state.columns())).payload
+        if not existing.differs(sanitized):
+            return with_memory(write_result(existing, WriteStatus.UNCHANGED))
         if (state.title, state.scope) != (existing.state.title, existing.state.scope):
             refuse_taken_title(existing, state)
         base = command.base_version or existing.version
@@ -102,7 +103,7 @@ def restore_version(*, command: MemoryRestore) -> WriteResult:
         existing = Existing.of(live_memory(command.id))
         state = state_at(command.id, command.version or existing.version)
         if not existing.differs(state):
-            return with_memory(unchanged_result(existing, WriteStatus.UNCHANGED))
+            return with_memory(write_result(existing, WriteStatus.UNCHANGED))
         refuse_taken_title(existing, state)
         reason = command.reason or f"version {command.version} restored"
         result = append_version(existing, state, base=existing.version, reason=reason, key=command.idempotency_key)
@@ -146,17 +147,12 @@ def append_version(
     event = log.append(draft, stream=f"memory:{existing.id}", idempotency_key=key)
     written = draft.payload
     same_text = (existing.state.title, existing.state.content) == (written.title, written.content)
+    embedding = Embedding.KEPT if same_text else None
     existing.revised(written, written.review)
-    result = write_result(
-        existing.id,
-        existing.version,
-        WriteStatus.UPDATED if unseen is None else WriteStatus.CONFLICT,
-        written,
-        review=review,
-        redacted=draft.redactions,
-        embedding=Embedding.KEPT if same_text else None,
-    )
-    return result if unseen is None else result.model_copy(update={"conflict": event.position})
+    if unseen is None:
+        return write_result(existing, WriteStatus.UPDATED, redacted=draft.redactions, embedding=embedding)
+    result = write_result(existing, WriteStatus.CONFLICT, redacted=draft.redactions, embedding=embedding)
+    return result.model_copy(update={"conflict": event.position})
 
 
 # The version that a writer who read ``base`` has missed, or None. Refuses the change once the conflict window has
@@ -182,21 +178,13 @@ def _changed(before: MemoryState, command: MemoryUpdate) -> MemoryState:
     if command.attributes is not None:
         changes["attributes"] = check_attributes(before.kind, {**before.attributes, **command.attributes})
     if command.promote:
-        changes["scope"] = _promoted(before)
+        if before.scope is not MemoryScope.SESSION:
+            raise Invalid(
+                f"promote is for memories in scope session, but this one is in scope {before.scope}; to copy it "
+                "elsewhere, use memory_write"
+            )
+        changes["scope"] = MemoryScope.PROJECT
     return before.with_changes(**changes)
-
-
-def _promoted(before: MemoryState) -> MemoryScope:
-    if before.scope is not MemoryScope.SESSION:
-        raise Invalid(
-            f"promote is for memories in scope session, but this one is in scope {before.scope}; to copy it elsewhere, "
-            "use memory_write"
-        )
-    return MemoryScope.PROJECT
-
-
-def _sanitized(state: MemoryState) -> MemoryState:
-    return log.prepare(MEMORY_WRITTEN, MemoryWritten(**state.columns())).payload
 
 
 # A title or topic that the project has already gives way, so that no entry is lost.
@@ -262,12 +250,9 @@ def refuse_taken_title(existing: Existing, state: MemoryState) -> None:
 
 
 def write_result(
-    memory_id: int,
-    version: int,
+    existing: Existing,
     status: WriteStatus,
-    state: MemoryState | Memory,
     *,
-    review: ReviewStatus | None = None,
     redacted: Iterable[str] = (),
     embedding: Embedding | None = None,
     settings: ProjectSettings | None = None,
@@ -275,35 +260,26 @@ def write_result(
     """Return the result of a write.
 
     Args:
-        memory_id: the memory.
-        version: its current version.
+        existing: the memory after the write.
         status: what the write did.
-        state: with its title and scope.
-        review: its review status; default: accepted.
         redacted: types of the secrets that were replaced.
         embedding: default: queued if a text was written and the project has embeddings.
         settings: of the project; read if they are needed.
     """
-    review = review or ACCEPTED
     if embedding is None and status in _TEXT_WRITTEN:
         embedding = renewal(settings)
     return WriteResult(
-        id=memory_id,
-        version=version,
+        id=existing.id,
+        version=existing.version,
         status=status,
-        title=state.title,
-        scope=state.scope,
+        title=existing.state.title,
+        scope=existing.state.scope,
         redacted=list(redacted),
         embedding=embedding,
-        review=review.state,
-        review_reason=review.reason,
-        accepted_version=review.accepted_version,
+        review=existing.status.state,
+        review_reason=existing.status.reason,
+        accepted_version=existing.status.accepted_version,
     )
-
-
-def unchanged_result(existing: Existing, status: WriteStatus) -> WriteResult:
-    """Return the result of a write that changed nothing."""
-    return write_result(existing.id, existing.version, status, existing.state, review=existing.status)
 
 
 def with_deletion(result: WriteResult, at: datetime | None) -> WriteResult:
@@ -325,8 +301,7 @@ def result_of(event: log.StoredEvent, redactions: Iterable[str] = ()) -> WriteRe
     """Return the result of a repeated call with the same idempotency key."""
     memory = find_memory(int(event.stream_id.removeprefix("memory:")))
     status = WriteStatus.of_event(event.event_type)
-    review = review_status_of(memory)
-    result = write_result(memory.id, memory.version, status, memory, review=review, redacted=redactions)
+    result = write_result(Existing.of(memory), status, redacted=redactions)
     return with_memory(with_deletion(result, memory.deleted_at))
 
 
@@ -341,7 +316,10 @@ def resolve_conflict(*, command: ConflictResolve) -> ConflictResult:
         Gone: the memory is deleted.
         Invalid: ``merge`` without the merged text, or a text without ``merge``.
     """
-    _check_resolution(command)
+    if command.resolution is Resolution.MERGE and command.content is None:
+        raise Invalid("resolution merge needs 'content', the merged text")
+    if command.resolution is not Resolution.MERGE and command.content is not None:
+        raise Invalid(f"'content' is for resolution merge, not for {command.resolution}; leave it out")
     with scopes.writing(command.scope), log.transaction():
         first = log.find_by_key(command.idempotency_key, CONFLICT_RESOLVED)
         if first:
@@ -364,14 +342,6 @@ def resolve_conflict(*, command: ConflictResolve) -> ConflictResult:
         return _conflict_result(find_conflict(command.id))
 
 
-def _check_resolution(command: ConflictResolve) -> None:
-    if command.resolution is Resolution.MERGE:
-        if command.content is None:
-            raise Invalid("resolution merge needs 'content', the merged text")
-    elif command.content is not None:
-        raise Invalid(f"'content' is for resolution merge, not for {command.resolution}; leave it out")
-
-
 def _open_conflict(conflict_id: int) -> VersionConflict:
     conflict = find_conflict(conflict_id)
     if conflict.resolved_at:
@@ -382,23 +352,19 @@ def _open_conflict(conflict_id: int) -> VersionConflict:
 
 
 def _apply_resolution(existing: Existing, conflict: VersionConflict, command: ConflictResolve) -> None:
-    state = _chosen_state(existing, conflict, command)
+    state = existing.state
+    if command.resolution is Resolution.KEEP_A:
+        state = state_at(existing.id, conflict.version_a)
+    elif command.resolution is Resolution.KEEP_B:
+        state = state_at(existing.id, conflict.version_b)
+    elif command.resolution is Resolution.MERGE:
+        state = state.with_changes(content=command.content, title=command.title or state.title)
     if not existing.differs(state):
         return
     if state.title != existing.state.title:
         refuse_taken_title(existing, state)
     reason = command.reason or f"conflict #{conflict.id}: {command.resolution}"
     append_version(existing, state, base=existing.version, reason=reason)
-
-
-def _chosen_state(existing: Existing, conflict: VersionConflict, command: ConflictResolve) -> MemoryState:
-    if command.resolution is Resolution.KEEP_A:
-        return state_at(existing.id, conflict.version_a)
-    if command.resolution is Resolution.KEEP_B:
-        return state_at(existing.id, conflict.version_b)
-    if command.resolution is Resolution.MERGE:
-        return existing.state.with_changes(content=command.content, title=command.title or existing.state.title)
-    return existing.state
 
 
 def _split(existing: Existing, conflict: VersionConflict, command: ConflictResolve) -> int:

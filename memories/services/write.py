@@ -6,13 +6,21 @@ from collections.abc import Sequence
 
 from memories import scopes
 from memories.duplicates import Existing, ExistingMemories, current_topic, similar_memories
-from memories.events import MEMORY_REVISED, MEMORY_SEEN, MEMORY_WRITTEN, MemoryTouched, MemoryWritten, filled
+from memories.events import (
+    ACCEPTED,
+    MEMORY_REVISED,
+    MEMORY_SEEN,
+    MEMORY_WRITTEN,
+    MemoryTouched,
+    MemoryWritten,
+    filled,
+)
 from memories.kinds import check_attributes, check_type
 from memories.models import MemoryScope
 from memories.pack.sections import refuse_echo
 from memories.review.policy import ReviewGate
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
-from memories.services.revise import append_version, result_of, unchanged_result, with_memory, write_result
+from memories.services.revise import append_version, result_of, with_memory, write_result
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, Invalid
@@ -50,23 +58,18 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
     for start in range(0, len(commands), _BATCH):
         batch = commands[start : start + _BATCH]
         with scopes.writing(batch[0].scope) as scope:
-            results += _write_batch(batch, scope)
+            policy = ReviewGate.current()
+            drafts = [log.prepare(MEMORY_WRITTEN, _payload(command, scope, policy)) for command in batch]
+            with log.transaction():
+                existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)
+                for command, draft in zip(batch, drafts, strict=True):
+                    results.append(_write(command, draft, existing, policy.settings))
+            if len(batch) == 1:
+                result = with_memory(results.pop())
+                if result.status is WriteStatus.CREATED:
+                    result = result.model_copy(update={"similar": similar_memories(result.id, drafts[0].payload)})
+                results.append(result)
     return results
-
-
-def _write_batch(batch: Sequence[MemoryWrite], scope: MemoryScope) -> list[WriteResult]:
-    policy = ReviewGate.current()
-    drafts = [log.prepare(MEMORY_WRITTEN, _payload(command, scope, policy)) for command in batch]
-    with log.transaction():
-        existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)
-        pairs = zip(batch, drafts, strict=True)
-        results = [_write(command, draft, existing, policy.settings) for command, draft in pairs]
-    if len(batch) > 1:
-        return results
-    result = with_memory(results[0])
-    if result.status is WriteStatus.CREATED:
-        result = result.model_copy(update={"similar": similar_memories(result.id, drafts[0].payload)})
-    return [result]
 
 
 def _payload(command: MemoryWrite, scope: MemoryScope, policy: ReviewGate) -> MemoryWritten:
@@ -98,21 +101,17 @@ def _write(
     if not payload.topic_key:
         same = None if command.named else existing.of_content(payload)
         if same:
-            return _count_up(same, key)
+            seen = log.prepare(MEMORY_SEEN, MemoryTouched(memory_id=same.id))
+            log.append(seen, stream=f"memory:{same.id}", idempotency_key=key)
+            return write_result(same, WriteStatus.SEEN)
         titled = existing.of_title(payload)
         if titled:
             return _write_to_title(titled, command, draft)
     event = log.append(draft, entity="memory", idempotency_key=key)
-    existing.add(event.position, payload)
-    return write_result(
-        event.position,
-        1,
-        WriteStatus.CREATED,
-        payload,
-        review=payload.review,
-        redacted=draft.redactions,
-        settings=settings,
-    )
+    session_id = current_origin().session_id
+    created = Existing(event.position, 1, session_id, payload, payload.review or ACCEPTED)
+    existing.add(created)
+    return write_result(created, WriteStatus.CREATED, redacted=draft.redactions, settings=settings)
 
 
 def _write_to_topic(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:
@@ -125,12 +124,12 @@ def _write_to_topic(existing: Existing, draft: Draft[MemoryWritten], key: str | 
         )
     if existing.differs(payload):
         return _revise(existing, draft, key)
-    return unchanged_result(existing, WriteStatus.UNCHANGED)
+    return write_result(existing, WriteStatus.UNCHANGED)
 
 
 def _write_to_title(existing: Existing, command: MemoryWrite, draft: Draft[MemoryWritten]) -> WriteResult:
     if command.if_exists is IfExists.KEEP:
-        return unchanged_result(existing, WriteStatus.KEPT)
+        return write_result(existing, WriteStatus.KEPT)
     if command.if_exists is IfExists.UPDATE:
         return _revise(existing, draft, command.idempotency_key)
     state = existing.state
@@ -140,12 +139,6 @@ def _write_to_title(existing: Existing, command: MemoryWrite, draft: Draft[Memor
         id=existing.id,
         version=existing.version,
     )
-
-
-def _count_up(existing: Existing, key: str | None) -> WriteResult:
-    draft = log.prepare(MEMORY_SEEN, MemoryTouched(memory_id=existing.id))
-    log.append(draft, stream=f"memory:{existing.id}", idempotency_key=key)
-    return unchanged_result(existing, WriteStatus.SEEN)
 
 
 def _revise(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:

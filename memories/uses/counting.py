@@ -18,7 +18,6 @@ from memoryhub.core.stores.dialect import IDS, ORDERED_JOIN, greatest, int_entri
 from sessions_app.events import SESSION_ENDED
 from sessions_app.events.client import ASSISTANT_MESSAGE
 
-_WHEN = {use: "last_given_at" if use is Use.GIVEN else "last_read_at" for use in Use}
 _NAMES = [use.value for use in Use]
 
 
@@ -30,7 +29,8 @@ def count(use: Use, counts: Mapping[int, int], at: datetime) -> None:
         counts: by id.
         at: time of the last use.
     """
-    named, when = ", ".join(_NAMES), _WHEN[use]
+    named = ", ".join(_NAMES)
+    when = "last_given_at" if use is Use.GIVEN else "last_read_at"
     old, old_time = f"memories_memoryuse.{use.value}", f"memories_memoryuse.{when}"
     values = ", ".join("CAST(j.value AS integer)" if name == use else "0" for name in _NAMES)
     # Upserts one row per memory that exists: adds the counts, and keeps the later time
@@ -65,11 +65,6 @@ def _count_citations(ids: Collection[int]) -> None:
     )
 
 
-def forget_memory(memory_id: int) -> None:
-    MemoryCitation.objects.filter(memory_id=memory_id).delete()
-    MemoryUse.objects.filter(memory_id=memory_id).delete()
-
-
 def forget_citing(stream: str) -> None:
     """Delete the citations of an erased stream, which a rebuild could not find either."""
     citations = MemoryCitation.objects.filter(stream_id=stream)
@@ -92,8 +87,11 @@ _NAMED = re.compile(
 
 
 def named_in(*texts: str) -> set[int]:
-    named = (text for text in texts if "#" in text)
-    return {int(number) for text in named for before, number in _NAMED.findall(text) if not before}
+    ids: set[int] = set()
+    for text in texts:
+        if "#" in text:
+            ids.update(int(number) for before, number in _NAMED.findall(text) if not before)
+    return ids
 
 
 def define_citing(event_type: EventType[Any], texts: Texts) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from memories.events import USE
 from memories.models import Memory, MemoryCitation, MemoryUse
 from memories.uses.events import MEMORIES_USED, MemoriesUsed, Use
-from memories.uses.notes import TAKEN, WAITING, Note, folder_of, read_notes
+from memories.uses.notes import TAKEN, WAITING, folder_of, read_notes
 from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import Retention, define_event
 from memoryhub.core.events.projection import Event, projects
@@ -32,6 +32,7 @@ from sessions_app.models import Session
 # Use counts outlive a deleted memory this long, in case it is restored
 AFTER = timedelta(days=30)
 _AT_ONCE = 500
+_STREAM = "uses"
 _DELETED = (
     "SELECT u.memory_id FROM memories_memoryuse u JOIN memories_memory m ON m.id = u.memory_id "
     "WHERE m.deleted_at < %s ORDER BY u.memory_id LIMIT %s"
@@ -61,18 +62,14 @@ def prune_uses(*, now: datetime, until: float) -> int:
         until: monotonic time at which to stop; at least one batch is done.
     """
     total = 0
-    while (count := _prune_some(now)) and time.monotonic() < until:
-        total += count
-    return total + count
-
-
-def _prune_some(now: datetime) -> int:
-    with log.transaction():
-        before = rows.time_value(now - AFTER)
-        ids = rows.column(_DELETED, [before, _AT_ONCE])
-        if ids:
-            log.append(log.prepare(USES_PRUNED, UsesPruned(memory_ids=ids)), stream="uses")
-    return len(ids)
+    while True:
+        with log.transaction():
+            ids = rows.column(_DELETED, [rows.time_value(now - AFTER), _AT_ONCE])
+            if ids:
+                log.append(log.prepare(USES_PRUNED, UsesPruned(memory_ids=ids)), stream=_STREAM)
+        total += len(ids)
+        if not ids or time.monotonic() >= until:
+            return total
 
 
 @projects(USES_PRUNED)
@@ -83,7 +80,6 @@ def forget_uses(event: Event[UsesPruned]) -> None:
 
 # Small files per event, which bounds its size
 _FILES_AT_ONCE = 4
-_STREAM = "uses"
 _IDS_OF_SESSION = 1_000
 
 
@@ -106,23 +102,19 @@ def _fold_all(folder: Path) -> int:
     last = log.events().of_type(MEMORIES_USED).last()
     if last and last.payload_json:
         _remove_files(folder, json.loads(last.payload_json)["files"])
-    files = _claim_files(folder)
+    # Renamed away from the readers; with those that a killed process left, oldest first
+    for path in folder.glob(f"*{WAITING}"):
+        claimed = path.with_name(f"{time.time_ns()}-{path.stem}{TAKEN}")
+        path.rename(claimed)
+        with claimed.open("rb") as file:
+            wait_for_lock(file.fileno())  # waits for a reader that opened it before the rename
+    files = sorted(folder.glob(f"*{TAKEN}"))
     total = 0
     for start in range(0, len(files), _FILES_AT_ONCE):
         batch = files[start : start + _FILES_AT_ONCE]
         total += _fold(batch)
         _remove_files(folder, [path.name for path in batch])
     return total
-
-
-# Renames the files away from the readers; returns them with those left by a killed process, oldest first
-def _claim_files(folder: Path) -> list[Path]:
-    for path in folder.glob(f"*{WAITING}"):
-        claimed = path.with_name(f"{time.time_ns()}-{path.stem}{TAKEN}")
-        path.rename(claimed)
-        with claimed.open("rb") as file:
-            wait_for_lock(file.fileno())  # waits for a reader that opened it before the rename
-    return sorted(folder.glob(f"*{TAKEN}"))
 
 
 def _fold(files: Sequence[Path]) -> int:
@@ -137,7 +129,12 @@ def _fold(files: Sequence[Path]) -> int:
         counted = {memory_id: count for memory_id, count in counter.items() if memory_id in existing}
         if counted:
             uses[use] = counted
-    sessions = _by_session(notes)
+    by_session: dict[str, set[int]] = {}
+    for note in notes:
+        if note.session and note.use is not Use.GIVEN:
+            by_session.setdefault(note.session, set()).update(note.ids)
+    named = Session.objects.filter(session_id__in=by_session).values_list("id", "session_id")
+    sessions = {session: sorted(by_session[name])[:_IDS_OF_SESSION] for session, name in named}
     if uses or sessions:
         last = min(datetime.fromtimestamp(max(note.at for note in notes), UTC), clock.now())
         names = [path.name for path in files]
@@ -149,15 +146,6 @@ def _record_uses(payload: MemoriesUsed) -> None:
     draft = log.prepare(MEMORIES_USED, payload)
     with log.transaction():
         log.append(draft, stream=_STREAM)
-
-
-def _by_session(notes: Sequence[Note]) -> dict[int, list[int]]:
-    ids: dict[str, set[int]] = {}
-    for note in notes:
-        if note.session and note.use is not Use.GIVEN:
-            ids.setdefault(note.session, set()).update(note.ids)
-    sessions = Session.objects.filter(session_id__in=ids).values_list("id", "session_id")
-    return {session: sorted(ids[name])[:_IDS_OF_SESSION] for session, name in sessions}
 
 
 def _remove_files(folder: Path, names: Sequence[str]) -> None:

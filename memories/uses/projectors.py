@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from memories.events import CONTEXT_PACKED, MEMORY_REVISED, ContextPacked, MemoryRevised
-from memories.models import ContextPack, EndType, MemoryUse
+from memories.models import ContextPack, EndType, MemoryCitation, MemoryUse
 from memories.pack_sorts import local_id
-from memories.uses.counting import cite_again, count, forget_citing, forget_memory
+from memories.uses.counting import cite_again, count, forget_citing
 from memories.uses.events import MEMORIES_USED, MemoriesUsed, Use
 from memoryhub.core import clock, log
 from memoryhub.core.events.projection import Event, projects
@@ -41,7 +41,8 @@ def forget_erased(event: Event[PayloadErased]) -> None:
         forget_citing(stream)
         kind, _, memory_id = stream.partition(":")
         if kind == EndType.MEMORY:
-            forget_memory(int(memory_id))
+            MemoryCitation.objects.filter(memory_id=int(memory_id)).delete()
+            MemoryUse.objects.filter(memory_id=int(memory_id)).delete()
     messages = log.events().at(event.payload.positions).of_type(ASSISTANT_MESSAGE)
     for stream in set(messages.values_list("stream_id", flat=True)).difference(event.payload.streams):
         forget_citing(stream)
@@ -73,8 +74,8 @@ def forget_packs(positions: Sequence[int]) -> None:
         counts.update(memory_id for memory_id in ids if position > pruned.get(memory_id, 0))
     rows.execute(_TAKE_BACK, [json.dumps({str(memory_id): number for memory_id, number in counts.items()})])
     _recompute_last_given(list(counts), until=max(pack.occurred_at for pack in packs))
-    unused = MemoryUse.objects.filter(memory_id__in=as_parameter(IDS, counts), **{use.value: 0 for use in Use})
-    unused.delete()
+    unused = dict.fromkeys(map(str, Use), 0)
+    MemoryUse.objects.filter(memory_id__in=as_parameter(IDS, counts), **unused).delete()
 
 
 # Position at which the counts of a memory were last pruned: uses before it are not in the counts

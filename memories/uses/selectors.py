@@ -89,12 +89,11 @@ _NOTHING = UseView().model_dump(mode="json")
 
 def uses_of(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return the use of memories of the current store as JSON data, by id."""
-    used = {use.memory_id: _as_view(use) for use in MemoryUse.objects.filter(memory_id__in=list(ids))}
-    return {memory_id: used.get(memory_id, _NOTHING) for memory_id in ids}
-
-
-def _as_view(use: MemoryUse) -> dict[str, Any]:
-    counts = {name.value: getattr(use, name.value) for name in Use}
-    ignored = counts.pop("given") >= IGNORED_AFTER and not any(counts.values())
-    times = {"last_given_at": use.last_given_at, "last_used_at": use.last_used_at}
-    return UseView(given=use.given, **counts, ignored=ignored, **times).model_dump(mode="json")
+    views = dict.fromkeys(ids, _NOTHING)
+    for use in MemoryUse.objects.filter(memory_id__in=list(ids)):
+        counts = {name.value: getattr(use, name.value) for name in Use}
+        ignored = counts.pop("given") >= IGNORED_AFTER and not any(counts.values())
+        times = {"last_given_at": use.last_given_at, "last_used_at": use.last_used_at}
+        view = UseView(given=use.given, **counts, ignored=ignored, **times)
+        views[use.memory_id] = view.model_dump(mode="json")
+    return views

@@ -34,6 +34,7 @@ _UNUSED_SHOWN, _TOP_SHOWN = 20, 10
 _WEEKS = 26
 _SINCE_EVER = datetime(1970, 1, 1, tzinfo=UTC)
 _USED = (LineOutcome.CITED, LineOutcome.USED)
+_ORDER = list(LineOutcome)
 
 Judged = Mapping[int, Mapping[int, LineOutcome]]
 
@@ -45,7 +46,10 @@ def worth_report(*, command: WorthRequest) -> WorthReport:
     packs = ContextPack.objects.filter(created_at__gte=since)
     latest = list(packs.order_by("-id").defer("positions", "digest")[:MOST_PACKS])
     judged = judge_packs(latest)
-    totals = packs.aggregate(packs=Count("id"), tokens=Sum("tokens", default=0), sessions=_SESSIONS)
+    sessions = Count("session_id", distinct=True, filter=~Q(session_id=""))
+    totals = packs.aggregate(packs=Count("id"), tokens=Sum("tokens", default=0), sessions=sessions)
+    memories = packable().count()
+    given_ids = MemoryUse.objects.filter(given__gt=0).values("memory_id")
     return WorthReport(
         period=period,
         since=since if period.days else None,
@@ -54,20 +58,17 @@ def worth_report(*, command: WorthRequest) -> WorthReport:
         lines=_judged_lines(judged),
         unused_packs=_unused_packs(latest, judged),
         top=_top(latest, judged),
-        **_never_given(),
+        memories=memories,
+        never_given=memories - packable().filter(id__in=given_ids).count(),
         zombies=find_zombies(),
         **_spent(packs, period),
         experiment=compare_sessions(since),
     )
 
 
-_SESSIONS = Count("session_id", distinct=True, filter=~Q(session_id=""))
-
-
 def _verdict(outcomes: Mapping[int, LineOutcome]) -> LineOutcome:
-    """Return the best that became of a pack's lines."""
-    became = set(outcomes.values())
-    return next(outcome for outcome in LineOutcome if outcome in became)
+    # The best that became of a pack's lines
+    return min(outcomes.values(), key=_ORDER.index)
 
 
 def _judged_packs(packs: Sequence[ContextPack], judged: Judged) -> PacksJudged:
@@ -101,19 +102,14 @@ def _judged_lines(judged: Judged) -> Lines:
 
 
 def _unused_packs(packs: Sequence[ContextPack], judged: Judged) -> list[UnusedPack]:
-    unused = [pack for pack in packs if pack.id in judged and _verdict(judged[pack.id]) is LineOutcome.IGNORED]
-    return [_unused_pack(pack) for pack in unused[:_UNUSED_SHOWN]]
-
-
-def _unused_pack(pack: ContextPack) -> UnusedPack:
-    return UnusedPack(
-        id=pack.id,
-        session_id=pack.session_id,
-        topic=pack.topic,
-        tokens=pack.tokens,
-        lines=len(pack.marks),
-        sent_at=pack.created_at,
-    )
+    unused: list[UnusedPack] = []
+    for pack in packs:
+        if len(unused) == _UNUSED_SHOWN:
+            break
+        if pack.id in judged and _verdict(judged[pack.id]) is LineOutcome.IGNORED:
+            named = {"id": pack.id, "session_id": pack.session_id, "topic": pack.topic, "tokens": pack.tokens}
+            unused.append(UnusedPack(**named, lines=len(pack.marks), sent_at=pack.created_at))
+    return unused
 
 
 def _top(packs: Sequence[ContextPack], judged: Judged) -> list[TopEntry]:
@@ -132,12 +128,6 @@ def _top(packs: Sequence[ContextPack], judged: Judged) -> list[TopEntry]:
         named = {"id": entity, "type": entities[entity].type, "title": entities[entity].title}
         top.append(TopEntry(**named, used_by=len(users[entity]), given=packs_with[entity]))
     return top
-
-
-def _never_given() -> dict[str, int]:
-    memories = packable().count()
-    given_ids = MemoryUse.objects.filter(given__gt=0).values("memory_id")
-    return {"memories": memories, "never_given": memories - packable().filter(id__in=given_ids).count()}
 
 
 def _spent(packs: QuerySet[ContextPack], period: Period) -> dict[str, Any]:

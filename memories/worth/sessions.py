@@ -79,8 +79,9 @@ def compare_sessions(since: datetime) -> HeldOut:
     prompted = {prompt.session for prompt in prompts}
     ended = [session for session in assigned if session.status in (SessionStatus.COMPLETED, SessionStatus.DISCARDED)]
     compared = [session for session in ended if session.id >= first and session.session_id in prompted]
+    turns = Turn.objects.filter(id__gte=min(session.id for session in assigned)).order_by().values("session_id")
     counts = {
-        "turns": _count_turns(since_session=min(session.id for session in assigned)),
+        "turns": Counter(dict(turns.annotate(turns=Count("id")).values_list("session_id", "turns"))),
         "corrections": count_corrections(prompts),
         "repeats": count_repeats(prompts),
     }
@@ -91,11 +92,6 @@ def compare_sessions(since: datetime) -> HeldOut:
         report.measures.append(_measure(name, label, *groups))
     sizes = {"held_out": len(without), "given": len(with_memory), "active": len(assigned) - len(ended)}
     return report.model_copy(update=sizes)
-
-
-def _count_turns(*, since_session: int) -> Counter[str]:
-    turns = Turn.objects.filter(id__gte=since_session).order_by().values("session_id")
-    return Counter(dict(turns.annotate(turns=Count("id")).values_list("session_id", "turns")))
 
 
 def _latest_prompts() -> list[SessionPrompt]:
@@ -138,15 +134,13 @@ def _repeats_another(
 ) -> bool:
     for first, second in rare_pairs(words):
         for other_session, earlier_words in by_word.get(first, ())[-_COMPARED:]:
-            if second in earlier_words and other_session != session and _are_alike(words, earlier_words):
+            if second not in earlier_words or other_session == session:
+                continue
+            # A share of the words of both can't exceed the shorter text's share of the longer one, which is faster
+            shorter, longer = sorted((len(words), len(earlier_words)))
+            if shorter >= ALIKE * longer and share_of(words, earlier_words) >= ALIKE:
                 return True
     return False
-
-
-# A share of the words of both can't exceed the shorter text's share of the longer one, which is faster to tell
-def _are_alike(first: frozenset[str], second: frozenset[str]) -> bool:
-    shorter, longer = sorted((len(first), len(second)))
-    return shorter >= ALIKE * longer and share_of(first, second) >= ALIKE
 
 
 def _measure(name: str, label: str, without: Sequence[int], with_memory: Sequence[int]) -> Measure:

@@ -52,8 +52,21 @@ def find_zombies() -> Zombies:
     lines = recallable_sources()[SearchSourceName.MEMORY](levels()[0], list(uses), clock.now())
     items: list[Zombie] = []
     for memory_id, use in uses.items():
-        line = lines[memory_id].line if memory_id in lines else ""
-        items.append(_zombie(in_bulk[memory_id], use, line))
+        memory = in_bulk[memory_id]
+        text = one_line(memory.content, _TEXT_CHARS)
+        line = lines[memory_id].line if memory_id in lines else f"{memory.title}: {text}"
+        zombie = Zombie(
+            id=memory.id,
+            title=memory.title,
+            text=text,
+            kind=memory.kind,
+            type=memory.type,
+            given=use.given,
+            tokens=use.given * estimate_tokens(line),
+            last_given_at=use.last_given_at,
+            version=memory.version,
+        )
+        items.append(zombie)
     total = len(items) if len(items) < MOST else ignored.count()
     return Zombies(total=total, least_packs=IGNORED_AFTER, tokens=sum(item.tokens for item in items), items=items)
 
@@ -64,21 +77,6 @@ def _ignored() -> QuerySet[MemoryUse]:
     read = {memory for note in notes if note.use is not Use.GIVEN for memory in note.ids}
     ignored: QuerySet[MemoryUse] = MemoryUse.objects.ignored().exclude(memory_id__in=read)
     return ignored
-
-
-def _zombie(memory: Memory, use: MemoryUse, line: str) -> Zombie:
-    text = one_line(memory.content, _TEXT_CHARS)
-    return Zombie(
-        id=memory.id,
-        title=memory.title,
-        text=text,
-        kind=memory.kind,
-        type=memory.type,
-        given=use.given,
-        tokens=use.given * estimate_tokens(line or f"{memory.title}: {text}"),
-        last_given_at=use.last_given_at,
-        version=memory.version,
-    )
 
 
 def reject_zombies(versions: Mapping[int, int]) -> Changed:

@@ -134,14 +134,7 @@ def set_of_the_hub(name: str, *, value: bool | str) -> None:
         text = f"{line}{newline}{text}"  # before the first table
     if not _is_same(tomllib.loads(text).get(name), value):
         raise Invalid(f"{path} can't be changed safely; write {name} into it by hand")
-    _write_config(path.resolve(), text)
-
-
-def _is_same(present: object, value: bool | str) -> bool:  # noqa: FBT001
-    return type(present) is type(value) and present == value
-
-
-def _write_config(path: Path, text: str) -> None:
+    path = path.resolve()
     try:
         with replacing(path) as file:
             file.write(text.encode())
@@ -149,6 +142,10 @@ def _write_config(path: Path, text: str) -> None:
                 os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
     except OSError as error:
         raise Unavailable(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _is_same(present: object, value: bool | str) -> bool:  # noqa: FBT001
+    return type(present) is type(value) and present == value
 
 
 def read_config() -> dict[str, Any]:

@@ -35,7 +35,12 @@ def switched_off_in(folder: str) -> str:
     path = f"{env.home_text()}/config.toml"
     enabled = _enabled_in(_read_text(path, limit=_CONFIG_BYTES))
     if enabled is None and (path := _nearest_file(folder)):
-        enabled = _enabled_in(_plain_text_of(path))
+        text = _read_text(path)
+        try:
+            check_toml(text)
+        except ValueError:
+            return ""  # it would take too long to parse
+        enabled = _enabled_in(text)
     return f"{SETTING} = false in {path}" if enabled is False else ""
 
 
@@ -60,16 +65,6 @@ def _read_text(path: str, limit: int = SETTINGS_BYTES) -> str:
         return ""
 
 
-# "" for a text that takes too long to parse
-def _plain_text_of(path: str) -> str:
-    text = _read_text(path)
-    try:
-        check_toml(text)
-    except ValueError:
-        return ""
-    return text
-
-
 def _enabled_in(text: str) -> bool | None:
     if SETTING not in text:
         return None
@@ -79,6 +74,4 @@ def _enabled_in(text: str) -> bool | None:
         value = tomllib.loads(text).get(SETTING)
     except (ValueError, RecursionError):
         return None
-    if isinstance(value, bool):
-        return value
-    return None
+    return value if isinstance(value, bool) else None

@@ -28,7 +28,12 @@ def value_at(data: Any, path: str) -> Any:
     """Return the value at a path of names and indices in a client's JSON, or None. JSON that is a text is parsed."""
     for name in path.split("."):
         if isinstance(data, str):
-            data = _parse_text(data)
+            if not data.lstrip().startswith(("{", "[")):
+                return None
+            try:
+                data = json.loads(data)
+            except (ValueError, RecursionError):
+                return None
         if isinstance(data, dict):
             data = data.get(name)
         elif isinstance(data, list) and name.isdecimal() and int(name) < len(data):
@@ -36,15 +41,6 @@ def value_at(data: Any, path: str) -> Any:
         else:
             return None
     return data
-
-
-def _parse_text(text: str) -> Any:
-    if not text.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 _TAIL_BYTES = 256 * 1024

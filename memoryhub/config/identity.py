@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +50,15 @@ def identify_project(*, project: str | None, directory: Path) -> str:
         return check_project_id(project, "--project")
     directory = resolved(directory)
     repository = find_repository(directory)
-    settings = _settings(directory, repository)
-    if settings.project is not None:
-        return settings.project
+    named_project, name_by = _settings(directory, repository)
+    if named_project is not None:
+        return named_project
     if repository is None and not is_folder(directory):
         raise Invalid(f"the folder {directory} no longer exists, so its project is unknown; {_HOW}")
     if repository is None:
         longer = f"{directory.parent.name}-{directory.name}"
         return _unless_taken(_slug_of(directory.name, directory), _origin(directory, None), [longer])
-    return _of_repository(repository, settings.name_by)
+    return _of_repository(repository, name_by)
 
 
 def check_project_id(value: object, source: str) -> str:
@@ -142,13 +142,8 @@ def settings_of_folder(directory: Path) -> tuple[Path | None, dict[str, Any]]:
     return _nearest_settings(directory, find_repository(directory))
 
 
-@dataclass(frozen=True, slots=True)
-class _NamingRules:
-    project: str | None = None
-    name_by: str | None = None
-
-
-def _settings(directory: Path, repository: Repository | None) -> _NamingRules:
+# The project that a settings file names, and whether to name it after the folder or the remote
+def _settings(directory: Path, repository: Repository | None) -> tuple[str | None, str | None]:
     path, keys = _nearest_settings(directory, repository)
     source = str(path)
     project = keys.get("project")
@@ -159,7 +154,7 @@ def _settings(directory: Path, repository: Repository | None) -> _NamingRules:
         raise Invalid(f'{where} is {repr(name_by)[:_MAX_QUOTED]}; it must be "folder" or "remote"')
     if project is not None:
         project = check_project_id(project, f"{source}: project")
-    return _NamingRules(project, name_by)
+    return project, name_by
 
 
 def _nearest_settings(directory: Path, repository: Repository | None) -> tuple[Path | None, dict[str, Any]]:
@@ -220,7 +215,10 @@ def _of_repository(repository: Repository, name_by: str | None) -> str:
             'or set identity = "folder" or "remote" there',
             choices=names[:_MAX_CHOICES],
         )
-    return _unless_taken(name, mine, _alternatives(repository))
+    # Longer names that tell repositories of the same name apart: with the owner or the parent folder.
+    owners_of_remotes = [remote_identity(url).split("/")[-2:] for url in repository.remotes.values()]
+    longer = ["-".join(parts) for parts in owners_of_remotes]
+    return _unless_taken(name, mine, longer or [f"{repository.folder.parent.name}-{repository.folder_name}"])
 
 
 def _beyond_doubt(repository: Repository, names: list[str], owners: dict[str, str]) -> str | None:
@@ -269,12 +267,6 @@ def _unless_taken(name: str, mine: dict[str, str], alternatives: list[str]) -> s
         "memories, another to keep them apart",
         choices=choices,
     )
-
-
-def _alternatives(repository: Repository) -> list[str]:
-    # Longer names that tell repositories of the same name apart: with the owner or the parent folder.
-    owners = [remote_identity(url).split("/")[-2:] for url in repository.remotes.values()]
-    return ["-".join(parts) for parts in owners] or [f"{repository.folder.parent.name}-{repository.folder_name}"]
 
 
 def _store_folder(project_id: str) -> Path:

@@ -48,7 +48,10 @@ def find_repository(directory: Path) -> Repository | None:
     """
     for folder in (directory, *directory.parents):
         git_dir = _git_dir(folder)
-        if git_dir is not None and (git_dir != folder or not _is_in_worktree(folder)):
+        if git_dir is None:
+            continue
+        is_in_worktree = git_dir == folder and any(_git_dir(parent) not in (None, parent) for parent in folder.parents)
+        if not is_in_worktree:
             return _repository(folder, git_dir)
     return None
 
@@ -78,14 +81,14 @@ def _git_dir(folder: Path) -> Path | None:
     if is_folder(entry):
         return entry if is_file(entry / "HEAD") else None
     if is_file(entry):
-        return _pointed_to(entry)
+        text = _read_git_file(entry, _MAX_PATH)
+        if not text.startswith("gitdir:"):
+            return None
+        target = resolved(folder / text.removeprefix("gitdir:").strip())
+        return target if is_folder(target) else None
     if is_file(folder / "HEAD") and is_folder(folder / "objects") and is_folder(folder / "refs"):
         return folder
     return None
-
-
-def _is_in_worktree(folder: Path) -> bool:
-    return any(_git_dir(parent) not in (None, parent) for parent in folder.parents)
 
 
 def resolved(path: Path) -> Path:
@@ -120,14 +123,6 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def _pointed_to(entry: Path) -> Path | None:
-    text = _read_git_file(entry, _MAX_PATH)
-    if not text.startswith("gitdir:"):
-        return None
-    target = resolved(entry.parent / text.removeprefix("gitdir:").strip())
-    return target if is_folder(target) else None
-
-
 def _repository(folder: Path, git_dir: Path) -> Repository:
     common = git_dir
     pointer = _read_git_file(git_dir / "commondir", _MAX_PATH).strip()
@@ -139,7 +134,11 @@ def _repository(folder: Path, git_dir: Path) -> Repository:
     main = _main_folder(common, settings) if pointer else folder
     if folder == git_dir:
         main = _main_folder(folder, settings)
-    return Repository(common, main, _remotes(settings), is_submodule, bool(pointer), git_dir == folder)
+    remotes: dict[str, str] = {}
+    for section, key, value in settings:
+        if section.startswith("remote.") and key == "url" and value:
+            remotes.setdefault(section.removeprefix("remote."), value)
+    return Repository(common, main, remotes, is_submodule, bool(pointer), git_dir == folder)
 
 
 def _main_folder(common: Path, settings: list[tuple[str, str, str]]) -> Path:
@@ -152,14 +151,6 @@ def _main_folder(common: Path, settings: list[tuple[str, str, str]]) -> Path:
 def _worktree(settings: list[tuple[str, str, str]]) -> str:
     # Set for submodules, whose git directory is inside the parent's.
     return next((value for section, key, value in settings if (section, key) == ("core", "worktree")), "")
-
-
-def _remotes(settings: list[tuple[str, str, str]]) -> dict[str, str]:
-    remotes: dict[str, str] = {}
-    for section, key, value in settings:
-        if section.startswith("remote.") and key == "url" and value:
-            remotes.setdefault(section.removeprefix("remote."), value)
-    return remotes
 
 
 def _settings(text: str) -> Iterator[tuple[str, str, str]]:

@@ -41,8 +41,10 @@ def start_hub() -> bool:
 
     It is not if one runs, one was started a moment ago, ``autostart`` is off, or the home works with another database.
     """
-    if not is_allowed() or is_hub_running():
+    if not is_allowed() or is_locked(f"{home_text()}/{SERVE_LOCK}"):
         return False
+    import time
+
     try:
         home_database.require_own(by_client=True)
     except DatabaseUrlError:
@@ -50,7 +52,10 @@ def start_hub() -> bool:
     os.makedirs(f"{make_home()}/run", mode=0o700, exist_ok=True)  # noqa: PTH103
     descriptor = os.open(f"{home_text()}/run/autostart", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if not try_lock(descriptor) or _is_recent(descriptor):
+        if not try_lock(descriptor):
+            return False
+        status = os.fstat(descriptor)
+        if status.st_size and abs(time.time() - status.st_mtime) < _PAUSE_SECONDS:
             return False
         os.pwrite(descriptor, b"started\n", 0)
         os.utime(descriptor)
@@ -60,18 +65,6 @@ def start_hub() -> bool:
     return True
 
 
-def is_hub_running() -> bool:
-    """Return whether a process holds the lock that ``serve`` holds."""
-    return is_locked(f"{home_text()}/{SERVE_LOCK}")
-
-
-def _is_recent(descriptor: int) -> bool:
-    import time
-
-    status = os.fstat(descriptor)
-    return bool(status.st_size) and abs(time.time() - status.st_mtime) < _PAUSE_SECONDS
-
-
 def _spawn() -> None:
     import subprocess
 
@@ -79,15 +72,14 @@ def _spawn() -> None:
     inherited = {
         name: value for name, value in module_environment().items() if not name.startswith(("GIT_", "DJANGO_"))
     }
-    nowhere = subprocess.DEVNULL
     # In a session of its own, so that what ends the client's processes does not end the hub.
     hub = subprocess.Popen(  # noqa: S603
         module_command("memoryhub.cli", "serve", "--on-demand"),
         cwd=home_text(),
         env=inherited,
-        stdin=nowhere,
-        stdout=nowhere,
-        stderr=nowhere,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     hub.returncode = 0  # nobody waits for it: without this, Popen warns when it is collected

@@ -6,19 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Part = Callable[[Sequence[int]], Mapping[int, Any]]
-Statistics = Callable[[], dict[str, int]]
-Opening = Callable[[str], str]
-Recall = Callable[[str, str], str]
-# Live entries that a scratch session wrote: titles by id
-ScratchEntries = Callable[[str], dict[int, str]]
-# Moves entries of a scratch session to the project
-Promotion = Callable[[Sequence[int]], None]
 
 _parts: dict[str, dict[str, Part]] = {}
-_statistics: dict[str, Statistics] = {}
-_openings: list[Opening] = []
-_recalls: list[Recall] = []
-_scratch: list[tuple[ScratchEntries, Promotion]] = []
+_statistics: dict[str, Callable[[], dict[str, int]]] = {}
+_openings: list[Callable[[str], str]] = []
+_recalls: list[Callable[[str, str], str]] = []
+# Live entries that a scratch session wrote, as titles by id; and the function that moves entries to the project
+_scratch: list[tuple[Callable[[str], dict[int, str]], Callable[[Sequence[int]], None]]] = []
 
 
 def define_part(view: str, name: str, part: Part) -> None:
@@ -36,7 +30,7 @@ def parts_of(view: str, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     return fields
 
 
-def define_statistics(name: str, count: Statistics) -> None:
+def define_statistics(name: str, count: Callable[[], dict[str, int]]) -> None:
     _statistics[name] = count
 
 
@@ -44,7 +38,7 @@ def statistics() -> dict[str, dict[str, int]]:
     return {name: count() for name, count in _statistics.items()}
 
 
-def define_opening(opening: Opening) -> None:
+def define_opening(opening: Callable[[str], str]) -> None:
     """Register text that a starting session receives, given its id."""
     _openings.append(opening)
 
@@ -53,7 +47,7 @@ def opening_of(session_id: str) -> str:
     return "\n".join(filter(None, (opening(session_id) for opening in _openings)))
 
 
-def define_recall(recall: Recall) -> None:
+def define_recall(recall: Callable[[str, str], str]) -> None:
     """Register text that a session receives at a prompt, given the session's id and the prompt."""
     _recalls.append(recall)
 
@@ -62,7 +56,7 @@ def recall_of(session_id: str, prompt: str) -> str:
     return "\n".join(filter(None, (recall(session_id, prompt) for recall in _recalls)))
 
 
-def define_scratch(entries: ScratchEntries, promote: Promotion) -> None:
+def define_scratch(entries: Callable[[str], dict[int, str]], promote: Callable[[Sequence[int]], None]) -> None:
     _scratch.append((entries, promote))
 
 

@@ -200,6 +200,7 @@ def defined() -> list[Counter | Timer]:
 
 def _count(changes: dict[str, float], *, now: bool) -> None:
     store = (current_alias() or "").removeprefix(STORE_PREFIX) or NO_STORE
+    global _flusher  # noqa: PLW0603 - one timer a process
     with _lock:
         if os.environ.get(HOME_VARIABLE) != _home:
             _reset()
@@ -208,14 +209,9 @@ def _count(changes: dict[str, float], *, now: bool) -> None:
         if now:
             flush()
         elif _flusher is None:
-            _flush_soon()
-
-
-def _flush_soon() -> None:
-    global _flusher  # noqa: PLW0603 - one timer a process
-    _flusher = threading.Timer(_FLUSH_SECONDS, flush)
-    _flusher.daemon = True
-    _flusher.start()
+            _flusher = threading.Timer(_FLUSH_SECONDS, flush)
+            _flusher.daemon = True
+            _flusher.start()
 
 
 def flush() -> None:

@@ -101,7 +101,13 @@ def require_own(*, by_client: bool, is_hub: bool = False) -> None:
     stored = recorded()
     if stored == FILES:
         if url:
-            raise DatabaseUrlError(_moved_to_files(url, variable))
+            source = f"remove {DATABASE_SETTING} from {CONFIG_FILE}"
+            if variable:
+                source = f"unset {DATABASE_VARIABLE}"
+            raise DatabaseUrlError(
+                f"all stores of the home {home_text()} were moved to its files, but this process was given "
+                f"{display_url(url)}: {source}, or take the stores there with `memory-hub move --all`"
+            )
         return
     expected = stored
     if configured and configured != FILES:
@@ -111,16 +117,6 @@ def require_own(*, by_client: bool, is_hub: bool = False) -> None:
             raise DatabaseUrlError(_differs(expected, url))
     elif url and _has_stores():
         _require_decision(url, by_client=by_client, is_hub=is_hub)
-
-
-def _moved_to_files(url: str, variable: str) -> str:
-    source = f"remove {DATABASE_SETTING} from {CONFIG_FILE}"
-    if variable:
-        source = f"unset {DATABASE_VARIABLE}"
-    return (
-        f"all stores of the home {home_text()} were moved to its files, but this process was given {display_url(url)}: "
-        f"{source}, or take the stores there with `memory-hub move --all`"
-    )
 
 
 def _differs(expected: str, url: str) -> str:
@@ -158,14 +154,13 @@ def _has_stores() -> bool:
             folders += [f"{home}/{kind}/{name}" for name in os.listdir(f"{home}/{kind}")]  # noqa: PTH208
         except OSError:
             continue
-    return any(map(_has_store, folders))
-
-
-def _has_store(folder: str) -> bool:
-    try:
-        return bool(os.stat(f"{folder}/events.db").st_mode & _OWNER_MAY_WRITE)  # noqa: PTH116
-    except OSError:
-        return False
+    for folder in folders:
+        try:
+            if os.stat(f"{folder}/events.db").st_mode & _OWNER_MAY_WRITE:  # noqa: PTH116
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def work_as_guest() -> None:

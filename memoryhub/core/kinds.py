@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, JsonValue, StringConstraints, field_validator
+from pydantic import Field, JsonValue, StringConstraints, field_validator
 from pydantic.fields import FieldInfo
 
 from memoryhub.core.schemas import UNLISTED, Moment, Payload, unlisted
@@ -84,13 +84,6 @@ class AttributeShape:
 
 def attribute_of(field: FieldInfo) -> Attribute:
     return next((item for item in field.metadata if isinstance(item, Attribute)), Attribute())
-
-
-def shapes_of(model: type[BaseModel]) -> dict[str, AttributeShape]:
-    schema = model.model_json_schema()
-    parts = schema.get("$defs", {})
-    described = schema.get("properties", {})
-    return {name: _shape(name, field, described[name], parts) for name, field in model.model_fields.items()}
 
 
 def _shape(name: str, field: FieldInfo, described: Mapping[str, Any], parts: Mapping[str, Any]) -> AttributeShape:
@@ -205,7 +198,11 @@ class Kind:
 
     @cached_property
     def shapes(self) -> Mapping[str, AttributeShape]:
-        return shapes_of(self.attributes)
+        schema = self.attributes.model_json_schema()
+        parts = schema.get("$defs", {})
+        described = schema.get("properties", {})
+        fields = self.attributes.model_fields.items()
+        return {name: _shape(name, field, described[name], parts) for name, field in fields}
 
     @cached_property
     def indexed(self) -> tuple[str, ...]:
@@ -256,8 +253,17 @@ class ToolAttributes(Payload):
     @field_validator("parameters")
     @classmethod
     def _is_json_schema(cls, parameters: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        if parameters:
-            _check_json_schema(parameters)
+        if not parameters:
+            return parameters
+        from jsonschema.exceptions import SchemaError
+        from jsonschema.validators import validator_for
+
+        try:
+            validator_for(parameters).check_schema(parameters)
+        except SchemaError as error:
+            path = "/".join(map(str, error.absolute_path))
+            place = f" at {path}" if path else ""
+            raise ValueError(f"is not a valid JSON schema{place}: {error.message[:200]}") from error
         return parameters
 
 
@@ -349,18 +355,6 @@ KNOWLEDGE = Kind(
 )
 
 
-def _check_json_schema(schema: dict[str, JsonValue]) -> None:
-    from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import validator_for
-
-    try:
-        validator_for(schema).check_schema(schema)
-    except SchemaError as error:
-        path = "/".join(map(str, error.absolute_path))
-        place = f" at {path}" if path else ""
-        raise ValueError(f"is not a valid JSON schema{place}: {error.message[:200]}") from error
-
-
 # Used when a writer names no kind. Texts and badges show only the type of such memories.
 DEFAULT_KIND = OBSERVATION.name
 # Enums and schemas are made from it when their modules are imported
@@ -376,18 +370,21 @@ def attribute_outlines() -> dict[str, str]:
     """Return each kind's attributes on one line: ``{"guideline": "priority 0-100, rationale, …"}``."""
     outlines = {}
     for kind in KINDS.values():
-        listed = [_outline(shape) for shape in kind.shapes.values() if not shape.is_unlisted]
+        listed = []
+        for shape in kind.shapes.values():
+            if shape.is_unlisted:
+                continue
+            outline = shape.name
+            if shape.parts:
+                outline += f" {{{', '.join(shape.parts)}}}"
+            elif shape.highest:
+                outline += f" {shape.lowest:g}-{shape.highest:g}"
+            elif shape.show is Show.ARGUMENTS:
+                outline += " (JSON schema)"
+            listed.append(outline)
         if listed:
             outlines[kind.name] = ", ".join(listed)
     return outlines
-
-
-def _outline(shape: AttributeShape) -> str:
-    if shape.parts:
-        return f"{shape.name} {{{', '.join(shape.parts)}}}"
-    if shape.highest:
-        return f"{shape.name} {shape.lowest:g}-{shape.highest:g}"
-    return f"{shape.name} (JSON schema)" if shape.show is Show.ARGUMENTS else shape.name
 
 
 def type_name(kind: str, type_of: str) -> str:

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 from memoryhub.core.errors import Invalid
-from memoryhub.core.schemas import Listing, Meta
+from memoryhub.core.schemas import Listing, Meta, Paging
 from memoryhub.core.text import compact_json, hanging
 
 BYTES_PER_TOKEN = 4
@@ -168,3 +168,27 @@ def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: s
         explanation = "; ".join(filter(None, [mode, listing.meta.note]))
         return f"{none} ({explanation})" if explanation else none
     return "\n".join([*(hanging(line(item)) for item in listing.results), _last_line(listing.meta)])
+
+
+def newest_first(
+    matching: Any, command: Paging, views: Callable[[Sequence[Any]], list[Any]], line: Callable[[Any], str]
+) -> Listing:
+    """Return a page of rows by id, the greatest first; concurrent writes neither skip nor repeat any.
+
+    Args:
+        matching: a query set.
+        command: limit, cursor and budget.
+        views: returns rows as JSON data, each with its ``id``.
+        line: returns such data as text.
+    """
+    before = decode_cursor(command.cursor, (int,))
+    following = matching.filter(id__lt=before[0]) if before else matching
+    entries = list(following.order_by("-id")[: command.limit + 1])
+    return page(
+        views(entries[: command.limit]),
+        total=matching.count(),
+        more=len(entries) > command.limit,
+        cursor_of=lambda item: encode_cursor(item["id"]),
+        line=line,
+        max_tokens=command.max_tokens,
+    )

@@ -167,7 +167,8 @@ def demand(act: Act, *, to: str = "", place: str | None = None) -> None:
     where = _place_of(act, place)
     if _grant.get().is_limited and not where.startswith("project:"):
         raise Forbidden(_LIMITED, needs=act.value)
-    raise Forbidden(f"this caller {_lacking(act, to)}, or a token with {verb_for(act)}", needs=act.value)
+    verb = next(verb for verb, acts in VERBS.items() if act in acts)
+    raise Forbidden(f"this caller {_lacking(act, to)}, or a token with {verb}", needs=act.value)
 
 
 def allows(act: Act, *, place: str | None = None) -> bool:
@@ -227,10 +228,6 @@ def use_grant(grant: Grant) -> Iterator[None]:
         yield
     finally:
         _grant.reset(token)
-
-
-def verb_for(act: Act) -> str:
-    return next(verb for verb, acts in VERBS.items() if act in acts)
 
 
 def _lacking(act: Act, to: str) -> str:

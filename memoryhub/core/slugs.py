@@ -114,8 +114,10 @@ class DerivedNames:
             return _spans(self._names, text) or self._cut(text)
         spans = _spans(self._phrases, text)
         words = [span for span in _spans(self._names, text) if span not in spans] if ".md" in text else []
-        files = _file_names(text) if words else []
-        return sorted([*spans, *(span for span in words if any(a <= span[0] and span[1] <= b for a, b in files))])
+        if words:
+            files = [match.span() for match in _UNSPACED.finditer(text) if "/" in match[0] and ".md" in match[0]]
+            spans += [span for span in words if any(a <= span[0] and span[1] <= b for a, b in files)]
+        return sorted(spans)
 
     # A long name is cut, maybe within the text
     def _cut(self, text: str) -> list[Span]:
@@ -128,10 +130,6 @@ class DerivedNames:
                 if text.endswith(slug[:size], 0, end):
                     return [(end - size, end)]
         return []
-
-
-def _file_names(text: str) -> list[Span]:
-    return [match.span() for match in _UNSPACED.finditer(text) if "/" in match[0] and ".md" in match[0]]
 
 
 def _is_short(text: str) -> bool:
@@ -164,15 +162,13 @@ def _compiled(texts: Sequence[tuple[str, ...]]) -> list[re.Pattern[str]]:
 
 
 def _any_form(word: str) -> str:
-    forms = sorted(_spellings(word), key=lambda form: (-len(form), form))
-    return f"(?:{'|'.join(map(_form_pattern, forms))})"
-
-
-# A slug has a hyphen for an accent that is a character of its own
-def _form_pattern(form: str) -> str:
     import re2
 
-    return "".join(_ACCENT if unicodedata.combining(char) else re2.escape(char) for char in form)
+    patterns = []
+    for form in sorted(_spellings(word), key=lambda form: (-len(form), form)):
+        # A slug has a hyphen for an accent that is a character of its own
+        patterns.append("".join(_ACCENT if unicodedata.combining(char) else re2.escape(char) for char in form))
+    return f"(?:{'|'.join(patterns)})"
 
 
 def _spans(patterns: Sequence[re.Pattern[str]], text: str) -> list[Span]:

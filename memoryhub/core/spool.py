@@ -332,16 +332,15 @@ def rewrite(change: Callable[[str], str]) -> None:
     for path in _spool_files():
         with path.open("rb") as file:
             wait_for_lock(file.fileno())  # a hook that waits for this lock then opens the new file
-            before = file.read()
-            after = b"".join(_rewrite_line(line, change) for line in before.splitlines(keepends=True))
-            if after != before:
-                _put(path, after)
-
-
-def _rewrite_line(raw: bytes, change: Callable[[str], str]) -> bytes:
-    line = raw.decode("utf-8", "replace").removesuffix("\n")
-    changed = change(line)
-    return raw if changed == line else changed.encode("utf-8", "replace") + b"\n"
+            lines = file.read().splitlines(keepends=True)
+            rewritten = list(lines)
+            for place, raw in enumerate(lines):
+                line = raw.decode("utf-8", "replace").removesuffix("\n")
+                changed = change(line)
+                if changed != line:
+                    rewritten[place] = changed.encode("utf-8", "replace") + b"\n"
+            if rewritten != lines:
+                _put(path, b"".join(rewritten))
 
 
 def _spool_files() -> list[Path]:

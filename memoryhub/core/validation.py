@@ -129,7 +129,10 @@ def command_from(schema: type[C], options: dict[str, Any]) -> C:
 
 def explain_faults(faults: Sequence[Any]) -> str:
     first, *further = _one_for_each_field(faults[:_MAX_FAULTS])
-    sentence = _explain_fault(first)
+    if not first["loc"] and first["type"] == "value_error":
+        sentence = str(first["ctx"]["error"])  # a rule about several fields names them itself
+    else:
+        sentence = f"{_field(first)} {_describe_problem(first)}"
     if value := _short_input(first):
         sentence += f", not {value}"
     names = dict.fromkeys(map(_field, further))
@@ -160,13 +163,6 @@ def _meant_fault(faults: Sequence[Any]) -> Any:
             return fault
         names.append(name)
     return {**faults[0], "type": "union", "ctx": {"expected": " or ".join(dict.fromkeys(names))}}
-
-
-def _explain_fault(fault: Any) -> str:
-    # A rule about several fields names them itself.
-    if not fault["loc"] and fault["type"] == "value_error":
-        return str(fault["ctx"]["error"])
-    return f"{_field(fault)} {_describe_problem(fault)}"
 
 
 def _field(fault: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
@@ -33,7 +33,8 @@ from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import ConflictError, NotFound
 from memoryhub.core.origin import SAMPLE_TRACE, use_origin
 from memoryhub.core.stores.store import StoreId, forget, project_store, use_store
-from memoryhub.ops.backups.files import backup_folder
+from memoryhub.core.text import counted
+from memoryhub.ops.backups.service import backup_folder
 from memoryhub.registry.projects import ProjectCreate, create_project
 from sessions_app.hook_parser import parse_hook
 from sessions_app.models import Turn, TurnStatus
@@ -61,6 +62,19 @@ _FAILED = _DONE | {"claude-code": "PostToolUseFailure"}
 _ANSWER = {"claude-code": "Stop", "gemini-cli": "AfterAgent"}
 _SHELL = {"claude-code": "Bash", "gemini-cli": "run_shell_command"}
 _EDITOR = {"claude-code": "Edit", "gemini-cli": "replace"}
+
+# The service of a word, and what the word's value is in its command
+_SERVICES: dict[str, tuple[Callable[..., Any], type[BaseModel], str]] = {
+    "remember": (write_memory, MemoryWrite, "title"),
+    "revise": (update_memory, MemoryUpdate, "id"),
+    "decide": (record_decision, DecisionRecord, "title"),
+    "fetch": (get_memories, MemoryGet, "ids"),
+    "relate": (create_relation, RelationCreate, "source"),
+    "advance": (advance_iteration, IterationAdvance, "phase"),
+    "complete": (complete_iteration, IterationComplete, "outcome"),
+    "set": (change_settings, SettingsChange, "settings"),
+    "hold": (place_hold, HoldPlace, "stream_id"),
+}
 
 Step = Mapping[str, Any]
 
@@ -117,7 +131,7 @@ class DemoContents:
 class Stage:
     """The current scene, and the ids of earlier steps by name.
 
-    Each method named after a word of the story calls the service that a client, an agent or a person would use.
+    Each word of the story calls the service that a client, an agent or a person would use.
     """
 
     directory: str
@@ -130,9 +144,13 @@ class Stage:
         word = next(iter(step))
         fields = {name: self._resolved(value) for name, value in step.items() if name not in ("as", "wait", "by")}
         with use_origin(turn_id=self._turn(), actor=step.get("by", self.client)):
-            result = getattr(self, f"_{word}")(fields)
+            if word in _SERVICES:
+                service, schema, name = _SERVICES[word]
+                result = service(command=schema(**{name: fields.pop(word)}, **fields))
+            else:
+                result = getattr(self, f"_{word}")(fields)
         if "as" in step:
-            self.ids[step["as"]] = int(result)
+            self.ids[step["as"]] = result.id
 
     def hook(self, event: Mapping[str, str], **data: Any) -> None:
         self.events += 1
@@ -170,22 +188,7 @@ class Stage:
     def _end(self, step: Step) -> None:
         end_session(command=SessionEnd(session_id=self.session, summary=step["end"]))
 
-    def _remember(self, step: Step) -> int:
-        return write_memory(command=MemoryWrite(**_named(step, "title"))).id
-
-    def _revise(self, step: Step) -> int:
-        return update_memory(command=MemoryUpdate(**_named(step, "id"))).id
-
-    def _decide(self, step: Step) -> int:
-        return record_decision(command=DecisionRecord(**_named(step, "title"))).id
-
-    def _fetch(self, step: Step) -> None:
-        get_memories(command=MemoryGet(ids=step["fetch"]))
-
-    def _relate(self, step: Step) -> int:
-        return create_relation(command=RelationCreate(**_named(step, "source"))).id
-
-    def _commit(self, step: Step) -> int:
+    def _commit(self, step: Step) -> Any:
         files = [{"path": path, "insertions": more, "deletions": less} for path, more, less in step["files"]]
         body = f"\n\nThis reverts commit {_sha(step['undoes'])}." if "undoes" in step else ""
         fields = {
@@ -196,36 +199,18 @@ class Stage:
             "files": files,
             "decision_ids": step.get("implements", []),
         }
-        return int(record_commit(command=CommitRead.model_validate(fields)).id)
+        return record_commit(command=CommitRead.model_validate(fields))
 
-    def _begin(self, step: Step) -> int:
+    def _begin(self, step: Step) -> Any:
         iteration = start_iteration(command=IterationStart(command=step["begin"], description=step["description"]))
-        return advance_iteration(command=IterationAdvance(id=iteration.id, phase=step["phase"])).id
+        return advance_iteration(command=IterationAdvance(id=iteration.id, phase=step["phase"]))
 
-    def _advance(self, step: Step) -> int:
-        return advance_iteration(command=IterationAdvance(phase=step["advance"])).id
-
-    def _complete(self, step: Step) -> int:
-        return complete_iteration(command=IterationComplete(outcome=step["complete"])).id
-
-    def _set(self, step: Step) -> None:
-        change_settings(command=SettingsChange(settings=step["set"]))
-
-    def _hold(self, step: Step) -> int:
-        return place_hold(command=HoldPlace(**_named(step, "stream_id"))).id
-
-    def _accept(self, step: Step) -> int:
-        return review_memory(command=ReviewVerdict(**_named(step, "id"), verdict=Verdict.ACCEPTED)).id
+    def _accept(self, step: Step) -> Any:
+        return review_memory(command=ReviewVerdict(id=step["accept"], reason=step["reason"], verdict=Verdict.ACCEPTED))
 
 
 def _sha(subject: str) -> str:
     return hashlib.sha1(subject.encode(), usedforsecurity=False).hexdigest()
-
-
-# The step's first value is the field `first` of a command.
-def _named(step: Step, first: str) -> dict[str, Any]:
-    (_, value), *values = step.items()
-    return {first: value, **dict(values)}
 
 
 def demo_store() -> StoreId:
@@ -240,7 +225,7 @@ def make_demo() -> int:
         if before.is_demo:
             raise ConflictError(f"the project {store.name!r} already exists; delete it with --remove")
         raise ConflictError(
-            f"a project {store.name!r} with {_event_count(before.events)} of its own exists; nothing was changed"
+            f"a project {store.name!r} with {counted(before.events, 'event')} of its own exists; nothing was changed"
         )
     now = clock.now()
     stage = Stage(directory=story().project["root_path"])
@@ -256,12 +241,9 @@ def make_demo() -> int:
 def remove_demo(*, also_others: bool = False) -> int:
     """Delete the sample project's store and return its number of events.
 
-    Args:
-        also_others: delete it even if someone else has written to it.
-
     Raises:
         NotFound: it does not exist.
-        ConflictError: it is not the sample project, or someone else has written to it.
+        ConflictError: it is not the sample project, or someone else has written to it, unless ``also_others``.
     """
     store = demo_store()
     if not stores.exists(store):
@@ -271,7 +253,7 @@ def remove_demo(*, also_others: bool = False) -> int:
         raise ConflictError(f"the project {store.name!r} is not the sample project; nothing was deleted")
     if demo.foreign and not also_others:
         raise ConflictError(
-            f"the project {store.name!r} has {_event_count(demo.foreign)} beyond the sample's; "
+            f"the project {store.name!r} has {counted(demo.foreign, 'event')} beyond the sample's; "
             "add --force to delete them too"
         )
     forget(store)
@@ -287,10 +269,6 @@ def contents() -> DemoContents:
         return DemoContents(events.count(), events.exclude(trace_id=SAMPLE_TRACE).exclude(source=_HUBS_OWN).count())
 
 
-def _event_count(count: int) -> str:
-    return f"{count:,} event{'s' * (count != 1)}"
-
-
 def _play(scene: Scene, stage: Stage, now: datetime) -> None:
     moment = scene.begins(now)
     stage.session, stage.client = scene.session, scene.person or scene.client
@@ -298,17 +276,12 @@ def _play(scene: Scene, stage: Stage, now: datetime) -> None:
     with ExitStack() as stack:
         stack.enter_context(use_origin(source=door, actor=stage.client, session_id=scene.session))
         if scene.session:
-            with clock.frozen(moment):
-                _open_store(scene, stage.directory)
+            # As a client starts a session: with the context pack
+            command = SessionStart(session_id=scene.session, purpose=scene.purpose, directory=stage.directory)
+            with clock.frozen(moment), use_origin(source="hook"):
+                start_session(command=command)
+                opening_of(scene.session)
         for step in scene.steps:
             moment += timedelta(minutes=step.get("wait", _STEP_MINUTES))
             with clock.frozen(moment):
                 stage.play(step)
-
-
-# As a client starts a session: with the context pack.
-def _open_store(scene: Scene, directory: str) -> None:
-    command = SessionStart(session_id=scene.session, purpose=scene.purpose, directory=directory)
-    with use_origin(source="hook"):
-        start_session(command=command)
-        opening_of(scene.session)

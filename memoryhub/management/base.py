@@ -1,4 +1,4 @@
-"""Base classes of the hub's commands: stores, output, errors and exit codes."""
+"""Base classes of the hub's commands: stores, output, progress, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 from django.db import DatabaseError
@@ -34,6 +34,10 @@ from memoryhub.management.parsers import DJANGOS_OPTIONS, describe
 from memoryhub.ops.serving.drain import drain_before_reading
 from memoryhub.ops.serving.process import find_running
 from memoryhub.registry.project_lookup import require_project_of
+
+if TYPE_CHECKING:  # the jobs need the queue, which commands over stores do without
+    from memoryhub.core.jobs import Job
+    from memoryhub.ops.jobs.running import JobTarget, Watch
 
 # The end of the first sentence or clause of a help text
 _END = re.compile(r"[.;:](?: |$)| \(")
@@ -91,13 +95,15 @@ class HubCommand(BaseCommand):
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
-        nested = (action for action in parser._actions if isinstance(action, _SubParsersAction))
-        subcommands = {name: command for action in nested for name, command in action.choices.items()}
+        subcommands = {}
+        for action in parser._actions:
+            if isinstance(action, _SubParsersAction):
+                subcommands.update(action.choices)
         reading = [parser] * self.reads if isinstance(self.reads, bool) else map(subcommands.__getitem__, self.reads)
         for command in reading:
             command.add_argument("--json", action="store_true", help="print JSON")
         for command in (parser, *subcommands.values()):
-            command.print_usage = _print_nothing  # an error is one sentence
+            command.print_usage = lambda _file=None: None  # an error is one sentence
         return parser
 
     def values(self) -> dict[str, Iterable[str]]:
@@ -125,15 +131,19 @@ class HubCommand(BaseCommand):
             with answering(as_json=self.as_json):
                 return super().execute(*args, **options)
         except BrokenPipeError:
-            _discard_output()
+            # The reader has closed the pipe; the interpreter would fail when it flushes once more
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, sys.stdout.fileno())
+            os.close(nothing)
             return None
         except KeyboardInterrupt:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the clean-up
             raise CommandRefusal(self.interrupted, returncode=INTERRUPTED_EXIT_CODE) from None
         except HubError as error:
-            choices = error.data.get("choices")
-            more = f" (one of: {', '.join(choices)})" if choices else ""
-            raise CommandRefusal(hanging(error.message + more), returncode=error.exit_code) from error
+            sentence = error.message
+            if choices := error.data.get("choices"):
+                sentence += f" (one of: {', '.join(choices)})"
+            raise CommandRefusal(hanging(sentence), returncode=error.exit_code) from error
         except DatabaseError as error:  # of the hub or its queue; stores raise HubError
             refused = _hub_error(error)
             raise CommandRefusal(refused.message, returncode=refused.exit_code) from error
@@ -178,15 +188,55 @@ def _hub_error(error: DatabaseError) -> HubError:
     return Unavailable(f"{_HUB} is unavailable: {error}; run `memory-hub doctor`")
 
 
-def _print_nothing(_file: Any = None) -> None:
-    pass
+_STEPS = 10
 
 
-# The reader has closed the pipe; the interpreter would fail when it flushes once more
-def _discard_output() -> None:
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, sys.stdout.fileno())
-    os.close(nothing)
+@contextmanager
+def progress_bar(unit: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show a bar on standard error if that is a terminal; yield the function that takes the current count."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(unit, total=total)
+        yield lambda count: bar.update(task, completed=count)
+
+
+@contextmanager
+def show_job(job: Job, stores: int, errors: Any) -> Iterator[Watch]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _line_writer(job, stores, errors)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    tasks: dict[str, Any] = {}
+    with Progress(*columns, console=console, transient=True) as bar:
+
+        def update(target: JobTarget, count: int, total: int) -> None:
+            if target.alias not in tasks:
+                tasks[target.alias] = bar.add_task(f"{job.name}, {target.title}", total=None)
+            bar.update(tasks[target.alias], completed=count, total=total or None)
+
+        yield update
+
+
+def _line_writer(job: Job, stores: int, errors: Any) -> Watch:
+    steps: dict[str, int] = {}
+
+    def write(target: JobTarget, count: int, total: int) -> None:
+        step = count * _STEPS // total if total else 0
+        if steps.get(target.alias) != step:
+            steps[target.alias] = step
+            far = f": {count} of {total}" if total else ""
+            number = f" ({len(steps)} of {stores})" if stores > 1 else ""
+            errors.write(f"{job.name}, {target.title}{number}{far}")
+
+    return write
 
 
 def entity_id(text: str) -> int:
@@ -213,9 +263,8 @@ def add_store_options(parser: CommandParser, purpose: str, otherwise: str = "") 
 
 def store_or_folders(options: dict[str, Any]) -> StoreId:
     """Return the store that the options name, or that of the folder's project."""
-    named = store_option(options)
-    if named:
-        return named
+    if store := store_option(options):
+        return store
     project = identify_project(project=None, directory=working_folder())
     require_project_of(working_folder(), project)
     return project_store(project)
@@ -230,6 +279,8 @@ def store_option(options: dict[str, Any]) -> StoreId | None:
 
 
 class ProjectCommand(HubCommand):
+    group = CommandGroup.CONTENT
+    is_slim = True
     creates_store = False
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -267,6 +318,8 @@ class ProjectCommand(HubCommand):
 
 
 class StoreCommand(ProjectCommand):
+    group = CommandGroup.MAINTENANCE
+
     def add_arguments(self, parser: CommandParser) -> None:
         add_store_options(parser, "in {}", "; default: the project of this folder")
 

@@ -63,28 +63,27 @@ class Timing:
 
 
 def measure(memories: int) -> list[Timing]:
+    writes = [generated_memory(memories + number) for number in range(CALLS + 1)]
+    subjects = [{"query": generated_memory(memories * number // (CALLS + 1))["title"]} for number in range(CALLS + 1)]
     with temporary_home(keep=False) as home:
         try:
             fill(memories)
         finally:
             connections.close_all()
-        _start_seconds(home)  # compiles modules and saves the snapshot that later starts use
-        starts = [_start_seconds(home) for _ in range(STARTS)]
+        connect = partial(hub_client, home)
+        _start_seconds(connect)  # compiles modules and saves the snapshot that later starts use
+        starts = [_start_seconds(connect) for _ in range(STARTS)]
         with hub_client(home) as client:
             client.open()
-            return [timing("start", starts), *_calls(client, memories)]
-
-
-def _calls(client: BenchClient, memories: int) -> Iterator[Timing]:
-    writes = [generated_memory(memories + number) for number in range(CALLS + 1)]
-    subjects = [{"query": generated_memory(memories * number // (CALLS + 1))["title"]} for number in range(CALLS + 1)]
-    for operation, tool, calls in (
-        ("write", "memory_write", writes),
-        ("search", "memory_search", subjects),
-        ("pack", "memory_context", subjects),
-    ):
-        _warm_up, *seconds = [client.call(tool, arguments) for arguments in calls]
-        yield timing(operation, seconds)
+            timings = [timing("start", starts)]
+            for operation, tool, calls in (
+                ("write", "memory_write", writes),
+                ("search", "memory_search", subjects),
+                ("pack", "memory_context", subjects),
+            ):
+                _warm_up, *seconds = [client.call(tool, arguments) for arguments in calls]
+                timings.append(timing(operation, seconds))
+            return timings
 
 
 def timing(operation: str, seconds: list[float]) -> Timing:
@@ -93,10 +92,12 @@ def timing(operation: str, seconds: list[float]) -> Timing:
 
 
 # Seconds from the start of a process to its first answer
-def _start_seconds(home: Path) -> float:
+def _start_seconds(connect: Callable[[], BenchClient], _round: int = 0, *, lists: bool = False) -> float:
     started = time.perf_counter()
-    with hub_client(home) as client:
+    with connect() as client:
         client.open()
+        if lists:
+            client.ask("tools/list", {})
         return time.perf_counter() - started
 
 
@@ -332,11 +333,7 @@ class BenchSide:
 def compare(command: str, write: Template, search: Template, memories: int) -> list[BenchSide]:
     """Measure the hub and another server; each has ``memories`` memories before the measured calls.
 
-    Args:
-        command: of the other server; ``{folder}`` in it is a temporary folder.
-        write: its tool that stores a memory.
-        search: its tool that searches.
-        memories: written to the hub in bulk, and to the other server one by one.
+    ``{folder}`` in the other server's command is a temporary folder; ``write`` and ``search`` are its tools.
 
     Raises:
         Unavailable: a server cannot be started, ends, does not answer or refuses a call.
@@ -369,7 +366,7 @@ def _words_of(command: str) -> list[str]:
 
 
 def _measured(sides: list[BenchSide], memories: int) -> list[BenchSide]:
-    starts = _alternating(STARTS, [partial(_start_side, side) for side in sides])
+    starts = _alternating(STARTS, [partial(_start_seconds, side.connect, lists=True) for side in sides])
     with ExitStack() as stack:
         clients = [stack.enter_context(side.connect()) for side in sides]
         for client, side in zip(clients, sides, strict=True):
@@ -389,14 +386,6 @@ def _measured(sides: list[BenchSide], memories: int) -> list[BenchSide]:
 def _alternating(rounds: int, actions: list[Callable[[int], float]]) -> list[list[float]]:
     seconds = [[action(number) for action in actions] for number in range(rounds + 1)]
     return [list(of_action) for of_action in zip(*seconds[1:], strict=True)]
-
-
-def _start_side(side: BenchSide, _number: int) -> float:
-    started = time.perf_counter()
-    with side.connect() as client:
-        client.open()
-        client.ask("tools/list", {})
-        return time.perf_counter() - started
 
 
 def _write_call(client: BenchClient, side: BenchSide, memories: int, number: int) -> float:

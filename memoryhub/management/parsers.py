@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import json
+import os
 from argparse import SUPPRESS, Action, ArgumentError, ArgumentParser, _ActionsContainer, _SubParsersAction
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from memoryhub import env
 from memoryhub.core.text import did_you_mean
 
 FILE = Path(__file__).with_name("parsers.json")
@@ -26,7 +29,13 @@ class Parser(ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         chosen, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            parser, siblings = _chosen_parser(self, chosen)
+            parser = self
+            siblings = []
+            for action in self._actions:
+                if isinstance(action, _SubParsersAction) and (name := getattr(chosen, action.dest, None)):
+                    parser = action.choices[name]
+                    siblings = [sibling for sibling in action.choices.values() if sibling is not parser]
+                    break
             parser.error(_unknown(unknown[0].partition("=")[0], parser, siblings))
         return chosen
 
@@ -47,18 +56,13 @@ def read_commands() -> dict[str, Any]:
     return described
 
 
-# The parser of the sub-command in use, and those of its siblings
-def _chosen_parser(parser: Parser, chosen: Any) -> tuple[Parser, list[Parser]]:
-    for action in parser._actions:
-        name = getattr(chosen, action.dest, None)
-        if isinstance(action, _SubParsersAction) and name:
-            return action.choices[name], [sibling for key, sibling in action.choices.items() if key != name]
-    return parser, []
-
-
 def _unknown(word: str, parser: Parser, siblings: list[Parser]) -> str:
     what = f"unknown {'option' if word.startswith('-') else 'argument'} {word!r}"
-    takers = [sibling.prog for sibling in siblings if word in _options(sibling)] or _commands_with(word, parser.prog)
+    takers = [sibling.prog for sibling in siblings if word in _options(sibling)]
+    if not takers:
+        program = parser.prog.partition(" ")[0]
+        commands = read_commands()["commands"].items()
+        takers = [f"{program} {name}" for name, command in commands if word in _flags(command["arguments"])]
     if not takers:
         return what + did_you_mean(word, _options(parser))
     names = [f"`{taker}`" for taker in takers[:_MOST_TAKERS]]
@@ -67,12 +71,6 @@ def _unknown(word: str, parser: Parser, siblings: list[Parser]) -> str:
     if len(names) == 1:
         return f"{what}, which {names[0]} takes"
     return f"{what}, which {', '.join(names[:-1])} and {names[-1]} take"
-
-
-def _commands_with(option: str, prog: str) -> list[str]:
-    program = prog.partition(" ")[0]
-    commands = read_commands()["commands"].items()
-    return [f"{program} {name}" for name, command in commands if option in _flags(command["arguments"])]
 
 
 def _options(parser: Parser) -> list[str]:
@@ -166,3 +164,54 @@ def _add_argument(parser: ArgumentParser, group: _ActionsContainer, facts: dict[
 # argparse fills in what follows a ``%``, which is done already, and knows SUPPRESS by identity
 def _escaped(text: str | None) -> str | None:
     return text and (SUPPRESS if text == SUPPRESS else text.replace("%", "%%"))
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def completion_script(shell: str) -> str:
+    from argcomplete.shell_integration import shellcode
+
+    return shellcode(["memory-hub"], shell=shell)
+
+
+def complete() -> None:
+    """Print the completions of ``COMP_LINE`` as argcomplete's shell functions expect them, and exit."""
+    from argcomplete import autocomplete
+    from argcomplete.completers import DirectoriesCompleter, FilesCompleter, SuppressCompleter
+
+    parser = Parser(prog="memory-hub")
+    commands = parser.add_subparsers()
+    typed = os.environ.get("COMP_LINE", "").split()[1:2]
+    for name, described in read_commands()["commands"].items():
+        command = commands.add_parser(name, help=described["summary"])
+        if name in typed:
+            add_arguments(command, described)
+    for action in _actions(parser):
+        named = str(action.metavar or action.dest).upper()
+        completer: Any = None
+        if values := getattr(action, "values", None):
+            completer = partial(_expanded, values)
+        elif named == "DIR":
+            completer = DirectoriesCompleter()
+        elif named in ("FILE", "PATH"):
+            completer = FilesCompleter()
+        if completer:
+            action.completer = completer  # type: ignore[attr-defined]
+    autocomplete(parser, always_complete_options=False, default_completer=SuppressCompleter())
+
+
+def _actions(parser: ArgumentParser) -> Iterator[Action]:
+    for action in parser._actions:
+        yield action
+        if isinstance(action, _SubParsersAction):
+            for command in action.choices.values():
+                yield from _actions(command)
+
+
+# A value with a ``*`` stands for the names of files in the home folder
+def _expanded(values: list[str], **_: Any) -> list[str]:
+    expanded = []
+    for value in values:
+        expanded += [path.name for path in env.home().glob(value)] if "*" in value else [value]
+    return expanded

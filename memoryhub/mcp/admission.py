@@ -59,7 +59,11 @@ class Admission:
             text = ""
         verdict = request.scope.get(VERDICT, {})
         if not tokens.FORMAT.fullmatch(text):
-            return self._with_hub_token(text, project, verdict), None
+            verdict[ACCEPTED] = secret_matches(text, read_or_create_secret(TOKEN))
+            if not verdict[ACCEPTED]:
+                raise Unauthorized(f"the token is missing or wrong; {_HOW}")
+            self._require(project)
+            return Admitted(project, owner=_HUB_OWNER), None
         address = request.client.host if request.client else ""
         with_token = partial(self._with_token, text, project, address, verdict)
         return await asyncio.get_running_loop().run_in_executor(self._thread, with_token)
@@ -69,13 +73,6 @@ class Admission:
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
-
-    def _with_hub_token(self, text: str, project: str, verdict: dict[str, bool]) -> Admitted:
-        verdict[ACCEPTED] = secret_matches(text, read_or_create_secret(TOKEN))
-        if not verdict[ACCEPTED]:
-            raise Unauthorized(f"the token is missing or wrong; {_HOW}")
-        self._require(project)
-        return Admitted(project, owner=_HUB_OWNER)
 
     def _with_token(
         self, text: str, project: str, address: str, verdict: dict[str, bool]

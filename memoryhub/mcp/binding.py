@@ -58,16 +58,13 @@ class Binding:
         # Tools accept project_id, but only the id of this project.
         store = self.store()
         if project_id is not None and project_id != store.name:
-            raise Forbidden(
-                f"this server is bound to project {store.name!r}; {self._way_to(str(project_id)[:64])}",
-                project_id=store.name,
-            )
+            project = str(project_id)[:64]
+            way = f"start another one with --project {project}"
+            if self._directory is None:
+                way = f"use the address /p/{project}/mcp"
+            problem = f"this server is bound to project {store.name!r}; {way} to reach that project"
+            raise Forbidden(problem, project_id=store.name)
         return store
-
-    def _way_to(self, project: str) -> str:
-        if self._directory is None:
-            return f"use the address /p/{project}/mcp to reach that project"
-        return f"start another one with --project {project} to reach that project"
 
     def note_folder(self) -> None:
         # Records the folder as the project's own, once the project has a store.
@@ -112,8 +109,6 @@ IDLE_SECONDS = 30 * 60.0
 
 
 class TurnKeeper:
-    """The session of a connection and the turn of its writes."""
-
     def __init__(self, binding: Binding, session_id: str, window: str = "") -> None:
         self._session_id = session_id
         # Whether the client named the session, on the command line or with session_start.

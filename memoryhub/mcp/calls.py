@@ -22,16 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from memoryhub.config.folder import use_folder
-from memoryhub.core import log
-from memoryhub.core.errors import (
-    ChoiceRequired,
-    ConfirmationRequired,
-    Forbidden,
-    HubError,
-    Invalid,
-    PreconditionFailed,
-    Unavailable,
-)
+from memoryhub.core import errors, log
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import answering
 from memoryhub.core.permissions import use_grant
@@ -55,7 +46,7 @@ Arguments = dict[str, Any]
 Result = dict[str, Any]
 ToolCall = Callable[[Arguments], Awaitable[Result]]
 # What a call raises to have its user asked
-Question = ConfirmationRequired | ChoiceRequired
+Question = errors.ConfirmationRequired | errors.ChoiceRequired
 T = TypeVar("T")
 
 MAX_ACTOR_LENGTH = 100
@@ -66,8 +57,6 @@ _QUESTION = "confirm"
 # The field of a choice, and what the state of one begins with
 _CHOICE = "choice"
 _SEAL = "memory-hub mcp state"
-# The form has no fields; accepting it confirms.
-_NO_FIELDS: Arguments = {"type": "object", "properties": {}}
 
 
 class Calls:
@@ -91,9 +80,9 @@ class Calls:
                 caller=caller,
                 project_id=arguments.get("project_id"),
             )
-        except (ConfirmationRequired, ChoiceRequired):
+        except (errors.ConfirmationRequired, errors.ChoiceRequired):
             raise
-        except HubError as error:
+        except errors.HubError as error:
             return error_result(error, as_json=as_json)
         except Exception as error:
             logger.exception("tool %s failed", tool.name)
@@ -122,15 +111,15 @@ class Calls:
             with use_grant(caller.grant), use_store(store, create=self._binding.creates), folder, origin:
                 connection = connections[store.alias]
                 connection.ensure_connection()
-                job.watch(connection)  # type: ignore[arg-type] # of the backend
+                job.watch(connection)
                 self._binding.note_folder()
                 if self.describe_client:
                     self.describe_client(caller.actor, store.name)
                     self.describe_client = None
                 return work()
         except Exception as error:
-            if job.dropped and not isinstance(error, HubError):
-                raise Unavailable("the call was cancelled") from error
+            if job.dropped and not isinstance(error, errors.HubError):
+                raise errors.Unavailable("the call was cancelled") from error
             raise
 
 
@@ -168,16 +157,21 @@ def _arguments(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
         Invalid: an argument is unknown, missing or breaks a rule.
     """
     fields = tool.input.model_fields
-    values = _by_field_name(tool, arguments)
+    values: Arguments = {}
+    for argument, value in arguments.items():
+        name = tool.renamed.get(argument, argument)
+        if name in values:
+            raise errors.Invalid(f"{tool.name} got {name!r} twice, once under an older name; send only {name!r}")
+        values[name] = value
     for name in _SERVER_ARGUMENTS.difference(fields):
         values.pop(name, None)
     names = {*fields, *(field.alias for field in fields.values())}
     for name in values:
         if name not in names:
             accepted = ", ".join([*fields, "format"])
-            raise Invalid(f"{tool.name} has no argument {name[:80]!r}; it takes: {accepted}")
+            raise errors.Invalid(f"{tool.name} has no argument {name[:80]!r}; it takes: {accepted}")
     if "format" not in fields and arguments.get("format") not in (None, *FORMATS):
-        raise Invalid(f"'format' must be one of {', '.join(map(repr, FORMATS))}")
+        raise errors.Invalid(f"'format' must be one of {', '.join(map(repr, FORMATS))}")
     for name, field in fields.items():
         # Clients send null for what they leave to the default.
         if values.get(name, ...) is None and not field.is_required() and field.default is not None:
@@ -185,17 +179,7 @@ def _arguments(tool: Tool, arguments: dict[str, Any]) -> BaseModel:
     try:
         return tool.input.model_validate(plain_arguments(tool.input, values))
     except ValidationError as error:
-        raise Invalid(f"{tool.name}: {explain(error)}") from error
-
-
-def _by_field_name(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for argument, value in arguments.items():
-        name = tool.renamed.get(argument, argument)
-        if name in values:
-            raise Invalid(f"{tool.name} got {name!r} twice, once under an older name; send only {name!r}")
-        values[name] = value
-    return values
+        raise errors.Invalid(f"{tool.name}: {explain(error)}") from error
 
 
 def _present(answer: Answer, *, as_json: bool) -> Result:
@@ -205,7 +189,7 @@ def _present(answer: Answer, *, as_json: bool) -> Result:
     return {**_text_result(compact_json(data)), "structuredContent": data}
 
 
-def error_result(error: HubError, *, as_json: bool) -> Result:
+def error_result(error: errors.HubError, *, as_json: bool) -> Result:
     # Values are indented, so that stored text can't forge a line of the answer (decision 33).
     facts = {error.code: error.message, **error.data}
     lines = [f"{name}: {hanging(_in_words(fact))}" for name, fact in facts.items()]
@@ -261,7 +245,7 @@ class Questions:
             return await _confirmed(call, arguments, answer, params.request_state)
         try:
             return await call(arguments)
-        except (ConfirmationRequired, ChoiceRequired) as question:
+        except (errors.ConfirmationRequired, errors.ChoiceRequired) as question:
             if not _can_ask(context):
                 raise _with_instructions(question, params.name) from question
             if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -291,45 +275,42 @@ class Questions:
 
 async def _confirmed(call: ToolCall, arguments: Arguments, answer: types.ElicitResult, state: str) -> Result:
     if answer.action == "decline":
-        raise Forbidden("the user declined; nothing was changed")
+        raise errors.Forbidden("the user declined; nothing was changed")
     if answer.action != "accept":
-        raise Forbidden("the user dismissed the question; nothing was changed")
+        raise errors.Forbidden("the user dismissed the question; nothing was changed")
+    # The argument that the user's answer adds to the call
+    kind, *choices = state.split(":")
+    confirmed: Arguments = {_TOKEN: state}
+    if kind == _CHOICE:
+        choice = (answer.content or {}).get(_CHOICE)
+        if choice not in choices:
+            raise errors.Invalid(f"the user chose none of {', '.join(choices)}; nothing was changed")
+        confirmed = {str(choice): True}
     try:
-        return await call({**arguments, **_arguments_of(answer, state)})
-    except ConfirmationRequired as question:
+        return await call({**arguments, **confirmed})
+    except errors.ConfirmationRequired as question:
         # The state has changed, so the user has not seen this question (decision 17).
-        raise PreconditionFailed(
+        raise errors.PreconditionFailed(
             "what the user confirmed has changed meanwhile; call again", id=question.data["id"]
         ) from question
 
 
 def _state_of(question: Question) -> str:
-    if isinstance(question, ChoiceRequired):
+    if isinstance(question, errors.ChoiceRequired):
         return ":".join([_CHOICE, *question.choices])
     token: str = question.data[_TOKEN]
     return token
 
 
-def _arguments_of(answer: types.ElicitResult, state: str) -> Arguments:
-    # The argument that the user's answer adds to the call
-    kind, *choices = state.split(":")
-    if kind != _CHOICE:
-        return {_TOKEN: state}
-    choice = (answer.content or {}).get(_CHOICE)
-    if choice not in choices:
-        raise Invalid(f"the user chose none of {', '.join(choices)}; nothing was changed")
-    return {str(choice): True}
-
-
 def _question_text(question: Question) -> str:
-    if isinstance(question, ChoiceRequired):
+    if isinstance(question, errors.ChoiceRequired):
         return "\n".join([f"{question.question}. Choose one:", *question.data.get("entries", [])])
     return question.message
 
 
 def _form_of(question: Question) -> Arguments:
-    if not isinstance(question, ChoiceRequired):
-        return _NO_FIELDS
+    if not isinstance(question, errors.ChoiceRequired):
+        return {"type": "object", "properties": {}}  # accepting it confirms
     field = {"type": "string", "enum": list(question.choices)}
     return {"type": "object", "properties": {_CHOICE: field}, "required": [_CHOICE]}
 
@@ -350,11 +331,11 @@ def _input_required(question: Question) -> Result:
     }
 
 
-def _with_instructions(question: Question, tool: str) -> HubError:
-    if isinstance(question, ChoiceRequired):
+def _with_instructions(question: Question, tool: str) -> errors.HubError:
+    if isinstance(question, errors.ChoiceRequired):
         return question
     how = f"nothing was deleted yet: ask the user; if they agree, call {tool} again with this {_TOKEN}"
-    return ConfirmationRequired(question.message, **question.data, next=how)
+    return errors.ConfirmationRequired(question.message, **question.data, next=how)
 
 
 class StateSeal:

@@ -40,8 +40,12 @@ def main(argv: list[str]) -> int:
 
 
 def serve(chosen: options.Options) -> int:
-    if chosen.directory is not None and not _go_to(chosen.directory):
-        return 2
+    if chosen.directory is not None:
+        try:
+            os.chdir(chosen.directory)
+        except OSError as error:
+            sys.stderr.write(f"memory-hub mcp: --directory {chosen.directory!r} can't be entered: {error.strerror}\n")
+            return 2
     if refusal := _refusal():
         return _refuse(chosen, refusal)
     if chosen.http is not None:
@@ -59,15 +63,6 @@ def serve(chosen: options.Options) -> int:
         sys.stderr.flush()
         os._exit(front.exit_code)  # the other thread may be in the middle of an import
     return hub.run(front.handover)
-
-
-def _go_to(directory: str) -> bool:
-    try:
-        os.chdir(directory)
-    except OSError as error:
-        sys.stderr.write(f"memory-hub mcp: --directory {directory!r} can't be entered: {error.strerror}\n")
-        return False
-    return True
 
 
 class HubRefusal:
@@ -105,42 +100,35 @@ def _refuse(chosen: options.Options, refusal: HubRefusal) -> int:
     if chosen.http is not None:
         return refusal.exit_code
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-        _answer_with_refusal(refusal, claim())
+        wire, buffer = claim(), LineBuffer()
+        while chunk := os.read(wire.incoming, _CHUNK_BYTES):
+            for line in buffer.feed(chunk):
+                try:
+                    answer = _refusal_line(jsonrpc.parse(line), refusal)
+                except MalformedError as malformed:
+                    answer = b"".join(malformed.answers)
+                write_all(wire.outgoing, answer)
     return 0
-
-
-def _answer_with_refusal(refusal: HubRefusal, wire: Wire) -> None:
-    buffer = LineBuffer()
-    while chunk := os.read(wire.incoming, _CHUNK_BYTES):
-        for line in buffer.feed(chunk):
-            try:
-                answer = _refusal_line(jsonrpc.parse(line), refusal)
-            except MalformedError as malformed:
-                answer = b"".join(malformed.answers)
-            write_all(wire.outgoing, answer)
 
 
 def _refusal_line(message: Message, refusal: HubRefusal) -> bytes:
     if "id" not in message or "method" not in message:
         return b""
-    result = _refusal_result(message["method"], message.get("params") or {}, refusal)
-    if result is None:
-        return jsonrpc.error_line(message["id"], _METHOD_NOT_FOUND, refusal.sentence)
-    return jsonrpc.dump({"jsonrpc": "2.0", "id": message["id"], "result": result})
-
-
-def _refusal_result(method: str, params: Message, refusal: HubRefusal) -> Message | None:
+    method, result = message["method"], {}
     about: Message = {"capabilities": {"tools": {}}, "serverInfo": _SERVER, "instructions": refusal.sentence}
     if method == "initialize":
-        return {"protocolVersion": handshake_version(params.get("protocolVersion")), **about}
-    if method == "server/discover":
-        return {"supportedVersions": list(MODERN_VERSIONS), **about, **_FRESH}
-    if method == "tools/call":
+        version = handshake_version((message.get("params") or {}).get("protocolVersion"))
+        result = {"protocolVersion": version, **about}
+    elif method == "server/discover":
+        result = {"supportedVersions": list(MODERN_VERSIONS), **about, **_FRESH}
+    elif method == "tools/call":
         text = f"{refusal.code}: {refusal.sentence}"
-        return {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
-    if method in _LISTS:
-        return {_LISTS[method]: [], **_FRESH}
-    return {} if method == "ping" else None
+        result = {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
+    elif method in _LISTS:
+        result = {_LISTS[method]: [], **_FRESH}
+    elif method != "ping":
+        return jsonrpc.error_line(message["id"], _METHOD_NOT_FOUND, refusal.sentence)
+    return jsonrpc.dump({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
 def _leave(_number: int, _frame: object) -> None:

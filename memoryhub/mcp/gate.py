@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -18,6 +18,9 @@ from memoryhub.mcp.admission import Admission, Sessions
 from memoryhub.mcp.binding import ADMITTED, SESSION_HEADER, Admitted
 from memoryhub.mcp.snapshot import HANDSHAKE_VERSIONS
 from memoryhub.mcp.threads import stopping_error
+
+if TYPE_CHECKING:
+    from memoryhub.mcp.host import Host
 
 logger = logging.getLogger(__name__)
 
@@ -38,18 +41,6 @@ _PROBLEM = "application/problem+json"
 Check = Callable[[Request], Awaitable[Response | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """The server behind the gate."""
-
-    handle: Callable[[Scope, Receive, Send], Awaitable[None]]
-    stop_work: Callable[[], None]
-    # Called with the id of a session and its project
-    end_session: Callable[[str, str], Awaitable[None]]
-    end_idle: Callable[[], Awaitable[None]]
-    close: Callable[[], Awaitable[None]]
-
-
 class Gate:
     def __init__(
         self,
@@ -57,7 +48,7 @@ class Gate:
         check: Check,
         project_of: Callable[[str], str | None],
         admission: Admission,
-        load: Callable[[], Awaitable[Backend]],
+        load: Callable[[], Awaitable[Host]],
         max_body: int,
         on_call: Callable[[], None] = lambda: None,
     ) -> None:
@@ -68,7 +59,7 @@ class Gate:
         self._max_body = max_body
         self._on_call = on_call
         self._loading = asyncio.Lock()
-        self._backend: Backend | None = None
+        self._host: Host | None = None
         self._sessions = Sessions()
         self._calls = _Count("calls", MOST_CALLS, MOST_CALLS_OF_A_TOKEN)
         self._streams = _Count("streams", MOST_STREAMS, MOST_STREAMS_OF_A_TOKEN)
@@ -84,15 +75,15 @@ class Gate:
         """Accept no more requests, wait at most ``seconds`` for the answers that are due, and end all streams."""
         self._closed = True
         self._patrol.cancel()
-        backend = self._backend
-        if backend:
-            backend.stop_work()
+        host = self._host
+        if host:
+            host.stop_work()
         try:
             await asyncio.wait_for(self._idle.wait(), seconds)
         except TimeoutError:
             logger.warning("%d calls were not answered before the shutdown", self._answering)
-        if backend:
-            await backend.close()
+        if host:
+            await host.close()
         if self._open:
             await asyncio.wait(list(self._open), timeout=_STREAM_END_SECONDS)
         for stream in list(self._open):
@@ -128,33 +119,34 @@ class Gate:
 
     async def _pass_on(self, request: Request, caller: Admitted, receive: Receive, send: _Sent) -> None:
         session = request.headers.get(SESSION_HEADER, "")
-        if not session and _begins_session(request):
+        version = request.headers.get("mcp-protocol-version")
+        if not session and request.method == "POST" and (version is None or version in HANDSHAKE_VERSIONS):
             for ended, project in self._sessions.make_room(caller):
                 await (await self._ready()).end_session(ended, project)
             send.on_session = lambda begun: self._sessions.begin(begun, caller)
         with self._sessions.using(session, caller) if session else nullcontext():
-            backend = await self._ready()
+            host = await self._ready()
             if _is_stream(request):
                 with self._streams.one_of(caller.owner):
-                    await self._run_stream(backend, request, receive, send)
+                    await self._run_stream(host, request, receive, send)
             else:
                 self._on_call()
                 with self._calls.one_of(caller.owner):
-                    await self._answer(backend, request, caller.project, receive, send)
+                    await self._answer(host, request, caller.project, receive, send)
         if session and request.method == "DELETE":
             self._sessions.end(session)
-            await backend.end_session(session, caller.project)
+            await host.end_session(session, caller.project)
 
-    async def _ready(self) -> Backend:
+    async def _ready(self) -> Host:
         async with self._loading:
             if self._closed:
                 raise stopping_error()
-            if self._backend is None:
-                self._backend = await self._load()
-            return self._backend
+            if self._host is None:
+                self._host = await self._load()
+            return self._host
 
     # The body is read before, so that a slow client doesn't delay a shutdown.
-    async def _answer(self, backend: Backend, request: Request, project: str, receive: Receive, send: _Sent) -> None:
+    async def _answer(self, host: Host, request: Request, project: str, receive: Receive, send: _Sent) -> None:
         with self._bodies.one() as body:
             problem = await body.read(receive, self._max_body)
             if problem is not None:
@@ -167,15 +159,15 @@ class Gate:
             self._answering += 1
             self._idle.clear()
             try:
-                await backend.handle(request.scope, body.replayed_by(receive), send)
+                await host.handle(request.scope, body.replayed_by(receive), send)
             finally:
                 self._answering -= 1
                 if not self._answering:
                     self._idle.set()
 
-    async def _run_stream(self, backend: Backend, request: Request, receive: Receive, send: _Sent) -> None:
+    async def _run_stream(self, host: Host, request: Request, receive: Receive, send: _Sent) -> None:
         """Run a response that has no end; it is ended on shutdown, and when its token is no longer valid."""
-        stream = asyncio.ensure_future(backend.handle(request.scope, receive, send))
+        stream = asyncio.ensure_future(host.handle(request.scope, receive, send))
         self._open[stream] = request
         try:
             await asyncio.wait({stream})
@@ -190,28 +182,23 @@ class Gate:
         while True:
             await asyncio.sleep(PATROL_SECONDS)
             try:
-                await self._end_streams_without_right()
+                for stream, request in list(self._open.items()):
+                    try:  # again, because a token may have been revoked
+                        await self._admission.admit(request, request.scope[ADMITTED].project)
+                    except HubError as error:
+                        logger.info("a stream was ended: %s", error.message)
+                        stream.cancel()
                 for session, project in self._sessions.idle():
                     self._sessions.end(session)
-                    if self._backend:
-                        await self._backend.end_session(session, project)
-                if self._backend:
-                    await self._backend.end_idle()
+                    if self._host:
+                        await self._host.end_session(session, project)
+                if self._host:
+                    await self._host.end_idle()
             except Exception:
                 logger.exception("idle sessions could not be ended; retrying")
 
-    async def _end_streams_without_right(self) -> None:
-        for stream, request in list(self._open.items()):
-            try:
-                await self._admission.admit(request, request.scope[ADMITTED].project)
-            except HubError as error:
-                logger.info("a stream was ended: %s", error.message)
-                stream.cancel()
-
 
 class _Count:
-    """How many requests of one kind are open, in all and of each token."""
-
     def __init__(self, what: str, most: int, most_of_a_token: int) -> None:
         self._what = what
         self._most = most
@@ -239,8 +226,6 @@ class _Count:
 
 
 class _Sent:
-    """Passes a response on, and knows how far it is."""
-
     def __init__(self, send: Send) -> None:
         self._send = send
         self.on_session: Callable[[str], None] | None = None
@@ -250,8 +235,10 @@ class _Sent:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            if message["status"] < 400:
-                self._note_session(message)
+            if self.on_session and message["status"] < 400:
+                for name, value in message["headers"]:
+                    if name.lower() == SESSION_HEADER.encode():
+                        self.on_session(value.decode("latin-1"))
         elif message["type"] == "http.response.body" and not message.get("more_body", False):
             self._ended = True
         await self._send(message)
@@ -263,20 +250,10 @@ class _Sent:
             with suppress(Exception):  # the client is gone
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _note_session(self, message: Message) -> None:
-        for name, value in message["headers"]:
-            if self.on_session and name.lower() == SESSION_HEADER.encode():
-                self.on_session(value.decode("latin-1"))
-
 
 def _is_stream(request: Request) -> bool:
     # The newest revision repeats the method in a header, and the SDK refuses another one than the body's.
     return request.method == "GET" or request.headers.get("mcp-method") == "subscriptions/listen"
-
-
-def _begins_session(request: Request) -> bool:
-    version = request.headers.get("mcp-protocol-version")
-    return request.method == "POST" and (version is None or version in HANDSHAKE_VERSIONS)
 
 
 def _open_to_all(path: str) -> Response | None:
@@ -323,7 +300,13 @@ class RequestBody:
             async with asyncio.timeout(MOST_SECONDS_OF_A_BODY):
                 has_more = True
                 while has_more and len(self.content) <= most:
-                    has_more = await self._read_part(receive)
+                    message = await receive()
+                    part = message.get("body", b"")
+                    if self._bodies.held + len(part) > MOST_BYTES_OF_BODIES:
+                        raise Busy("the bodies of all requests together are too large; try again in a moment")
+                    self._bodies.held += len(part)
+                    self.content += part
+                    has_more = bool(message.get("more_body", False))
         except TimeoutError:
             return PlainTextResponse("The body took too long\n", 408)
         if len(self.content) > most:
@@ -339,12 +322,3 @@ class RequestBody:
             return await receive()
 
         return replayed
-
-    async def _read_part(self, receive: Receive) -> bool:
-        message = await receive()
-        part = message.get("body", b"")
-        if self._bodies.held + len(part) > MOST_BYTES_OF_BODIES:
-            raise Busy("the bodies of all requests together are too large; try again in a moment")
-        self._bodies.held += len(part)
-        self.content += part
-        return bool(message.get("more_body", False))

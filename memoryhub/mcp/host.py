@@ -20,12 +20,10 @@ from mcp.shared.exceptions import MCPError
 
 from memoryhub.core.errors import HubError, Invalid, NotFound, TooMany
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores import connections as store_connections
-from memoryhub.core.stores.store import StoreId, project_store, use_store
+from memoryhub.core.stores.store import StoreId, detach, project_store, use_store
 from memoryhub.mcp import listing
 from memoryhub.mcp.binding import ADMITTED, IDLE_SECONDS, SESSION_HEADER, Admitted, Binding, TurnKeepers
 from memoryhub.mcp.calls import Calls, Context, Questions
-from memoryhub.mcp.gate import Backend
 from memoryhub.mcp.server import Match, Resources, build_server
 from memoryhub.mcp.threads import THREAD_END_SECONDS, Workers
 from memoryhub.ops.serving.live import Streams, source_of_store
@@ -49,7 +47,7 @@ class Host:
         self._projects: dict[str, tuple[Calls, TurnKeepers]] = {}
         self._workers = Workers(
             on_thread_end=connections.close_all,
-            leave=lambda project: store_connections.detach(project_store(project).alias),
+            leave=lambda project: detach(project_store(project).alias),
             writers=writers,
             readers=readers,
         )
@@ -62,14 +60,15 @@ class Host:
         self._manager = StreamableHTTPSessionManager(server, session_idle_timeout=IDLE_SECONDS, max_sessions=None)
         self._ended = asyncio.Event()
 
-    async def start(self) -> Backend:
+        self.handle = self._manager.handle_request
+
+    async def start(self) -> Host:
         ready = asyncio.Event()
         self._running = asyncio.create_task(self._run(ready))
         await ready.wait()
-        return Backend(self._manager.handle_request, self._stop_work, self._end_session, self._end_idle, self._close)
+        return self
 
     def finish(self) -> None:
-        """End threads and open turns, after the event loop."""
         self._workers.join(THREAD_END_SECONDS)
         for _, keepers in self._projects.values():
             keepers.leave_all()
@@ -87,20 +86,20 @@ class Host:
             self._projects[project] = Calls(self._workers, binding, keepers), keepers
         return self._projects[project]
 
-    def _stop_work(self) -> None:
+    def stop_work(self) -> None:
         self._questions.stop()
         self._workers.stop()
         self._subscriptions.close()
 
-    async def _end_session(self, session_id: str, project: str) -> None:
+    async def end_session(self, session_id: str, project: str) -> None:
         self._subscriptions.end_session(session_id, project)
         await self._of(project)[1].leave(session_id)
 
-    async def _end_idle(self) -> None:
+    async def end_idle(self) -> None:
         for _, keepers in list(self._projects.values()):
             await keepers.leave_idle()
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
         self._ended.set()
         await self._running
 
@@ -114,8 +113,6 @@ PAUSE_SECONDS = 0.5
 
 
 class Subscriptions:
-    """The followers of all stores that clients subscribed to."""
-
     def __init__(self, workers: Workers, streams: Streams) -> None:
         self._workers = workers
         self._streams = streams
@@ -290,22 +287,26 @@ class _Follower:
                 changed = await watcher.version_after(version)
                 # The part before the dash is the log; the other part changes with each read.
                 if changed.partition("-")[0] != version.partition("-")[0]:
-                    await self._look_again()
+                    try:
+                        await self.look()
+                    except HubError as error:
+                        logger.info("the resources of %s cannot be followed: %s", self._store.name, error)
+                    except Exception:
+                        logger.exception("the resources of %s cannot be followed", self._store.name)
                 version = changed
                 await asyncio.sleep(PAUSE_SECONDS)
-
-    async def _look_again(self) -> None:
-        try:
-            await self.look()
-        except HubError as error:
-            logger.info("the resources of %s cannot be followed: %s", self._store.name, error)
-        except Exception:
-            logger.exception("the resources of %s cannot be followed", self._store.name)
 
     # Not as an agent, so that it doesn't count as a use.
     def _read(self, matches: dict[str, Match]) -> dict[str, str]:
         with use_store(self._store), use_origin(source="job", actor="memory-hub"):
-            return {uri: _resource_digest(match) for uri, match in matches.items()}
+            digests = {}
+            for uri, match in matches.items():
+                try:
+                    text = match.read()
+                except HubError as error:
+                    text = f"{error.code} {error.message}"
+                digests[uri] = hashlib.sha256(text.encode()).hexdigest()
+            return digests
 
     async def _notify(self, uri: str) -> None:
         await self._bus.publish(ResourceUpdated(uri))
@@ -340,14 +341,6 @@ class _Recipient:
                 await self._session.send_resource_updated(uri)
             except Exception:
                 logger.exception("a client could not be notified")
-
-
-def _resource_digest(match: Match) -> str:
-    try:
-        text = match.read()
-    except HubError as error:
-        text = f"{error.code} {error.message}"
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _place_of(context: Context) -> tuple[str, str]:

@@ -42,7 +42,12 @@ def serve_http(options: Options, address: tuple[str, int]) -> int:
 
             binding = Binding(options.project, working_folder())
             _announce(binding.store().name, listener, options)
-            return _run_server(binding, options, listener)
+            with asyncio.Runner() as runner:
+                host = runner.run(_serve(binding, options, listener))
+            for number in STOP_SIGNALS:
+                signal.signal(number, signal.SIG_IGN)  # already exiting
+            host.finish()
+            return 0
     except HubError as error:
         sys.stderr.write(f"{error.message}\n")
         return error.exit_code
@@ -55,15 +60,6 @@ def _announce(project: str, listener: socket.socket, options: Options) -> None:
         callers = f"clients with the token in {env.home() / TOKEN} or an agent's token"
     sys.stderr.write(f"Memory Hub serves {project} over MCP at {address_of(listener)}{PATH} to {callers}\n")
     sys.stderr.flush()
-
-
-def _run_server(binding: Binding, options: Options, listener: socket.socket) -> int:
-    with asyncio.Runner() as runner:
-        host = runner.run(_serve(binding, options, listener))
-    for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # already exiting
-    host.finish()
-    return 0
 
 
 async def _serve(binding: Binding, options: Options, listener: socket.socket) -> Host:
@@ -90,9 +86,23 @@ async def _serve(binding: Binding, options: Options, listener: socket.socket) ->
 async def _serve_until_stopped(gate: Gate, listener: socket.socket) -> None:
     config = uvicorn.Config(gate, http="h11", timeout_graceful_shutdown=_GRACE_SECONDS, **UVICORN_OPTIONS)
     server = _McpServer(config)
-    shutdown = _Shutdown(gate, server)
+    loop = asyncio.get_running_loop()
+    endings: list[asyncio.Task[None]] = []
+
+    async def end() -> None:
+        from memoryhub.mcp.threads import LAST_WRITE_SECONDS
+
+        await gate.close(LAST_WRITE_SECONDS)  # running calls first, then connections
+        server.should_exit = True
+
+    def begin_to_end() -> None:
+        if endings:
+            server.should_exit = True  # a second signal doesn't wait for the running write
+        else:
+            endings.append(loop.create_task(end()))
+
     for number in STOP_SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(number, shutdown.begin)
+        loop.add_signal_handler(number, begin_to_end)
     await server.serve(sockets=[listener])
 
 
@@ -126,25 +136,3 @@ class _McpServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-class _Shutdown:
-    """Shutdown: running calls first, then connections."""
-
-    def __init__(self, gate: Gate, server: uvicorn.Server) -> None:
-        self._gate = gate
-        self._server = server
-        self._task: asyncio.Task[None] | None = None
-
-    def begin(self) -> None:
-        # A second signal doesn't wait for the running write.
-        if self._task is not None:
-            self._server.should_exit = True
-            return
-        self._task = asyncio.get_running_loop().create_task(self._end())
-
-    async def _end(self) -> None:
-        from memoryhub.mcp.threads import LAST_WRITE_SECONDS
-
-        await self._gate.close(LAST_WRITE_SECONDS)
-        self._server.should_exit = True

@@ -35,16 +35,12 @@ class Wire:
 
 def claim() -> Wire:
     """Reserve stdin and stdout for the protocol: other output goes to stderr, other input is empty."""
-    wire = Wire(_duplicate(0), _duplicate(1))
+    wire = Wire(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
     return wire
-
-
-def _duplicate(descriptor: int) -> int:
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 class Overlong:
@@ -144,7 +140,10 @@ def parse(line: bytes | Overlong) -> Message:
         raise MalformedError(error_line(_visible_id(line.head, line.tail), INVALID_REQUEST, limit))
     message = _load(line)
     if isinstance(message, list):
-        raise MalformedError(*_batch_answers(message))
+        problem = "Invalid request: batches are not supported; send each message on a line of its own"
+        requests = [request for request in message if isinstance(request, dict) and "method" in request]
+        ids = [request_id for request_id in map(_id_of, requests) if request_id is not None]
+        raise MalformedError(*[error_line(request_id, INVALID_REQUEST, problem) for request_id in ids or [None]])
     if not isinstance(message, dict):
         raise MalformedError(error_line(None, INVALID_REQUEST, "Invalid request: a message is a JSON object"))
     problem = _problem(message)
@@ -205,13 +204,6 @@ def _problem(message: Message) -> str:
     if not message.keys() & {"method", "result", "error"}:
         return "a message has a 'method', a 'result' or an 'error'"
     return ""
-
-
-def _batch_answers(batch: list[Any]) -> list[bytes]:
-    problem = "Invalid request: batches are not supported; send each message on a line of its own"
-    requests = [message for message in batch if isinstance(message, dict) and "method" in message]
-    ids = [request_id for request_id in map(_id_of, requests) if request_id is not None]
-    return [error_line(request_id, INVALID_REQUEST, problem) for request_id in ids or [None]]
 
 
 def _has_lone_surrogate(value: object) -> bool:

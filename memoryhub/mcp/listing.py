@@ -88,36 +88,36 @@ def input_schema(model: type[BaseModel], profile: str = "") -> Schema:
     properties: Schema = {}
     for name, field in full.get("properties", {}).items():
         is_in_instructions = name in _ONLY_IN_INSTRUCTIONS and not field.get("default")
-        if field.get(UNLISTED) in (None, profile) and not is_in_instructions:
-            properties[name] = _listed_field(name, field, definitions)
+        if field.get(UNLISTED) not in (None, profile) or is_in_instructions:
+            continue
+        if name in _EXPLAINED_ONCE and not field.get(EXPLAINED_HERE):
+            properties[name] = dict(_EXPLAINED_ONCE[name])
+            continue
+        properties[name] = slim = _slim(field, definitions)
+        if field.get(SELF_EVIDENT) or name in _EXPLAINED_ONCE:
+            slim.pop("description", None)
     schema = {"type": "object", "properties": properties}
     if full.get("required"):
         schema["required"] = full["required"]
     return schema
 
 
-def _listed_field(name: str, field: Schema, definitions: Schema) -> Schema:
-    if name in _EXPLAINED_ONCE and not field.get(EXPLAINED_HERE):
-        return dict(_EXPLAINED_ONCE[name])
-    slim = _slim(field, definitions)
-    if field.get(SELF_EVIDENT) or name in _EXPLAINED_ONCE:
-        slim.pop("description", None)
-    return slim
-
-
 def _slim(schema: Schema, definitions: Schema) -> Schema:
     resolved = _resolve(schema, definitions)
     if LISTED_AS in resolved:
-        short: Schema = dict(resolved[LISTED_AS])
-        for key in _BESIDE_SHORT_FORM:
-            if key in resolved:
-                short[key] = resolved[key]
-        return short
+        beside = {key: resolved[key] for key in _BESIDE_SHORT_FORM if key in resolved}
+        return {**resolved[LISTED_AS], **beside}
     slim: Schema = {}
     for key, value in resolved.items():
-        is_empty_default = key == "default" and value in _EMPTY_DEFAULTS
-        if key not in _DROPPED and not is_empty_default:
-            slim[key] = _slim_value(key, value, definitions)
+        if key in _DROPPED or (key == "default" and value in _EMPTY_DEFAULTS):
+            continue
+        slim[key] = value
+        if key == "properties":
+            slim[key] = {name: _slim(field, definitions) for name, field in value.items()}
+        elif key == "anyOf":
+            slim[key] = [_slim(choice, definitions) for choice in value]
+        elif key == "items":
+            slim[key] = _slim(value, definitions)
     if "enum" in slim or "const" in slim:
         slim.pop("type", None)
     return slim
@@ -136,16 +136,6 @@ def _resolve(schema: Schema, definitions: Schema) -> Schema:
             return {**_resolve(choices[0], definitions), **resolved}
         resolved["anyOf"] = choices
     return resolved
-
-
-def _slim_value(key: str, value: Any, definitions: Schema) -> Any:
-    if key == "properties":
-        return {name: _slim(field, definitions) for name, field in value.items()}
-    if key == "anyOf":
-        return [_slim(choice, definitions) for choice in value]
-    if key == "items":
-        return _slim(value, definitions)
-    return value
 
 
 def plain_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> dict[str, Any]:

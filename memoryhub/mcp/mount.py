@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from memoryhub.mcp.gate import Backend, Gate
+    from memoryhub.mcp.gate import Gate
     from memoryhub.mcp.host import Host
 
 # One project has at most one write and two reads at a time, so no project can occupy all threads.
@@ -67,28 +67,30 @@ class McpMount:
             on_call=self._on_call,
         )
 
-    async def _load(self) -> Backend:
+    async def _load(self) -> Host:
         # In a thread, because it takes a third of a second.
         host = await asyncio.to_thread(_import_host)
-        self._host = host(bind=_binding_of, profile=PROFILE, streams=self._streams, writers=WRITERS, readers=READERS)
+        from memoryhub.mcp.binding import Binding
+
+        self._host = host(
+            bind=lambda project: Binding(project, None),
+            profile=PROFILE,
+            streams=self._streams,
+            writers=WRITERS,
+            readers=READERS,
+        )
         return await self._host.start()
-
-
-def allowed_callers() -> tuple[list[str], list[str]]:
-    """Return the hosts, as in ``ALLOWED_HOSTS``, and the origins of pages beside the hub's own."""
-    return list(settings.ALLOWED_HOSTS), list(settings.CSRF_TRUSTED_ORIGINS)
 
 
 async def check_caller(request: Request) -> Response | None:
     from starlette.responses import PlainTextResponse
 
-    hosts, origins = allowed_callers()
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")
     name, _ = split_domain_port(host)
-    if not name or not validate_host(name, hosts):
+    if not name or not validate_host(name, settings.ALLOWED_HOSTS):
         return PlainTextResponse("Invalid Host header\n", 421)
-    if origin is not None and origin not in (*origins, f"{request.url.scheme}://{host}"):
+    if origin is not None and origin not in (*settings.CSRF_TRUSTED_ORIGINS, f"{request.url.scheme}://{host}"):
         return PlainTextResponse("Invalid Origin header\n", 403)
     return None
 
@@ -108,9 +110,3 @@ def _import_host() -> type[Host]:
         listing.load_tools()
         from memoryhub.mcp.host import Host
     return Host
-
-
-def _binding_of(project: str) -> Any:
-    from memoryhub.mcp.binding import Binding
-
-    return Binding(project, None)

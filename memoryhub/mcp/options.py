@@ -45,7 +45,10 @@ def parse(argv: list[str]) -> Options:
     values = _plain_values(argv)
     if values is not None and values.get("profile", PROFILES[0]) in PROFILES:
         return Options(**values)
-    parser = _parser()
+    from argparse import ArgumentParser
+
+    parser = ArgumentParser(prog="memory-hub mcp", description=DESCRIPTION)
+    add_arguments(parser)
     options = Options(**vars(parser.parse_args(argv)))
     if problem := find_problem(options):
         parser.error(problem)
@@ -74,14 +77,6 @@ def _plain_values(argv: list[str]) -> dict[str, Any] | None:
             return None
         values[name] = value
     return values
-
-
-def _parser() -> ArgumentParser:
-    from argparse import ArgumentParser
-
-    parser = ArgumentParser(prog="memory-hub mcp", description=DESCRIPTION)
-    add_arguments(parser)
-    return parser
 
 
 def add_arguments(parser: ArgumentParser) -> None:

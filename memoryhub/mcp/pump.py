@@ -36,8 +36,6 @@ QUIET_SECONDS_AFTER_END = 1.5
 
 
 class Pump:
-    """A connection: its unanswered requests, and how it closes."""
-
     def __init__(self, handover: Handover, *, stop_work: Callable[[], None]) -> None:
         # stop_work is called once, to end reads and queued calls.
         self._loop = asyncio.get_running_loop()
@@ -51,7 +49,6 @@ class Pump:
         self._output = OutputStream(handover.wire.outgoing, self._loop, on_broken=self.stop)
 
     def start(self) -> None:
-        """Process the backlog of the front, then read on."""
         for message in self._handover.backlog:
             self._accept(message)
         if self._handover.ended:
@@ -60,7 +57,6 @@ class Pump:
             self._loop.add_reader(self._handover.wire.incoming, self._read)
 
     def stop(self) -> None:
-        """Stop reading, and close after the running write."""
         self._stopped = True
         self._end()
 
@@ -83,7 +79,11 @@ class Pump:
             self._settle(message.id)
             if message.id == REPLAY_ID:
                 return
-        self._output.write(jsonrpc.dump(_to_wire(message)))
+        if isinstance(message, types.JSONRPCResponse):
+            fields: Message = {"jsonrpc": "2.0", "id": message.id, "result": message.result}
+        else:
+            fields = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        self._output.write(jsonrpc.dump(fields))
         await self._output.ready()
 
     async def aclose(self) -> None:
@@ -154,13 +154,6 @@ def _to_sdk(message: Message) -> SessionMessage | None:
     if "id" in message:
         return SessionMessage(types.JSONRPCRequest.model_construct(**message))
     return SessionMessage(types.JSONRPCNotification.model_construct(**message))
-
-
-def _to_wire(message: Any) -> Message:
-    if isinstance(message, types.JSONRPCResponse):
-        return {"jsonrpc": "2.0", "id": message.id, "result": message.result}
-    wire: Message = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
-    return wire
 
 
 class InputStream:
@@ -253,35 +246,26 @@ class OutputStream:
         try:
             while self._pending and self._poll.poll(0):
                 written = os.write(self._descriptor, self._pending[0][: select.PIPE_BUF])
-                self._advance(written)
+                self._pending_bytes -= written
+                if unwritten := self._pending[0][written:]:
+                    self._pending[0] = unwritten
+                else:
+                    self._pending.popleft()
         except BlockingIOError:
             pass  # another process has filled the pipe
         except OSError:
-            self._break()
-        self._wait_for_room(is_full=bool(self._pending))
-        if not self._pending:
-            self._relaxed.set()
-
-    def _advance(self, written: int) -> None:
-        self._pending_bytes -= written
-        unwritten = self._pending[0][written:]
-        if unwritten:
-            self._pending[0] = unwritten
-        else:
-            self._pending.popleft()
-
-    def _wait_for_room(self, *, is_full: bool) -> None:
+            self.broken = True
+            self._pending.clear()
+            self._pending_bytes = 0
+            self._on_broken()
+        is_full = bool(self._pending)
         if is_full and not self._waiting:
             self._loop.add_writer(self._descriptor, self._write_some)
         elif self._waiting and not is_full:
             self._loop.remove_writer(self._descriptor)
         self._waiting = is_full
-
-    def _break(self) -> None:
-        self.broken = True
-        self._pending.clear()
-        self._pending_bytes = 0
-        self._on_broken()
+        if not is_full:
+            self._relaxed.set()
 
 
 def record(server: Server[Any]) -> Answers:

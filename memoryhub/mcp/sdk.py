@@ -49,25 +49,21 @@ def load(*, http: bool = False) -> None:
     # The search for plugins would read the metadata of every installed distribution.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     try:
-        _load_slim(() if http else _LEFT_OUT)
+        spec = importlib.util.find_spec("mcp")
+        if spec is None or not spec.submodule_search_locations:
+            raise ImportError("the package 'mcp' has no folder")
+        root = spec.submodule_search_locations[0]
+        for name in _BARE_PACKAGES:
+            package = ModuleType(name)
+            package.__path__ = [str(Path(root, *name.split(".")[1:]))]
+            sys.modules[name] = package
+        with _without(() if http else _LEFT_OUT), _deferred_schemas():
+            importlib.import_module("mcp.server.lowlevel")
     except Exception:
         logger.warning("unexpected layout of the MCP SDK; importing all of it", exc_info=True)
         for name in list(sys.modules):
             if name.partition(".")[0] in ("mcp", "mcp_types"):
                 del sys.modules[name]
-        importlib.import_module("mcp.server.lowlevel")
-
-
-def _load_slim(left_out: tuple[str, ...]) -> None:
-    spec = importlib.util.find_spec("mcp")
-    if spec is None or not spec.submodule_search_locations:
-        raise ImportError("the package 'mcp' has no folder")
-    root = spec.submodule_search_locations[0]
-    for name in _BARE_PACKAGES:
-        package = ModuleType(name)
-        package.__path__ = [str(Path(root, *name.split(".")[1:]))]
-        sys.modules[name] = package
-    with _without(left_out), _deferred_schemas():
         importlib.import_module("mcp.server.lowlevel")
 
 

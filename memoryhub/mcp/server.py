@@ -18,20 +18,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 import memoryhub
+from memoryhub.core import tools
 from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
 from memoryhub.core.paging import answering
 from memoryhub.core.text import compact_json
-from memoryhub.core.tools import (
-    MAX_SUGGESTIONS,
-    Prompt,
-    Resource,
-    Suggest,
-    Tool,
-    all_prompts,
-    all_resources,
-    all_tools,
-    find_tool,
-)
 from memoryhub.core.validation import explain
 from memoryhub.mcp.binding import ADMITTED, SESSION_HEADER, Admitted, Caller
 from memoryhub.mcp.calls import Calls, Context, Questions, Result, StateSeal, clean_actor, error_result, nearest_tools
@@ -120,17 +110,43 @@ class _Offer:
         return _whole_list("resources", [], page)
 
     async def list_templates(self, _: Context, page: PageRequest) -> Result:
-        described = [_describe_resource(resource) for resource in all_resources() if not resource.is_view]
+        described = []
+        for resource in tools.all_resources():
+            if not resource.is_view:
+                names = {"uriTemplate": resource.uri_template, "name": resource.name}
+                described.append({**names, "description": resource.description, "mimeType": resource.mime_type})
         return _whole_list("resourceTemplates", described, page)
 
     async def list_prompts(self, _: Context, page: PageRequest) -> Result:
-        return _whole_list("prompts", [describe_prompt(prompt) for prompt in all_prompts()], page)
+        described = []
+        for prompt in tools.all_prompts():
+            arguments = []
+            for name, field in prompt.input.model_fields.items():
+                required = field.is_required()
+                arguments.append({"name": name, "description": field.description or name, "required": required})
+            described.append({"name": prompt.name, "description": prompt.description, "arguments": arguments})
+        return _whole_list("prompts", described, page)
 
     async def get_prompt(self, _: Context, params: types.GetPromptRequestParams) -> Result:
-        return get_prompt(params)
+        prompt = _find_prompt(params.name)
+        try:
+            arguments = prompt.input.model_validate(params.arguments or {})
+        except ValidationError as error:
+            raise MCPError(types.INVALID_PARAMS, f"{prompt.name}: {explain(error)}") from error
+        content = {"type": "text", "text": prompt.render(arguments)}
+        messages = [{"role": "user", "content": content}]
+        return {"description": prompt.description, "messages": messages, "resultType": "complete"}
 
     async def complete(self, context: Context, params: types.CompleteRequestParams) -> Result:
-        suggest = find_suggest(params)
+        if isinstance(params.ref, types.PromptReference):
+            suggest = _find_prompt(params.ref.name).suggest.get(params.argument.name)
+        else:
+            uri = params.ref.uri
+            templates = {resource.uri_template: resource for resource in tools.all_resources()}
+            if uri not in templates:
+                problem = f"Unknown resource template: {uri[:200]}; see resources/templates/list"
+                raise MCPError(types.INVALID_PARAMS, problem)
+            suggest = templates[uri].suggest.get(params.argument.name)
         if suggest is None:
             return completion_of([])
         try:
@@ -141,7 +157,7 @@ class _Offer:
             raise MCPError(types.INTERNAL_ERROR, f"{error.code}: {error.message}") from error
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> Result:
-        tool = find_tool(params.name)
+        tool = tools.find_tool(params.name)
         if tool is None:
             nearest = nearest_tools(params.name)
             hint = "; see tools/list"
@@ -166,8 +182,11 @@ class _Offer:
             text = await calls.run(
                 match.read, writes=match.resource.records, caller=caller, project_id=match.project_id
             )
+        except (NotFound, Gone) as error:
+            raise _not_found(context, uri, error.message) from error
         except HubError as error:
-            raise _resource_error(context, uri, error) from error
+            code = types.INVALID_PARAMS if isinstance(error, Invalid) else types.INTERNAL_ERROR
+            raise MCPError(code, f"{error.code}: {error.message}", {"uri": uri, "code": error.code}) from error
         except Exception as error:
             logger.exception("resource %s failed", uri)
             raise MCPError(types.INTERNAL_ERROR, f"internal error: {type(error).__name__}") from error
@@ -187,12 +206,11 @@ class _Offer:
 
 
 def instructions_of(profile: str) -> str:
-    """Return the instructions with the tools' names of the profile."""
-    names = {tool.name: listed_name(tool, profile) for tool in all_tools()}
+    names = {tool.name: listed_name(tool, profile) for tool in tools.all_tools()}
     return re.sub(r"\b\w+_\w+\b", lambda word: names.get(word[0], word[0]), INSTRUCTIONS)
 
 
-def describe_tool(tool: Tool, profile: str) -> Result:
+def describe_tool(tool: tools.Tool, profile: str) -> Result:
     # The specification's defaults are left out: not read-only, destructive, not idempotent.
     hints = {}
     if not tool.writes:
@@ -212,26 +230,10 @@ def describe_tool(tool: Tool, profile: str) -> Result:
     return described
 
 
-def _describe_resource(resource: Resource) -> Result:
-    return {
-        "uriTemplate": resource.uri_template,
-        "name": resource.name,
-        "description": resource.description,
-        "mimeType": resource.mime_type,
-    }
-
-
 def _whole_list(name: str, entries: list[Result], page: PageRequest) -> Result:
     if page is not None and page.cursor is not None:
         raise MCPError(types.INVALID_PARAMS, "Unknown cursor: this list has one page; omit 'cursor'")
     return {name: entries, **_FRESH}
-
-
-def _resource_error(context: Context, uri: str, error: HubError) -> MCPError:
-    if isinstance(error, NotFound | Gone):
-        return _not_found(context, uri, error.message)
-    code = types.INVALID_PARAMS if isinstance(error, Invalid) else types.INTERNAL_ERROR
-    return MCPError(code, f"{error.code}: {error.message}", {"uri": uri, "code": error.code})
 
 
 def _not_found(context: Context, uri: str, message: str) -> MCPError:
@@ -243,9 +245,7 @@ def _not_found(context: Context, uri: str, message: str) -> MCPError:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A resource and its parameters in a URI."""
-
-    resource: Resource
+    resource: tools.Resource
     parameters: dict[str, str]
     project_id: str | None = None
 
@@ -259,7 +259,7 @@ class Match:
 
 class Resources:
     def __init__(self) -> None:
-        self._templates = [(UriTemplate.parse(resource.uri_template), resource) for resource in all_resources()]
+        self._templates = [(UriTemplate.parse(resource.uri_template), resource) for resource in tools.all_resources()]
 
     def find(self, uri: str) -> Match | None:
         for template, resource in self._templates:
@@ -271,50 +271,13 @@ class Resources:
         return None
 
 
-def describe_prompt(prompt: Prompt) -> Result:
-    fields = prompt.input.model_fields
-    arguments = []
-    for name, field in fields.items():
-        argument = {"name": name, "description": field.description or name, "required": field.is_required()}
-        arguments.append(argument)
-    return {"name": prompt.name, "description": prompt.description, "arguments": arguments}
-
-
-def get_prompt(params: types.GetPromptRequestParams) -> Result:
-    prompt = _find_prompt(params.name)
-    try:
-        arguments = prompt.input.model_validate(params.arguments or {})
-    except ValidationError as error:
-        raise MCPError(types.INVALID_PARAMS, f"{prompt.name}: {explain(error)}") from error
-    content = {"type": "text", "text": prompt.render(arguments)}
-    return {
-        "description": prompt.description,
-        "messages": [{"role": "user", "content": content}],
-        "resultType": "complete",
-    }
-
-
-def find_suggest(params: types.CompleteRequestParams) -> Suggest | None:
-    argument = params.argument.name
-    if isinstance(params.ref, types.PromptReference):
-        return _find_prompt(params.ref.name).suggest.get(argument)
-    return _find_resource(params.ref.uri).suggest.get(argument)
-
-
 def completion_of(suggestions: list[str]) -> Result:
-    more = len(suggestions) > MAX_SUGGESTIONS
-    return {"completion": {"values": suggestions[:MAX_SUGGESTIONS], "hasMore": more}, "resultType": "complete"}
+    more = len(suggestions) > tools.MAX_SUGGESTIONS
+    return {"completion": {"values": suggestions[: tools.MAX_SUGGESTIONS], "hasMore": more}, "resultType": "complete"}
 
 
-def _find_prompt(name: str) -> Prompt:
-    prompts = {prompt.name: prompt for prompt in all_prompts()}
+def _find_prompt(name: str) -> tools.Prompt:
+    prompts = {prompt.name: prompt for prompt in tools.all_prompts()}
     if name not in prompts:
         raise MCPError(types.INVALID_PARAMS, f"Unknown prompt: {name[:80]}; known: {', '.join(prompts)}")
     return prompts[name]
-
-
-def _find_resource(uri: str) -> Resource:
-    for resource in all_resources():
-        if resource.uri_template == uri:
-            return resource
-    raise MCPError(types.INVALID_PARAMS, f"Unknown resource template: {uri[:200]}; see resources/templates/list")

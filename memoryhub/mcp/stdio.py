@@ -62,7 +62,6 @@ def assemble(options: Options, directory: Path, key: list[str]) -> Hub:
 
 
 def load(*, http: bool = False) -> None:
-    """Import the SDK, Django and all tools."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings_store")
     sdk.load(http=http)
     import anyio
@@ -134,7 +133,8 @@ class Hub:
             loop.add_signal_handler(number, pump.stop)
         pump.start()
         if self.key:
-            loop.call_later(_SNAPSHOT_DELAY_SECONDS, self._save_snapshot_in_thread)
+            thread = threading.Thread(target=self._save_snapshot, name="memory-hub-snapshot", daemon=True)
+            loop.call_later(_SNAPSHOT_DELAY_SECONDS, thread.start)
         await asyncio.gather(self._run_sdk(pump), pump.close_when_done())
         from memoryhub.mcp.threads import THREAD_END_SECONDS
 
@@ -145,9 +145,6 @@ class Hub:
             await self.server.run(pump.incoming, pump, self.server.create_initialization_options())
         finally:
             pump.stop()
-
-    def _save_snapshot_in_thread(self) -> None:
-        threading.Thread(target=self._save_snapshot, name="memory-hub-snapshot", daemon=True).start()
 
     def _save_snapshot(self) -> None:
         from memoryhub.mcp.pump import record

@@ -11,9 +11,8 @@ import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from memoryhub.core.errors import Busy, Unavailable
 
@@ -32,22 +31,20 @@ THREAD_END_SECONDS = 30.0
 _NUDGE_SECONDS = 0.02
 
 
-class Interruptible(Protocol):
-    def interrupt(self) -> None: ...
-
-
 class ThreadJob(Generic[T]):
-    def __init__(self, work: Callable[[ThreadJob[T]], T], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, project: str, work: Callable[[ThreadJob[T]], T], loop: asyncio.AbstractEventLoop) -> None:
+        self.project = project
         self.future: asyncio.Future[T] = loop.create_future()
         self._work = work
         self._loop = loop
         self._lock = threading.Lock()
-        self._connection: Interruptible | None = None
+        # The backend's, which can be interrupted
+        self._connection: Any = None
         self._begun = False
         self._finished = False
         self.dropped = False
 
-    def watch(self, connection: Interruptible | None) -> None:
+    def watch(self, connection: Any) -> None:
         with self._lock:
             self._connection = connection
 
@@ -120,9 +117,9 @@ class Workers:
         """
         if self._stopping:
             raise stopping_error()
-        job = ThreadJob(work, asyncio.get_running_loop())
+        job = ThreadJob(project, work, asyncio.get_running_loop())
         lane = self._writes if writes else self._reads
-        lane.put(project, job)
+        lane.put(job)
         self._waiting[job] = writes
         try:
             return await job.future
@@ -167,16 +164,16 @@ class _Lane:
         for thread in self._threads:
             thread.start()
 
-    def put(self, project: str, job: ThreadJob[Any]) -> None:
+    def put(self, job: ThreadJob[Any]) -> None:
         with self._lock:
-            if self._idle and self._running[project] < self._at_once:
-                self._running[project] += 1
+            if self._idle and self._running[job.project] < self._at_once:
+                self._running[job.project] += 1
                 # One that is connected to the store, if possible
-                thread = next((thread for thread in self._idle if project in thread.recent), self._idle[0])
+                thread = next((thread for thread in self._idle if job.project in thread.recent), self._idle[0])
                 self._idle.remove(thread)
-                thread.inbox.put(_QueuedJob(project, job))
+                thread.inbox.put(job)
                 return
-            queue = self._queues.setdefault(project, deque())
+            queue = self._queues.setdefault(job.project, deque())
             if len(queue) >= MAX_QUEUED:
                 raise Busy(f"{MAX_QUEUED} calls of this project are waiting already; repeat the call in a moment")
             queue.append(job)
@@ -192,22 +189,19 @@ class _Lane:
             thread.join(seconds)
 
     def _serve(self, thread: _Thread) -> None:
-        turn = thread.inbox.get()
-        while turn is not None:
-            turn.job.run()
-            project = turn.project
-            del turn  # its answer, while this thread waits
-            self._note_use(thread, project)
-            turn = self._next_turn(thread, project) or thread.inbox.get()
+        job = thread.inbox.get()
+        while job is not None:
+            job.run()
+            project = job.project
+            del job  # its answer, while this thread waits
+            thread.recent[project] = None
+            thread.recent.move_to_end(project)
+            if len(thread.recent) > MOST_CONNECTIONS:
+                self._leave(thread.recent.popitem(last=False)[0])
+            job = self._next_job(thread, project) or thread.inbox.get()
         self._on_thread_end()
 
-    def _note_use(self, thread: _Thread, project: str) -> None:
-        thread.recent[project] = None
-        thread.recent.move_to_end(project)
-        if len(thread.recent) > MOST_CONNECTIONS:
-            self._leave(thread.recent.popitem(last=False)[0])
-
-    def _next_turn(self, thread: _Thread, last: str) -> _QueuedJob | None:
+    def _next_job(self, thread: _Thread, last: str) -> ThreadJob[Any] | None:
         with self._lock:
             self._running[last] -= 1
             if not self._running[last]:
@@ -220,24 +214,18 @@ class _Lane:
                     thread.inbox.put(None)
                 return None
             queue = self._queues.pop(project)
-            turn = _QueuedJob(project, queue.popleft())
+            job = queue.popleft()
             if queue:
                 self._queues[project] = queue  # behind the others
             self._running[project] += 1
-            return turn
-
-
-@dataclass(frozen=True, slots=True)
-class _QueuedJob:
-    project: str
-    job: ThreadJob[Any]
+            return job
 
 
 class _Thread(threading.Thread):
     def __init__(self, name: str, serve: Callable[[_Thread], None]) -> None:
         super().__init__(name=name, daemon=True)
         self._serve = serve
-        self.inbox: SimpleQueue[_QueuedJob | None] = SimpleQueue()
+        self.inbox: SimpleQueue[ThreadJob[Any] | None] = SimpleQueue()
         # The projects whose stores it is connected to, the least recently used first
         self.recent: OrderedDict[str, None] = OrderedDict()
 

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import django
 
@@ -24,17 +23,12 @@ from memoryhub.core.errors import ConflictError, Unavailable
 # Sessions and sign-in links are left: people sign in again
 _TABLES = ("auth.group", "auth.user", "memoryhub", "admin.logentry")
 _LEFT = ("memoryhub.signinlink", "memoryhub.hubaccess")
-_SCHEDULES = ("django_q.schedule",)
 # Exit codes: somebody else's tables, and the same ones
 _TAKEN, _ALREADY = 5, 6
 
 
 def copy_hub_tables(source_url: str, target_url: str) -> int:
-    """Copy the hub's tables, and return the number of rows; 0 if they were copied before.
-
-    Args:
-        source_url: "" for files in the home, as the other one.
-        target_url: where they are created as needed.
+    """Copy the hub's tables, and return the number of rows; 0 if they were copied before. "" is files in the home.
 
     Raises:
         ConflictError: there are people or tokens already.
@@ -66,7 +60,7 @@ def _dump() -> None:
 
     prepare_databases()
     tables_by_database = {}
-    for database, tables in (("default", _TABLES), ("jobs", _SCHEDULES)):
+    for database, tables in (("default", _TABLES), ("jobs", ["django_q.schedule"])):
         out = io.StringIO()
         call_command(
             "dumpdata",
@@ -92,7 +86,12 @@ def _load() -> int:
     prepare_databases()
     rows = json.load(sys.stdin)
     if User.objects.exists() or AgentToken.objects.exists() or Membership.objects.exists():
-        return _ALREADY if _has_all(rows["default"]) else _TAKEN
+        # After an interrupted move, all are there
+        people = {row["fields"]["username"] for row in rows["default"] if row["model"] == "auth.user"}
+        tokens = {row["fields"]["prefix"] for row in rows["default"] if row["model"] == "memoryhub.agenttoken"}
+        people.difference_update(User.objects.values_list("username", flat=True))
+        tokens.difference_update(AgentToken.objects.values_list("prefix", flat=True))
+        return _TAKEN if people or tokens else _ALREADY
     with tempfile.TemporaryDirectory(dir=env.prepare_home()) as folder:
         # People and tokens last, because they show that all was copied
         for database in ("jobs", "default"):
@@ -103,19 +102,6 @@ def _load() -> int:
                     Group.objects.all().delete()  # each hub makes them with keys of its own
                 call_command("loaddata", str(path), database=database, verbosity=0)
     return 0
-
-
-# As after an interrupted move
-def _has_all(rows: list[dict[str, Any]]) -> bool:
-    from django.contrib.auth.models import User
-
-    from memoryhub.models import AgentToken
-
-    people = {row["fields"]["username"] for row in rows if row["model"] == "auth.user"}
-    tokens = {row["fields"]["prefix"] for row in rows if row["model"] == "memoryhub.agenttoken"}
-    return people <= set(User.objects.values_list("username", flat=True)) and tokens <= set(
-        AgentToken.objects.values_list("prefix", flat=True)
-    )
 
 
 def main() -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -107,11 +107,6 @@ def remove_member(*, store: StoreId, name: str) -> None:
         if not Membership.objects.filter(username=name, place=store.place).delete()[0]:
             raise NotFound(f"{name[:64]!r} was given no role in this {_KINDS[store.scope]}; see its members")
         note_change(Subject.MEMBER, store.place, f"removed {name}")
-
-
-def facts(member: Member) -> dict[str, Any]:
-    """Return a member for programs."""
-    return asdict(member)
 
 
 def described(member: Member) -> str:

@@ -33,7 +33,7 @@ from memoryhub.registry.store_cards import (
     read_card,
     store_here,
 )
-from sessions_app.events.sessions import Slug
+from sessions_app.events import Slug
 from sessions_app.schemas import OrgDescribe
 from sessions_app.selectors import org_of_project, profile
 from sessions_app.services.profile import describe
@@ -91,34 +91,28 @@ def describe_org(*, org_id: str, command: OrgDescribe) -> OrgDetails:
 
 
 def list_orgs(*, command: Paging) -> Listing:
-    return page_of_cards(org_ids(), command, org_card, id_field="org_id", line=org_line)
+    def read(org_id: str) -> OrgCard:
+        return read_card(org_store(org_id), OrgCard, lambda: name_fields(profile()), org_id=org_id)
+
+    return page_of_cards(org_ids(), command, read, id_field="org_id", line=org_line)
 
 
 def get_org(*, org_id: str) -> OrgDetails:
     return _details(org_store(org_id))
 
 
-def org_card(org_id: str) -> OrgCard:
-    return read_card(org_store(org_id), OrgCard, _card_fields, org_id=org_id)
-
-
 def overview_reader() -> Callable[[str], OrgOverview]:
     """Return a function from an id to an overview; it looks up the members of all organisations only once."""
     members = projects_by_org()
 
+    def read_fields() -> dict[str, Any]:
+        return {**name_fields(profile()), **overview_fields()}
+
     def read(org_id: str) -> OrgOverview:
         projects = members.get(org_id, [])
-        return read_card(org_store(org_id), OrgOverview, _overview_fields, org_id=org_id, projects=projects)
+        return read_card(org_store(org_id), OrgOverview, read_fields, org_id=org_id, projects=projects)
 
     return read
-
-
-def _overview_fields() -> dict[str, Any]:
-    return {**_card_fields(), **overview_fields()}
-
-
-def _card_fields() -> dict[str, Any]:
-    return name_fields(profile())
 
 
 def _details(store: StoreId, redacted: tuple[str, ...] = ()) -> OrgDetails:

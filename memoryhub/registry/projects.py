@@ -35,7 +35,7 @@ from memoryhub.registry.store_cards import (
     read_card,
     store_here,
 )
-from sessions_app.events.sessions import Slug
+from sessions_app.events import Slug
 from sessions_app.models import Commit, Session
 from sessions_app.schemas import ProjectDescribe
 from sessions_app.selectors import profile

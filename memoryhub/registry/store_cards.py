@@ -23,7 +23,7 @@ from memoryhub.core.slugs import project_id_of
 from memoryhub.core.stores.routing import current_alias
 from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
 from memoryhub.core.text import counted, flat, hanging, shortened
-from sessions_app.events.sessions import PROJECT_DESCRIBED
+from sessions_app.events import PROJECT_DESCRIBED
 from sessions_app.schemas import OrgDescribe, ProfileView, ProjectDescribe
 from sessions_app.selectors import profile
 from sessions_app.services.profile import describe, draft_description
@@ -97,7 +97,10 @@ def create_described(*, store: StoreId, command: OrgDescribe, if_exists: IfTaken
     draft_description(command=description, scope=store.scope)  # fails before anything is created
     if stores.exists(store):
         _check_existing(store, command, if_exists, refusal)
-    with apart_from_here(store), use_store(store, create=True):
+    origin: AbstractContextManager[Any] = nullcontext()
+    if store_here() not in (None, store):
+        origin = use_origin(session_id="", turn_id="", ack_token="")  # session and turn are of the caller's own store
+    with origin, use_store(store, create=True):
         if not description.model_fields_set:
             return ()
         return describe(command=description).redacted
@@ -157,13 +160,6 @@ def page_of_cards(
 def store_here() -> StoreId | None:
     """Return the caller's store, or None if the caller works on the hub."""
     return current_store() if current_alias() else None
-
-
-def apart_from_here(store: StoreId) -> AbstractContextManager[Any]:
-    # Session and turn belong to the caller's own store.
-    if store_here() in (None, store):
-        return nullcontext()
-    return use_origin(session_id="", turn_id="", ack_token="")
 
 
 def project_line(project: dict[str, Any]) -> str:

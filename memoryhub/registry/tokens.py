@@ -11,7 +11,7 @@ import logging
 import re
 import secrets
 import string
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -87,6 +87,7 @@ def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
             if name not in places:
                 raise NotFound(f"there is no {kind} {name!r} in this hub; known: {', '.join(places) or 'none'}")
     now = clock.now()
+    verbs = list(VERBS)  # each includes those before it
     prefix = "".join(secrets.choice(_LETTERS) for _ in range(8))
     text = f"mh_{prefix}_{secrets.token_urlsafe(_SECRET_BYTES)}"
     name = f"{command.person}/{command.name}" if command.person else command.name
@@ -103,7 +104,7 @@ def create_token(*, command: TokenCreate, by: str) -> tuple[AgentToken, str]:
             token_hash=_hash(text),
             projects=_limited(command),
             orgs=sorted(set(command.orgs)),
-            verbs=_with_lesser(command.verbs),
+            verbs=verbs[: max(map(verbs.index, command.verbs)) + 1],
             created_at=now,
             created_by=by,
             expires_at=now + timedelta(days=command.days),
@@ -263,12 +264,6 @@ def _note_use(pk: int, now: datetime, address: str) -> None:
         AgentToken.objects.filter(earlier, pk=pk).update(last_used_at=now, last_used_from=address)
     except DatabaseError as error:
         logger.warning("could not record the use of a token: %s", error)
-
-
-def _with_lesser(verbs: Iterable[str]) -> list[str]:
-    # Each verb includes the lesser ones.
-    names = list(VERBS)
-    return names[: max(map(names.index, verbs)) + 1]
 
 
 def _of_prefix(prefix: str) -> AgentToken | None:

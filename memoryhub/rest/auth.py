@@ -47,13 +47,6 @@ def act_of_route(method: str, route: str) -> Act:
     return Act.REVIEW if route.endswith("/review") else Act.WRITE
 
 
-def special_act_of_route(route: str) -> str:
-    # What demand() names in its error, if the act alone would be too general.
-    first, _, tail = route.partition("/")
-    makes_place = first == "orgs" or (first == "projects" and "/" not in tail)
-    return TO_MAKE_PLACES if makes_place else ""
-
-
 TOKEN_ACTOR = "token"  # noqa: S105 - the actor of the hub's own token
 HOW_TO_AUTHENTICATE = (
     "send 'Authorization: Bearer …' with a token from the Tokens page, or with the content of the file 'token' in the "
@@ -70,8 +63,6 @@ def read_token() -> str:
 
 
 class BearerToken(HttpBearer):
-    """The hub's own token or an agent's token."""
-
     def authenticate(self, request: HttpRequest, token: str) -> Any:
         # A wrong token is refused, even with a valid session.
         text = token.strip()
@@ -121,8 +112,12 @@ def _admitted(request: HttpRequest, actor: str, grant: Grant) -> str:
         place = f"org:{parameters['org_id']}"
     # What the caller may not see is refused by ``use_store``, in the same words as what does not exist.
     if place == HUB or grant.at(place):
+        purpose = ""  # for the error, where the act alone would be too general
+        first, _, tail = route.partition("/")
+        if first == "orgs" or (first == "projects" and "/" not in tail):
+            purpose = TO_MAKE_PLACES
         with use_grant(grant):
-            demand(act_of_route(request.method or "", route), to=special_act_of_route(route), place=place)
+            demand(act_of_route(request.method or "", route), to=purpose, place=place)
     request.grant = grant  # type: ignore[attr-defined]
     return actor
 

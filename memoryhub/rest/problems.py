@@ -40,7 +40,6 @@ def problem_response(content: dict[str, Any]) -> HttpResponse:
 
 
 def problem_for_status(request: HttpRequest, response: HttpResponseBase) -> HttpResponse:
-    """Convert an error response of Django to a problem."""
     status = response.status_code
     allowed = response.get("Allow")
     if status == HTTPStatus.METHOD_NOT_ALLOWED:

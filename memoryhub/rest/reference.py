@@ -47,28 +47,6 @@ class DescribedField:
     description: str
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedAnswer:
-    status: str
-    meaning: str
-    # "" without a body
-    type: SafeString
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    id: str
-    method: str
-    path: str
-    summary: str
-    description: str
-    parameters: list[DescribedField]
-    answers: list[DescribedAnswer]
-    # JSON with the required fields, "" without a body
-    body: str
-    curl: str
-
-
 class ReferencePage(DocsBase):
     """``/api/v1/docs``; requests sent from it use the admin's session, or the token that was entered."""
 
@@ -115,9 +93,9 @@ def _build(api: NinjaAPI) -> _Built:
     return _Built(schema["info"], Response(schema).content, routes)
 
 
-def groups(schema: Schema, address: str) -> list[tuple[str, list[Operation]]]:
+def groups(schema: Schema, address: str) -> list[tuple[str, list[dict[str, Any]]]]:
     """Return the operations by tag, in the order of the schema."""
-    operations: dict[str, list[Operation]] = {}
+    operations: dict[str, list[dict[str, Any]]] = {}
     for path, methods in schema["paths"].items():
         for method in _METHODS:
             if operation := methods.get(method):
@@ -133,8 +111,12 @@ def schemas(schema: Schema) -> Iterator[tuple[str, list[DescribedField]]]:
             yield name, list(_fields(schema, model))
 
 
-def _operation(schema: Schema, address: str, path: str, method: str, operation: Schema) -> Operation:
-    parameters = list(_parameters(schema, operation))
+def _operation(schema: Schema, address: str, path: str, method: str, operation: Schema) -> dict[str, Any]:
+    parameters = []
+    for parameter in operation.get("parameters", ()):
+        kind = _type(schema, parameter["schema"])
+        is_required, description = parameter.get("required", False), parameter.get("description", "")
+        parameters.append(DescribedField(parameter["name"], parameter["in"], kind, is_required, description))
     required = [parameter.name for parameter in parameters if parameter.place == "query" and parameter.is_required]
     query = "&".join(f"{name}=<{name}>" for name in required)
     url = f"{address}{path}?{query}".removesuffix("?")
@@ -142,35 +124,23 @@ def _operation(schema: Schema, address: str, path: str, method: str, operation: 
     if content := operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema"):
         parameters += _fields(schema, content)
         body = json.dumps(_example(schema, content), ensure_ascii=False)
-    return Operation(
-        operation["operationId"],
-        method.upper(),
-        path,
-        operation.get("summary", ""),
-        operation.get("description", ""),
-        parameters,
-        [_answer(schema, status, answer) for status, answer in sorted(operation["responses"].items())],
-        body,
-        _curl(url, method.upper(), body),
-    )
-
-
-def _answer(schema: Schema, status: str, answer: Schema) -> DescribedAnswer:
-    kind = SafeString()
-    for content in list(answer.get("content", {}).values())[:1]:
-        kind = _type(schema, content["schema"])
-    return DescribedAnswer(status, answer["description"], kind)
-
-
-def _parameters(schema: Schema, operation: Schema) -> Iterator[DescribedField]:
-    for parameter in operation.get("parameters", ()):
-        yield DescribedField(
-            parameter["name"],
-            parameter["in"],
-            _type(schema, parameter["schema"]),
-            parameter.get("required", False),
-            parameter.get("description", ""),
-        )
+    answers = []
+    for status, answer in sorted(operation["responses"].items()):
+        kind = SafeString()
+        for content in list(answer.get("content", {}).values())[:1]:
+            kind = _type(schema, content["schema"])
+        answers.append({"status": status, "meaning": answer["description"], "type": kind})
+    return {
+        "id": operation["operationId"],
+        "method": method.upper(),
+        "path": path,
+        "summary": operation.get("summary", ""),
+        "description": operation.get("description", ""),
+        "parameters": parameters,
+        "answers": answers,
+        "body": body,
+        "curl": _curl(url, method.upper(), body),
+    }
 
 
 def _fields(schema: Schema, content: Schema) -> Iterator[DescribedField]:

@@ -15,6 +15,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -195,13 +196,16 @@ class _Sender:
     # Sorted across the files: an event of a slow process may have come into a later file than the next one's.
     def _send_all(self, hub: HubConnection, paths: list[Path]) -> bool:
         path_of_project = f"/api/v1/projects/{quote(self._connection.project)}/hooks"
-        acknowledged = self._acknowledged()
+        acknowledged = set()
+        if self._notes.exists():
+            acknowledged = set(self._notes.read_text("utf-8").splitlines())
         files = {path: spool.read(path) for path in paths}
-        unsent = {
-            path: [event for event in events if event.id not in acknowledged] for path, (events, _) in files.items()
-        }
-        paths_of = {id(event): path for path in paths for event in unsent[path]}
-        ordered = spool.in_order(event for path in paths for event in unsent[path])
+        unsent: dict[Path, list[SpooledEvent]] = {}
+        paths_of: dict[int, Path] = {}
+        for path, (events, _) in files.items():
+            unsent[path] = [event for event in events if event.id not in acknowledged]
+            paths_of |= dict.fromkeys(map(id, unsent[path]), path)
+        ordered = spool.in_order(chain.from_iterable(unsent.values()))
         try:
             for event in ordered:
                 path = paths_of[id(event)]
@@ -213,7 +217,8 @@ class _Sender:
                     # Before it is acknowledged: interrupted in between, it is refused and written again.
                     refused = Broken(json.dumps(asdict(event), ensure_ascii=False), answer.sentence())
                     spool.finish(path, waiting=unsent[path], broken=[refused])
-                self._acknowledge(event.id)
+                with self._notes.open("a", encoding="utf-8") as file:
+                    file.write(f"{event.id}\n")
                 unsent[path].remove(event)
                 self._handle_context(event, answer)
         finally:
@@ -247,16 +252,6 @@ class _Sender:
             _write_json(self._place / PACK, CachedPack(text, event.id, _now()))
         if self._handler:
             self._handler(event, text)
-
-    def _acknowledged(self) -> set[str]:
-        try:
-            return set(self._notes.read_text("utf-8").splitlines())
-        except FileNotFoundError:
-            return set()
-
-    def _acknowledge(self, key: str) -> None:
-        with self._notes.open("a", encoding="utf-8") as file:
-            file.write(f"{key}\n")
 
     def _note(self, sentence: str, token: str = "") -> bool:
         noted = read_problem(self._connection)

@@ -31,7 +31,6 @@ _KEYS: dict[str, Keys] = {
 
 @register.simple_tag(takes_context=True)
 def help_url(context: dict[str, Any]) -> str:
-    """Return the address of the current page's guide."""
     return f"/help/{guide_for(_url_name(context))}"
 
 
@@ -46,7 +45,6 @@ def inbox(context: dict[str, Any]) -> dict[str, Any]:
 
 @register.simple_tag(takes_context=True)
 def page_keys(context: dict[str, Any]) -> Keys:
-    """Return the keys of the current page, beside those of every page."""
     name = _url_name(context)
     for prefix, keys in _KEYS.items():
         if name.startswith(prefix):
@@ -83,13 +81,11 @@ def live_mark(context: dict[str, Any]) -> dict[str, Any]:
 
 @register.inclusion_tag("memoryhub/chain_panel.html", takes_context=True)
 def chain_panel(context: dict[str, Any]) -> dict[str, Any]:
-    """Show the log's head, anchor and last verification, with a button to verify it now."""
     return {"chain": chain_state(), "csrf_token": context.get("csrf_token"), "may": context.get("may")}
 
 
 @register.inclusion_tag("admin/saved_views.html", takes_context=True)
 def list_views(context: dict[str, Any], changelist: Any) -> dict[str, Any]:
-    """Show the person's views of a list, and forms to save, rename and delete them."""
     request, opts = context["request"], changelist.opts
     page = f"{opts.app_label}/{opts.model_name}/"
     views = list(saved_views(user=request.user, stores=[current_store()], page=page))

@@ -27,8 +27,7 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.registry.access_history import noting_moves
 from memoryhub.transfer.jsonl import UNFIT, EventLine, ExportFile, refusal, require_earlier
-from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, CommitRecorded
-from sessions_app.events.sessions import TURN_BEGAN
+from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, TURN_BEGAN, CommitRecorded
 
 Progress = Callable[[int], None]
 

@@ -21,7 +21,7 @@ from memoryhub.registry import organizations, projects
 from memoryhub.registry.organizations import OrgCreate
 from memoryhub.registry.projects import ProjectCreate
 from memoryhub.web.pages import StorePlace, hub_page
-from sessions_app.schemas import OrgDescribe, ProfileView, ProjectDescribe
+from sessions_app.schemas import OrgDescribe, ProjectDescribe
 from sessions_app.selectors import profile
 from sessions_app.services.profile import describe
 
@@ -107,7 +107,6 @@ class OrgForm(SchemaForm[Any]):
             field.show_hidden_initial = True
 
     def values(self) -> dict[str, Any]:
-        """Return the changed fields."""
         return {name: self.cleaned_data[name] for name in self.changed_data}
 
     def clean_description(self) -> str:
@@ -148,7 +147,16 @@ class ProjectForm(OrgForm):
 
 def describe_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     kind = ProjectForm if current_store().scope is Scope.PROJECT else OrgForm
-    form = kind(request.POST or None, initial=_initial_values(profile()))
+    view = profile()
+    initial = {
+        "name": view.name,
+        "description": view.description,
+        "org_id": view.org or "",
+        "root_path": view.root_path,
+        "tags": ", ".join(view.tags),
+        "metadata": json.dumps(view.metadata, ensure_ascii=False, indent=2) if view.metadata else "",
+    }
+    form = kind(request.POST or None, initial=initial)
     if request.method == "POST" and _save(request, form):
         return redirect("admin:index")
     title = f"Describe {context['place'].this}"
@@ -169,17 +177,3 @@ def _save(request: HttpRequest, form: OrgForm) -> bool:
     else:
         messages.success(request, "The description was saved.")
     return True
-
-
-def _initial_values(view: ProfileView) -> dict[str, str]:
-    metadata = ""
-    if view.metadata:
-        metadata = json.dumps(view.metadata, ensure_ascii=False, indent=2)
-    return {
-        "name": view.name,
-        "description": view.description,
-        "org_id": view.org or "",
-        "root_path": view.root_path,
-        "tags": ", ".join(view.tags),
-        "metadata": metadata,
-    }

@@ -1,8 +1,10 @@
-"""The pages of the audit, of imports, of a file's blame, and of the graph around an item."""
+"""The pages of the audit, of imports, of a file's blame, of the graph around an item, and of the log."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -15,32 +17,30 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from pydantic import ValidationError
 
+from governance import imports
 from governance.audit import AuditExport, AuditPeriod, AuditRequest, export_audit, list_activity, list_packs_read
-from governance.blame import Blame, BlamedRange, BlameRequest, blame
+from governance.blame import Blame, BlameRequest, blame
 from governance.graph import Graph, GraphEdge, GraphNode, NodeType, graph_around
-from governance.imports import (
-    Batch,
-    ImportUndo,
-    counts_text,
-    find_batch,
-    gain_of,
-    imported_memories,
-    list_batches,
-    preview_undo,
-)
-from governance.imports import undo_import as undo
 from memories.admin.base import sentence
+from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Stats
+from memories.selectors import list_memories, search
+from memories.timeline import stats
 from memoryhub.core import log
 from memoryhub.core.admin.svg import lay_out, wrapped
 from memoryhub.core.background import is_long, start_task
 from memoryhub.core.errors import HubError
 from memoryhub.core.kinds import KINDS
+from memoryhub.core.log.chain import check_links
+from memoryhub.core.log.digests import GENESIS
+from memoryhub.core.log.views import as_of
+from memoryhub.core.paging import SEARCH_MODES
 from memoryhub.core.permissions import Act, require
+from memoryhub.core.schemas import Listing
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from, explain
 from memoryhub.web.pages import number_from
-from sessions_app.git import Line
+from sessions_app.timeline import entries_of
 
 _FILTERS = ("person", "since", "until")
 _PACKS_PER_PAGE = 50
@@ -50,7 +50,10 @@ def show_audit(request: HttpRequest, context: dict[str, Any]) -> HttpResponseBas
     typed = {name: request.GET.get(name, "").strip() for name in _FILTERS}
     chosen = {name: value for name, value in typed.items() if value}
     if "form" in request.GET:
-        return _audit_download(command_from(AuditExport, {**chosen, "form": request.GET["form"]}))
+        export = command_from(AuditExport, {**chosen, "form": request.GET["form"]})
+        response = StreamingHttpResponse(export_audit(command=export), content_type="text/plain; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="{current_store().name}-audit.{export.form}"'
+        return response
     cursor = request.GET.get("cursor") or None
     read = list_packs_read(command=command_from(AuditRequest, {**chosen, "limit": _PACKS_PER_PAGE, "cursor": cursor}))
     page = {
@@ -65,64 +68,56 @@ def show_audit(request: HttpRequest, context: dict[str, Any]) -> HttpResponseBas
     return TemplateResponse(request, "admin/audit.html", {**context, **page})
 
 
-def _audit_download(command: AuditExport) -> StreamingHttpResponse:
-    response = StreamingHttpResponse(export_audit(command=command), content_type="text/plain; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{current_store().name}-audit.{command.form}"'
-    return response
-
-
 _IMPORTS_PER_PAGE = 50
 # Counts of what did not become something new
 _NOT_IMPORTED = ("unchanged", "duplicates", "conflicts", "deleted", "sessions_known", "left_out_count")
 
 
 def show_imports(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
-    page = Paginator(list_batches(), _IMPORTS_PER_PAGE).get_page(request.GET.get("p"))
-    rows = [(batch, counts_text(batch.counts)) for batch in page]
-    return TemplateResponse(
-        request, "admin/imports/list.html", {**context, "title": "Imports", "page": page, "rows": rows}
-    )
+    page = Paginator(imports.list_batches(), _IMPORTS_PER_PAGE).get_page(request.GET.get("p"))
+    rows = [(batch, imports.counts_text(batch.counts)) for batch in page]
+    details = {"title": "Imports", "page": page, "rows": rows}
+    return TemplateResponse(request, "admin/imports/list.html", {**context, **details})
 
 
 def show_import(request: HttpRequest, batch_id: int, context: dict[str, Any]) -> HttpResponse:
-    batch = find_batch(batch_id)
+    batch = imports.find_batch(batch_id)
     if request.method == "POST":
         return _undo_batch(request, batch)
-    memories = imported_memories(batch).defer("content", "resource_links").order_by("id")
+    memories = imports.imported_memories(batch).defer("content", "resource_links").order_by("id")
     details = {
         "title": f"Import #{batch.id}",
         "batch": batch,
-        "left_over": counts_text({name: (batch.counts or {}).get(name, 0) for name in _NOT_IMPORTED}),
+        "left_over": imports.counts_text({name: (batch.counts or {}).get(name, 0) for name in _NOT_IMPORTED}),
     }
     if not batch.is_undone:
-        gain = gain_of(batch)
+        gain = imports.gain_of(batch)
         details |= {
             "gain": gain,
             "kinds": [(kind, KINDS[kind].plural, count) for kind, count in gain.kinds.items()],
             "page": Paginator(memories, _IMPORTS_PER_PAGE).get_page(request.GET.get("p")),
-            "plan": preview_undo(batch_id),
+            "plan": imports.preview_undo(batch_id),
         }
     return TemplateResponse(request, "admin/imports/detail.html", {**context, **details})
 
 
-def _undo_batch(request: HttpRequest, batch: Batch) -> HttpResponse:
+def _undo_batch(request: HttpRequest, batch: imports.Batch) -> HttpResponse:
     require(request.user, Act.GOVERN)
     token = request.POST.get("token", "")
     page = reverse("admin:import", args=[batch.id])
     try:
+        undo = partial(imports.undo_import, batch_id=batch.id, token=token)
         if is_long():
             events = log.head()[0]
             task = start_task(
                 "Undo of an import",
                 page=page,
-                work=lambda report: undo(
-                    batch_id=batch.id, token=token, progress=lambda count: report(min(count, events), events)
-                ),
+                work=lambda report: undo(progress=lambda count: report(min(count, events), events)),
                 describe=_undo_messages,
                 failed=messages.ERROR,
             )
             return redirect("admin:task", task.id)
-        result = undo(batch_id=batch.id, token=token)
+        result = undo()
     except HubError as error:
         messages.error(request, sentence(error))
         return redirect(page)
@@ -131,7 +126,7 @@ def _undo_batch(request: HttpRequest, batch: Batch) -> HttpResponse:
     return redirect(page)
 
 
-def _undo_messages(result: ImportUndo) -> list[tuple[int, str]]:
+def _undo_messages(result: imports.ImportUndo) -> list[tuple[int, str]]:
     text = f"Import #{result.batch.id} is undone: {counted(result.events, 'event')} removed."
     if result.kept_items:
         text += f" {counted(len(result.kept_items), 'item')} kept, because others have built on them."
@@ -140,16 +135,6 @@ def _undo_messages(result: ImportUndo) -> list[tuple[int, str]]:
 
 # Lines that a page shows
 _BLAMED_LINES = 500
-
-
-@dataclass(frozen=True, slots=True)
-class BlamedPart:
-    """A range with its lines."""
-
-    range: BlamedRange
-    lines: list[Line]
-    # The trail of its commit is above
-    is_repeated: bool
 
 
 def show_blame(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
@@ -171,11 +156,13 @@ def show_blame(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
 
 def _blame_context(blamed: Blame) -> dict[str, Any]:
     view = blamed.view
-    parts: list[BlamedPart] = []
+    parts = []
     seen: set[str] = set()
     for part in view.ranges:
         sha = part.commit.sha if part.commit else ""
-        parts.append(BlamedPart(part, blamed.lines[part.first - view.first : part.last - view.first + 1], sha in seen))
+        lines = blamed.lines[part.first - view.first : part.last - view.first + 1]
+        # Repeated: the trail of its commit is above
+        parts.append({"range": part, "lines": lines, "is_repeated": sha in seen})
         seen.add(sha)
     page = {"view": view, "parts": parts}
     if len(blamed.lines) == _BLAMED_LINES:
@@ -213,7 +200,6 @@ class Box:
 
     @property
     def name(self) -> str:
-        """The type, as the box shows it, with the number."""
         label = self.node.kind or self.node.type.value
         if self.node.id <= 0:
             return label
@@ -289,7 +275,6 @@ def _groups(boxes: list[Box], graph: Graph) -> list[tuple[str, list[Box], int]]:
 
 
 def _filters(types: list[NodeType], depth: int) -> list[tuple[str, str, bool]]:
-    """Return for each type its label, the address with it switched, and whether it is shown."""
     filters = []
     for name, label in _PLURALS.items():
         selected = [other for other in NodeType if (other in types) != (other is name)]
@@ -304,3 +289,95 @@ def _graph_query(types: list[NodeType], depth: int) -> str:
     if depth > 1:
         query["depth"] = depth
     return f"?{urlencode(query, doseq=True)}"
+
+
+# How many events to show before and after the current one
+AROUND = 4
+_MAX_PAYLOAD = 20_000
+# Memories on a page of the past
+_MEMORIES_PER_PAGE = 50
+_MAX_QUESTION = 2_000
+_COUNTED = ("session", "turn", "commit")
+
+
+def replay_at(typed: str) -> dict[str, Any]:
+    """Return the page's context at a position, clamped to the log.
+
+    If the log has no event at the position, ``event`` and ``link`` are None.
+    """
+    last, _ = log.head()
+    if not last:
+        return {"last": 0}
+    position = min(max(number_from(typed, default=1), 1), last)
+    window = list(log.events().window(after=position - AROUND - 1, up_to=position + AROUND))
+    events = {event.position: event for event in window}
+    flaws = {}
+    if window:
+        flaws = check_links(first=window[0].position, last=window[-1].position)
+    # Each event of the window, with the flaw of its link to the previous event
+    links = {}
+    for entry in entries_of(window):
+        flaw = flaws.get(entry.position, "")
+        links[entry.position] = {"entry": entry, "flaw": flaw, "is_shown": entry.position == position}
+    context = {
+        "last": last,
+        "position": position,
+        "event": events.get(position),
+        "link": links.get(position),
+        "links": list(links.values()),
+        "flaws": sum(1 for link in links.values() if link["flaw"]),
+        "previous": GENESIS,
+        "before": position - 1 or None,
+        "after": position + 1 if position < last else None,
+    }
+    if position - 1 in events:
+        context["previous"] = events[position - 1].chain_digest
+    if position in events:
+        context["payload"] = _payload_text(events[position])
+    return context
+
+
+def _payload_text(event: log.StoredEvent) -> str | None:
+    if event.payload_json is None:
+        return None
+    text = json.dumps(json.loads(event.payload_json), indent=2, ensure_ascii=False)
+    if len(text) > _MAX_PAYLOAD:
+        return f"{text[:_MAX_PAYLOAD]}\n…"
+    return text
+
+
+def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
+    """Return the counts and one page of memories as of an event.
+
+    Args:
+        position: of the last event to apply.
+        question: search query; empty lists all memories, last changed first.
+        cursor: from the previous page; empty for the first page.
+
+    Raises:
+        NotFound: the log has no event at the position.
+        Invalid: the cursor is not valid for this list.
+    """
+    head, _ = log.head()
+    with as_of(position):
+        counts = stats(command=Stats())
+        listing = _memories(question.strip()[:_MAX_QUESTION], cursor or None)
+    return {
+        "position": position,
+        "head": head,
+        "event": log.events().at([position]).defer("payload_json").first(),
+        "memory_count": sum(counts["memories"].values()),
+        "counts": [(counts["rows"][noun], noun) for noun in _COUNTED],
+        "digest": counts["head_digest"],
+        "question": question,
+        "memories": listing.results,
+        "mode": SEARCH_MODES.get(listing.meta.mode or "", ""),
+        "next_cursor": listing.meta.next_cursor,
+    }
+
+
+def _memories(question: str, cursor: str | None) -> Listing:
+    if not question:
+        return list_memories(command=MemoryList(limit=_MEMORIES_PER_PAGE, cursor=cursor))
+    sources = [SearchSourceName.MEMORY]
+    return search(command=MemorySearch(query=question, sources=sources, limit=_MEMORIES_PER_PAGE, cursor=cursor))

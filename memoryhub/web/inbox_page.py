@@ -75,7 +75,6 @@ class InboxRow:
 
     @property
     def value(self) -> str:
-        """What the row's checkbox sends."""
         return f"{self.entry.key}-{self.entry.version}"
 
 
@@ -139,7 +138,6 @@ def _neighbours(
 
 
 def _page_number(request: HttpRequest) -> int:
-    """Return the number of the requested page, from 0."""
     return max(0, number_from(request.GET.get("page", "")) - 1)
 
 

@@ -107,7 +107,6 @@ def _job_context(status: JobStatus) -> dict[str, Any]:
 
 
 def _hows(status: JobStatus) -> list[dict[str, Any]]:
-    """Return the choices of a job's schedule; none for a job on demand."""
     if status.job.every is Every.DEMAND:
         return []
     labels = {"off": "switched off", "15-minutes": "every 15 minutes", "6-hours": "every 6 hours"}

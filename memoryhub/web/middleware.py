@@ -35,11 +35,16 @@ ZONE_COOKIE = "hub_time_zone"
 _ADDRESS = re.compile(rf"/(?:p/(?P<project>{SLUG.pattern})|o/(?P<org>{SLUG.pattern})|global)(?=/|$)")
 
 
-class ContentSecurityPolicy:
-    """Sets one policy on every response: no inline scripts or styles, no other origins, no frames."""
-
+class _Middleware:
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        return self.get_response(request)
+
+
+class ContentSecurityPolicy(_Middleware):
+    """Sets one policy on every response: no inline scripts or styles, no other origins, no frames."""
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
@@ -47,11 +52,8 @@ class ContentSecurityPolicy:
         return response
 
 
-class PrivateResponses:
+class PrivateResponses(_Middleware):
     """Keeps responses out of caches, and cookies that were set over HTTPS on HTTPS."""
-
-    def __init__(self, get_response: GetResponse) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
@@ -63,11 +65,8 @@ class PrivateResponses:
         return response
 
 
-class ViewerTimeZone:
+class ViewerTimeZone(_Middleware):
     """Shows times in the browser's zone, which ``hub.js`` puts in a cookie; UTC without it."""
-
-    def __init__(self, get_response: GetResponse) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if request.path_info.startswith(API_PREFIX):
@@ -83,22 +82,16 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo("UTC")
 
 
-class KnownHost:
+class KnownHost(_Middleware):
     """Rejects requests for other host names, also for static files, with ``DisallowedHost``."""
-
-    def __init__(self, get_response: GetResponse) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         request.get_host()  # DNS rebinding lets a foreign page send requests here under its own name
         return self.get_response(request)
 
 
-class ApiProblems:
+class ApiProblems(_Middleware):
     """Rejects bodies that are too large. Under ``/api/``, JSON alone is accepted, and errors are problem+json."""
-
-    def __init__(self, get_response: GetResponse) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if not request.path_info.startswith(API_PREFIX):
@@ -112,14 +105,11 @@ class ApiProblems:
         return problem_for_status(request, response)
 
 
-class StoreAddress:
+class StoreAddress(_Middleware):
     """Moves ``/p/<project>``, ``/o/<organisation>`` or ``/global`` from the path into the script name.
 
     Every reversed address then includes it. Sets ``request.store`` to the store, or None.
     """
-
-    def __init__(self, get_response: GetResponse) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         address = _ADDRESS.match(request.path_info)
@@ -127,17 +117,14 @@ class StoreAddress:
         if not address:
             return self.get_response(request)
         before = get_script_prefix()
-        self._move(request, address)
+        request.META["SCRIPT_NAME"] = request.META.get("SCRIPT_NAME", "") + address[0]
+        request.path_info = request.META["PATH_INFO"] = request.path_info[address.end() :] or "/"
+        request.urlconf = settings.STORE_URLCONF
         set_script_prefix(request.META["SCRIPT_NAME"] + "/")
         try:
             return self.get_response(request)
         finally:
             set_script_prefix(before)
-
-    def _move(self, request: HttpRequest, address: re.Match[str]) -> None:
-        request.META["SCRIPT_NAME"] = request.META.get("SCRIPT_NAME", "") + address[0]
-        request.path_info = request.META["PATH_INFO"] = request.path_info[address.end() :] or "/"
-        request.urlconf = settings.STORE_URLCONF
 
 
 def _store_of(address: re.Match[str]) -> StoreId:
@@ -148,11 +135,8 @@ def _store_of(address: re.Match[str]) -> StoreId:
     return GLOBAL_STORE
 
 
-class CallersGrant:
+class CallersGrant(_Middleware):
     """Limits the whole request to the rights of the signed-in person; REST takes its own from each request's token."""
-
-    def __init__(self, get_response: GetResponse) -> None:
-        self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         grant = NOTHING
@@ -162,17 +146,11 @@ class CallersGrant:
             return self.get_response(request)
 
 
-class CurrentStore:
+class CurrentStore(_Middleware):
     """Calls the view of a store's page inside that store, and renders the response there.
 
     If nobody is signed in, the view is called without a store and redirects to the sign-in page.
     """
-
-    def __init__(self, get_response: GetResponse) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        return self.get_response(request)
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
@@ -200,7 +178,6 @@ class CurrentStore:
 
 
 def _finished(response: HttpResponseBase, store: StoreId) -> HttpResponseBase:
-    """Render a lazy response in the current store; a stream opens the store again."""
     if isinstance(response, StreamingHttpResponse):
         response.streaming_content = _streamed(response.streaming_content, store)
     elif hasattr(response, "render"):

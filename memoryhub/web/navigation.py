@@ -72,17 +72,19 @@ class NavSection:
     pages: Sequence[NavPage]
 
 
-def _count_inbox() -> int:
-    return sum(count_entries().values())
-
-
 SECTIONS = (
     NavSection("Overview", "overview", [NavPage("Overview", "index", view="")]),
     NavSection(
         "Inbox",
         "inbox",
         [
-            NavPage("Inbox", "inbox", view="", count=_count_inbox, also=("memories_review", "governance_affirmation")),
+            NavPage(
+                "Inbox",
+                "inbox",
+                view="",
+                count=lambda: sum(count_entries().values()),
+                also=("memories_review", "governance_affirmation"),
+            ),
             NavPage("Conflicts", "memories_conflict"),
         ],
     ),
@@ -161,42 +163,25 @@ def sections(user: Any, place: StorePlace, url_name: str) -> list[dict[str, Any]
     """Return the sections of a store with their pages, those that the user may open, and what is pending in each."""
     listed = []
     for section in SECTIONS:
-        pages = list(_open_pages(section, user, place, url_name))
+        pages = []
+        for page in section.pages:
+            if page.is_for(user, place):
+                try:
+                    url = page.path
+                except NoReverseMatch:  # an app may be left out
+                    continue
+                is_current = page.is_shown(url_name)
+                pages.append({"label": page.label, "url": url, "current": is_current, "count": page.count()})
         if pages:
-            listed.append(
-                {
-                    "label": section.label,
-                    "icon": section.icon,
-                    "url": pages[0]["url"],
-                    "pages": pages,
-                    "current": any(page["current"] for page in pages),
-                    "count": sum(page["count"] for page in pages),
-                }
-            )
+            entry: dict[str, Any] = {"label": section.label, "icon": section.icon, "url": pages[0]["url"]}
+            entry["pages"] = pages
+            entry["current"] = any(page["current"] for page in pages)
+            entry["count"] = sum(page["count"] for page in pages)
+            listed.append(entry)
     return listed
 
 
-def _open_pages(section: NavSection, user: Any, place: StorePlace, url_name: str) -> Iterator[dict[str, Any]]:
-    for page in section.pages:
-        if page.is_for(user, place):
-            try:
-                url = page.path
-            except NoReverseMatch:  # an app may be left out
-                continue
-            yield {"label": page.label, "url": url, "current": page.is_shown(url_name), "count": page.count()}
-
-
-def pages_of(user: Any, place: StorePlace) -> Iterator[tuple[str, str, str]]:
-    """Yield the pages of any store that the user may open: section, label, path below the store's overview."""
-    root = reverse("admin:index", urlconf=settings.STORE_URLCONF)
-    for section in SECTIONS:
-        for page in section.pages:
-            if page.is_for(user, place):
-                yield section.label, page.label, page.path.removeprefix(root)
-
-
 def hub_pages(user: Any, url_name: str) -> list[dict[str, Any]]:
-    """Return the pages of the whole hub that the user may open."""
     pages = []
     for page in HUB_PAGES:
         if may(user, page.act, place=page.place):
@@ -308,11 +293,14 @@ def _store_at(path: str) -> StoreId | None:
 def _page_links(user: Any, current: StoreId | None) -> Iterator[PaletteLink]:
     if current:
         place = StorePlace.of(current)
-        for section, label, path in pages_of(user, place):
-            about = place.label if section == label else f"{place.label} · {section}"
-            yield PaletteLink(label, f"{place.url}{path}", about)
-    for page in hub_pages(user, ""):
-        yield PaletteLink(page["label"], page["url"], "Hub")
+        root = reverse("admin:index", urlconf=settings.STORE_URLCONF)
+        for section in SECTIONS:
+            for page in section.pages:
+                if page.is_for(user, place):
+                    about = place.label if section.label == page.label else f"{place.label} · {section.label}"
+                    yield PaletteLink(page.label, f"{place.url}{page.path.removeprefix(root)}", about)
+    for hub_link in hub_pages(user, ""):
+        yield PaletteLink(hub_link["label"], hub_link["url"], "Hub")
 
 
 def _view_links(user: Any, stores: list[StoreId], places: dict[str, StorePlace]) -> Iterator[PaletteLink]:
@@ -374,22 +362,14 @@ def _escape_like(word: str) -> str:
     return word.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
-def list_of(page: str) -> str:
-    """Return the address of a list.
-
-    Raises:
-        Http404: there is no such list.
-    """
-    for model in admin.site._registry:
-        if page == f"{model._meta.app_label}/{model._meta.model_name}/":
-            return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
-    raise Http404("there is no such list")
-
-
 def change_views(request: HttpRequest) -> HttpResponse:
     """Save the view ``query`` of the list ``page``, or rename or delete the view ``view``."""
     posted = request.POST
-    address = list_of(posted.get("page", ""))
+    lists = {f"{model._meta.app_label}/{model._meta.model_name}/": model._meta for model in admin.site._registry}
+    model = lists.get(posted.get("page", ""))
+    if model is None:
+        raise Http404("there is no such list")
+    address = reverse(f"admin:{model.app_label}_{model.model_name}_changelist")
     query = normal_query(posted.get("query", ""))
     name = posted.get("name", "")
     owner: dict[str, Any] = {"user": request.user, "store": current_store()}

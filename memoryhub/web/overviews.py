@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from heapq import nlargest
 from typing import Any
 
@@ -65,39 +65,21 @@ class Pending:
 
 def pending_work() -> list[Pending]:
     """Return the queues that are not empty, most urgent first."""
-    queues = [_conflicts(), _secrets(), _proposed(), _stale()]
-    return [queue for queue in queues if queue.count]
-
-
-def _conflicts() -> Pending:
-    count = outside_quarantine(Conflict.objects.filter(resolved_at__isnull=True), "memory_id").count()
-    label = f"{count} unresolved conflict{'' if count == 1 else 's'}"
-    return Pending(count, label, "admin:memories_conflict_changelist", "?state=open")
-
-
-def _secrets() -> Pending:
+    conflicts = outside_quarantine(Conflict.objects.filter(resolved_at__isnull=True), "memory_id").count()
     look = last_look()
-    count = 0
-    if look:
-        count = look.finds
-    label = f"{counted(count, 'possible secret')} found in older texts by the current rules"
-    return Pending(count, label, "admin:governance_redaction_changelist")
-
-
-def _proposed() -> Pending:
-    count = count_waiting()
-    label = f"{counted(count, 'memory', 'memories')} {_need(count)} review"
-    return Pending(count, label, "admin:memories_review_changelist")
-
-
-def _stale() -> Pending:
-    count = count_stale()
-    label = f"{counted(count, 'item')} {_need(count)} rechecking"
-    return Pending(count, label, "admin:governance_affirmation_changelist")
-
-
-def _need(count: int) -> str:
-    return "needs" if count == 1 else "need"
+    secrets = look.finds if look else 0
+    proposed, stale = count_waiting(), count_stale()
+    in_conflict = f"{conflicts} unresolved conflict{'' if conflicts == 1 else 's'}"
+    with_secrets = f"{counted(secrets, 'possible secret')} found in older texts by the current rules"
+    to_review = f"{counted(proposed, 'memory', 'memories')} need{'s' * (proposed == 1)} review"
+    to_recheck = f"{counted(stale, 'item')} need{'s' * (stale == 1)} rechecking"
+    queues = [
+        Pending(conflicts, in_conflict, "admin:memories_conflict_changelist", "?state=open"),
+        Pending(secrets, with_secrets, "admin:governance_redaction_changelist"),
+        Pending(proposed, to_review, "admin:memories_review_changelist"),
+        Pending(stale, to_recheck, "admin:governance_affirmation_changelist"),
+    ]
+    return [queue for queue in queues if queue.count]
 
 
 DAYS = 30
@@ -109,7 +91,7 @@ _NEWS_DAYS = 7
 
 
 def overview() -> dict[str, Any]:
-    by_kind = count_by_kind()
+    by_kind = dict(Memory.objects.live().values_list("kind").annotate(memories=Count("id")))
     sessions = outside_quarantine(Session.objects.all())
     active = sessions.filter(status=SessionStatus.ACTIVE)
     return {
@@ -126,12 +108,11 @@ def overview() -> dict[str, Any]:
         "latest": latest_memories(),
         "latest_decisions": latest_decisions(),
         "activity": activity(),
-        "store_bytes": store_bytes(),
+        "store_bytes": sum(stores.sizes(current_store()).values()),
     }
 
 
 def latest_import() -> tuple[Batch, Gain] | None:
-    """Return the newest import of the past week with what it brought, unless it was undone."""
     since = clock.now() - timedelta(days=_NEWS_DAYS)
     for batch in list_batches():
         if batch.began_at >= since and not batch.is_undone:
@@ -139,12 +120,7 @@ def latest_import() -> tuple[Batch, Gain] | None:
     return None
 
 
-def count_by_kind() -> dict[str, int]:
-    return dict(Memory.objects.live().values_list("kind").annotate(memories=Count("id")))
-
-
 def latest_memories() -> list[tuple[Memory, SafeString]]:
-    """Return the last changed memories, each with badges of its kind, its type and its state."""
     latest = Memory.objects.live().defer("content", "resource_links").order_by("-updated_at", "-id")[:_LATEST]
     return [(memory, format_html("{} {}", kind_and_type(memory), memory_warnings(memory))) for memory in latest]
 
@@ -177,26 +153,14 @@ def description() -> dict[str, Any]:
 
 
 def activity() -> BarChart:
-    counts = events_per_day(DAYS)
-    total = sum(counts.values())
-    return bar_chart(
-        counts, description=f"{counted(total, 'event')} in the past {DAYS} days; a day begins at midnight UTC"
-    )
-
-
-def events_per_day(days: int) -> dict[date, int]:
-    """Return the number of events per day, oldest first; the last day is today, in UTC."""
-    today = clock.now().date()
-    first = today - timedelta(days=days - 1)
+    """Return the chart of the events per day; the last day is today, in UTC."""
+    first = clock.now().date() - timedelta(days=DAYS - 1)
     recent = log.events().window(since=first.isoformat()).annotate(day=Substr("occurred_at", 1, 10))
-    per_day = recent.order_by("day").values_list("day").annotate(events=Count("position"))
-    counts = dict(per_day)
-    window = [first + timedelta(days=index) for index in range(days)]
-    return {day: counts.get(day.isoformat(), 0) for day in window}
-
-
-def store_bytes() -> int:
-    return sum(stores.sizes(current_store()).values())
+    by_day = dict(recent.order_by("day").values_list("day").annotate(events=Count("position")))
+    days = [first + timedelta(days=index) for index in range(DAYS)]
+    counts = {day: by_day.get(day.isoformat(), 0) for day in days}
+    total = counted(sum(counts.values()), "event")
+    return bar_chart(counts, description=f"{total} in the past {DAYS} days; a day begins at midnight UTC")
 
 
 # A store with more events needs no first steps, and looking for them would take long
@@ -215,14 +179,8 @@ class FirstStep:
     url: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientCommand:
-    name: str
-    command: str
-
-
-def client_commands() -> list[ClientCommand]:
-    return [ClientCommand(client.name, f"memory-hub setup {client.id}") for client in all_clients().values()]
+def client_commands() -> list[dict[str, str]]:
+    return [{"name": client.name, "command": f"memory-hub setup {client.id}"} for client in all_clients().values()]
 
 
 def first_steps(request: HttpRequest, place: StorePlace) -> list[FirstStep]:
@@ -280,7 +238,6 @@ def can_load_sample() -> bool:
 @require_POST
 @hub_page(Act.GOVERN)
 def load_sample(request: HttpRequest) -> HttpResponse:
-    """Create the sample project, unless it exists, and show it."""
     place = StorePlace.of(demo_store())
     apply_change(request, make_demo, "Loaded the sample project. Delete it with `memory-hub demo --remove`.")
     return redirect(place.url)
@@ -310,8 +267,6 @@ class LatestEntry:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What happened in a project lately, and what waits for a person."""
-
     decisions: int
     activity: BarChart
     pending: list[str]
@@ -333,7 +288,10 @@ Group = tuple[OrgOverview | None, list[Card]]
 def show_projects(request: HttpRequest) -> HttpResponse:
     if not may(request.user, Act.VIEW):
         return redirect(settings.LOGIN_URL)
-    cards = _cards(summarize_projects())
+    projects = summarize_projects()
+    active = [(project.last_activity, project.project_id) for project in projects if project.last_activity]
+    glances = {project_id: _glance(project_id) for _, project_id in nlargest(_MOST_PROJECTS, active)}
+    cards = [Card(project, glances.get(project.project_id)) for project in projects]
     entries = (entry for card in cards if card.glance for entry in card.glance.latest)
     latest = nlargest(_LATEST_ENTRIES, entries, key=lambda entry: entry.changed)
     context = {"groups": _grouped(cards), "latest": latest, "clients": client_commands()}
@@ -349,20 +307,13 @@ def find_admin(request: HttpRequest) -> HttpResponse:
     return redirect("home")
 
 
-def _cards(projects: list[ProjectSummary]) -> list[Card]:
-    active = [(project.last_activity, project.project_id) for project in projects if project.last_activity]
-    glances = {project_id: _glance(project_id) for _, project_id in nlargest(_MOST_PROJECTS, active)}
-    return [Card(project, glances.get(project.project_id)) for project in projects]
-
-
 def _glance(project_id: str) -> Glance | None:
     store = project_store(project_id)
     try:
         with use_store(store):
             pending = [queue.label for queue in pending_work()]
-            return Glance(
-                decisions_in_force().count(), activity(), pending, list(_latest_entries(StorePlace.of(store)))
-            )
+            latest = list(_latest_entries(StorePlace.of(store)))
+            return Glance(decisions_in_force().count(), activity(), pending, latest)
     except HubError:  # the card names the problem of a damaged store
         return None
 
@@ -380,7 +331,6 @@ def _latest_entries(place: StorePlace) -> Iterable[LatestEntry]:
 
 
 def _grouped(cards: list[Card]) -> list[Group]:
-    """Return each organisation with its projects, then those without an organisation."""
     groups: list[Group] = []
     without_org = cards
     for org in summarize_orgs():

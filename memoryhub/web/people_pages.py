@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -108,11 +108,10 @@ def _signin_link(request: HttpRequest, name: str) -> str:
 
 
 def _people_page(request: HttpRequest, form: PersonForm, **extra: Any) -> HttpResponse:
-    history = history_of(Subject.PERSON, before=request.GET.get("before", ""))
     listed = people.list_people()
     memberships = members.memberships_of([person.name for person in listed])
     context = {
-        "history": history,
+        "history": history_of(Subject.PERSON, before=request.GET.get("before", "")),
         "people": [(person, memberships.get(person.name, [])) for person in listed],
         "roles": list(ROLES),
         "member_roles": list(MEMBER_ROLES),
@@ -212,15 +211,8 @@ def _token_owner(request: HttpRequest) -> str:
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class TokenUse:
-    """How a client or a script uses a token: texts to copy with a sentence each. None of them has the token in it."""
-
-    title: str
-    steps: list[tuple[str, str]]
-
-
-def _uses(address: str, token: AgentToken) -> list[TokenUse]:
+# How clients and scripts use a token: texts to copy with a sentence each. None of them has the token in it.
+def _uses(address: str, token: AgentToken) -> list[tuple[str, list[tuple[str, str]]]]:
     project = _ANY_PROJECT
     path = "projects"
     if token.projects:
@@ -230,11 +222,11 @@ def _uses(address: str, token: AgentToken) -> list[TokenUse]:
     for client in all_clients().values():
         if client.http:
             steps = _client_steps(client, f"{address}/p/{project}/mcp", reads_only=token.verbs == ["read"])
-            uses.append(TokenUse(client.name, steps))
+            uses.append((client.name, steps))
     ask = f"read -rs {VARIABLE} && export {VARIABLE}"
     curl = f'curl -H "Authorization: Bearer ${VARIABLE}" "{address}/api/v1/{path}"'
     about = "Run both lines. The first waits for the token without showing what you paste; press Enter."
-    return [*uses, TokenUse("A script, with curl", [(about, f"{ask}\n{curl}")])]
+    return [*uses, ("A script, with curl", [(about, f"{ask}\n{curl}")])]
 
 
 def _client_steps(client: Client, url: str, *, reads_only: bool) -> list[tuple[str, str]]:
@@ -320,11 +312,8 @@ def members_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         raise Http404("the global scope has no members")
     name = request.POST.get("name", "").strip()
     if "remove" in request.POST:
-        apply_change(
-            request,
-            lambda: members.remove_member(store=current_store(), name=name),
-            f"{name} has no role of their own here any more.",
-        )
+        removal = partial(members.remove_member, store=current_store(), name=name)
+        apply_change(request, removal, f"{name} has no role of their own here any more.")
         return redirect("admin:members")
     form = MemberForm(posted(request))
     command = form.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -73,7 +72,6 @@ class SecretRuleForm(SchemaForm[Any]):
     description = forms.CharField(required=False, label="Description")
 
     def rule(self) -> dict[str, Any]:
-        """Return the fields that are not empty."""
         typed: dict[str, Any] = {name: value for name, value in self.cleaned_data.items() if value}
         if "keywords" in typed:
             typed["keywords"] = [word.strip() for word in typed["keywords"].split(",") if word.strip()]
@@ -107,14 +105,6 @@ class RulesForm:
 _PARTS = {"try": "Try a text", "rules": "Rules of this project", "pack": "Rule pack"}
 _CUSTOM = ("secret_rules", "secret_allow", "mask_personal")
 _RULES_PER_PAGE = 40
-
-
-@dataclass(frozen=True, slots=True)
-class TextPiece:
-    """A part of the tested text, with the secret found in it."""
-
-    text: str
-    secret: FoundSecret | None = None
 
 
 @never_cache
@@ -160,7 +150,6 @@ def _rules_page(request: HttpRequest) -> dict[str, Any] | HttpResponse:
 
 
 def _save(request: HttpRequest, form: RulesForm) -> str:
-    """Save the rules, or return the problem."""
     try:
         change_settings(command=SettingsChange(settings=form.settings()))
     except HubError as error:
@@ -170,7 +159,6 @@ def _save(request: HttpRequest, form: RulesForm) -> str:
 
 
 def _try_rules(text: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return what is found in a text with the rules of the project, or with others."""
     try:
         result = try_rules(command=Sanitise(text=text, **settings))
     except ValidationError as error:
@@ -180,19 +168,18 @@ def _try_rules(text: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {"result": result, "pieces": list(_pieces(text, result.found))}
 
 
-def _pieces(text: str, secrets: list[FoundSecret]) -> Iterator[TextPiece]:
+def _pieces(text: str, secrets: list[FoundSecret]) -> Iterator[tuple[str, FoundSecret | None]]:
     """Split the text at the secrets; a secret inside another one is skipped."""
     end = 0
     for secret in secrets:
         if secret.start >= end:
-            yield TextPiece(text[end : secret.start])
-            yield TextPiece(text[secret.start : secret.end], secret)
+            yield text[end : secret.start], None
+            yield text[secret.start : secret.end], secret
             end = secret.end
-    yield TextPiece(text[end:])
+    yield text[end:], None
 
 
 def _pack(request: HttpRequest) -> dict[str, Any]:
-    """Return a page of the pack's rules that contain all searched words."""
     words = request.GET.get("q", "").lower().split()
     rules = [rule for rule in catalogue().values() if _rule_matches(words, rule)]
     page = Paginator(rules, _RULES_PER_PAGE).get_page(request.GET.get("page"))

@@ -15,12 +15,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 
-from memoryhub.config.current_settings import (
-    project_settings,
-    settings_decided_by,
-    settings_decided_elsewhere,
-    settings_of_the_project,
-)
+from memoryhub.config import current_settings
 from memoryhub.config.folder import read_folder
 from memoryhub.config.identity import bound_folders
 from memoryhub.config.project_settings import (
@@ -68,7 +63,6 @@ class SettingForm:
 
     @property
     def is_group(self) -> bool:
-        """Whether there are several controls, which a legend names."""
         widget = self.form.fields[_ONE].widget
         return isinstance(widget, forms.RadioSelect | forms.CheckboxSelectMultiple)
 
@@ -136,8 +130,6 @@ class RowsForm(SettingForm):
 
 
 class NamedRowsForm(RowsForm):
-    """Rows of a name and a value."""
-
     @property
     def row(self) -> Schema:
         value = {**self.schema["additionalProperties"], "title": self.info.unit.capitalize() or "Value"}
@@ -155,7 +147,6 @@ class NamedRowsForm(RowsForm):
 
 
 def setting_form(name: str, value: Any, posted: QueryDict | None) -> SettingForm:
-    """Return the form of a setting, with the fields that its type asks for."""
     schema = _settings_schema()["properties"][name]
     kind: type[SettingForm] = SettingForm
     if "properties" in schema:
@@ -174,7 +165,6 @@ def _settings_schema() -> Schema:
 
 
 def help_of(name: str) -> str:
-    """Return what a setting does, as a sentence."""
     return setting_info(name).help or as_sentence(str(ProjectSettings.model_fields[name].description))
 
 
@@ -267,8 +257,6 @@ def _for_readers(message: str) -> str:
 
 @dataclass
 class ShownSetting:
-    """A setting on the page: its form, and what decides its value."""
-
     name: str
     value: Any
     # What the project itself sets, or None
@@ -335,12 +323,10 @@ def _value_of(name: str, value: Any) -> Any:
 
 
 class SettingsForm:
-    """All settings of the current store, with what was posted."""
-
     def __init__(self, posted: QueryDict | None = None) -> None:
-        values = project_settings().model_dump(mode="json")
-        project_values = settings_of_the_project()
-        elsewhere = settings_decided_elsewhere()
+        values = current_settings.project_settings().model_dump(mode="json")
+        project_values = current_settings.settings_of_the_project()
+        elsewhere = current_settings.settings_decided_elsewhere()
         self.folders = _folders()
         self.before = _before(posted, project_values)
         self.settings = []
@@ -371,7 +357,6 @@ class SettingsForm:
         return json.dumps(self.before)
 
     def changes(self) -> dict[str, Any]:
-        """Return the changed settings, with None to reset one to its default."""
         changes: dict[str, Any] = {}
         for setting in self.settings:
             changes |= setting.change(self.before.get(setting.name))
@@ -389,7 +374,6 @@ def _before(posted: QueryDict | None, project_values: dict[str, Any]) -> dict[st
 
 
 def setting_text(name: str, value: Any) -> str:
-    """Return a value as people read it."""
     info = setting_info(name)
     if isinstance(value, bool):
         return "Yes" if value else "No"
@@ -454,7 +438,7 @@ def _save(request: HttpRequest, form: SettingsForm) -> bool:
 def _folders() -> list[dict[str, Any]]:
     """Return the settings in the files of the project's folders, with the source that overrides each."""
     store = current_store()
-    sources = settings_decided_by()
+    sources = current_settings.settings_decided_by()
     folders: list[dict[str, Any]] = []
     if store.scope is not Scope.PROJECT:
         return folders

@@ -100,17 +100,12 @@ def _hash(token: str) -> str:
 def follow_link(request: HttpRequest, token: str) -> HttpResponse:
     if request.method == "HEAD":
         return HttpResponse()
-    if _is_fetched_ahead(request):
+    if any("prefetch" in request.headers.get(name, "").lower() for name in _PURPOSES):
         return HttpResponse(status=HTTPStatus.TOO_EARLY)  # the browser asks again when the person follows the link
     if request.method == "GET" and request.headers.get("Sec-Fetch-Site") == "cross-site":
         return render(request, "memoryhub/signin_confirm.html")
-    user = redeem_link_token(token)
-    _sign_in(request, user)
+    _sign_in(request, redeem_link_token(token))
     return redirect("/")
-
-
-def _is_fetched_ahead(request: HttpRequest) -> bool:
-    return any("prefetch" in request.headers.get(name, "").lower() for name in _PURPOSES)
 
 
 def _sign_in(request: HttpRequest, user: User) -> None:

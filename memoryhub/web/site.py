@@ -39,7 +39,6 @@ class HubAdminSite(AdminSite):
         return may(request.user, Act.VIEW)
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
-        """Register models of the stores; skip those of hub.db and of the queue."""
         models = model_or_iterable
         if isinstance(model_or_iterable, type):
             models = [model_or_iterable]
@@ -86,8 +85,6 @@ class HubAdminSite(AdminSite):
         return [*pages, *super().get_urls()]
 
     def _page(self, view: Callable[..., HttpResponseBase], **context: Any) -> Callable[..., HttpResponseBase]:
-        """Return a view that is called with the context of every page."""
-
         @wraps(view)
         def page(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
             return view(request, context={**self.each_context(request), **context}, **kwargs)
@@ -142,7 +139,7 @@ class HubAdminSite(AdminSite):
 
     def replay(self, request: HttpRequest) -> HttpResponse:
         """Show the log at a position; with ``fragment``, only the part that ``hub.js`` replaces."""
-        from memoryhub.web.log_pages import replay_at
+        from memoryhub.web.governance_pages import replay_at
 
         replayed = replay_at(request.GET.get("position", ""))
         if "fragment" in request.GET and replayed["last"]:
@@ -152,7 +149,7 @@ class HubAdminSite(AdminSite):
 
     def past(self, request: HttpRequest) -> HttpResponse:
         """Show the store as of a position; without one, redirect to the replay."""
-        from memoryhub.web.log_pages import store_as_of
+        from memoryhub.web.governance_pages import store_as_of
 
         position = request.GET.get("position", "")
         if not (position.isascii() and position.isdecimal() and len(position) <= 15):

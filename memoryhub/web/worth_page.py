@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
@@ -34,30 +33,6 @@ _OUTCOMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OutcomePart:
-    """One part of the bar of outcomes, and its row in the legend."""
-
-    name: str
-    label: str
-    help: str
-    count: int
-    percent: int
-    x: float
-    width: float
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedOutcome:
-    """One outcome of the comparison, with its interval on a scale around zero."""
-
-    measure: Measure
-    # In units of the SVG's view box; None without an interval
-    low: float | None = None
-    width: float = 0
-    middle: float = 0
-
-
 def worth_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     if current_store().scope is not Scope.PROJECT:
         raise Http404("packs are sent in projects")
@@ -73,7 +48,11 @@ def worth_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         "parts": _outcome_parts(report.lines),
         "chart": _chart(report),
         "rows": [_compared_outcome(measure) for measure in report.experiment.measures],
-        "percents": _percents(report),
+        "percents": {
+            "used": _percent(report.lines.cited + report.lines.used, report.lines.total),
+            "unused": _percent(report.judged.unused, report.judged.ended),
+            "never_given": _percent(report.never_given, report.memories),
+        },
         "followed": " and ".join(KINDS[kind].plural for kind in FOLLOWED),
         "can_undo": request.session.pop(_CAN_UNDO, ()),
     }
@@ -116,22 +95,15 @@ def _percent(part: int, whole: int) -> int:
     return round(100 * part / whole) if whole else 0
 
 
-def _percents(report: WorthReport) -> dict[str, int]:
-    lines = report.lines
-    return {
-        "used": _percent(lines.cited + lines.used, lines.total),
-        "unused": _percent(report.judged.unused, report.judged.ended),
-        "never_given": _percent(report.never_given, report.memories),
-    }
-
-
-def _outcome_parts(lines: Lines) -> list[OutcomePart]:
+# Parts of the bar of outcomes, and their rows in the legend
+def _outcome_parts(lines: Lines) -> list[dict[str, Any]]:
     parts = []
     x = 0.0
     for name, (label, about) in _OUTCOMES.items():
         count = getattr(lines, name)
         width = _BAR * count / max(1, lines.total)
-        parts.append(OutcomePart(name, label, about, count, _percent(count, lines.total), round(x, 1), round(width, 1)))
+        part = {"name": name, "label": label, "help": about, "count": count, "percent": _percent(count, lines.total)}
+        parts.append({**part, "x": round(x, 1), "width": round(width, 1)})
         x += width
     return parts
 
@@ -143,11 +115,12 @@ def _chart(report: WorthReport) -> BarChart:
     return bar_chart(counts, description=description, label_every=max(1, len(counts) // 5))
 
 
-def _compared_outcome(measure: Measure) -> ComparedOutcome:
+# An outcome with its interval, if it has one, on a scale around zero, in units of the SVG's view box
+def _compared_outcome(measure: Measure) -> dict[str, Any]:
     if measure.low is None or measure.high is None:
-        return ComparedOutcome(measure)
+        return {"measure": measure, "low": None}
     unit = _SCALE / 2 / (1.1 * max(abs(measure.low), abs(measure.high)))
     low = round(_SCALE / 2 + unit * measure.low, 1)
     high = round(_SCALE / 2 + unit * measure.high, 1)
     middle = round(_SCALE / 2 + unit * measure.difference, 1)
-    return ComparedOutcome(measure, low, round(high - low, 1), middle)
+    return {"measure": measure, "low": low, "width": round(high - low, 1), "middle": middle}

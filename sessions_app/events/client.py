@@ -20,7 +20,7 @@ from memoryhub.core.events.event_types import (
 )
 from memoryhub.core.events.rollback import sets_aside
 from memoryhub.core.schemas import STORED, Instant, Payload
-from sessions_app.events.sessions import WORK, joined
+from sessions_app.events import WORK, joined
 
 MAX_TEXT = 100_000
 
@@ -112,15 +112,6 @@ def _about_phase(payload: Mapping[str, Any]) -> str:
     return joined(payload.get("phase"), _detail(payload))
 
 
-def _about_approval(payload: Mapping[str, Any]) -> str:
-    return joined(payload.get("subject") or payload.get("phase"), _detail(payload))
-
-
-def _about_custom(payload: Mapping[str, Any]) -> str:
-    content = payload.get("payload", {})
-    return joined(payload.get("type"), _about_phase(content))
-
-
 def _detail(payload: Mapping[str, Any]) -> str:
     # Clients also call it the reason.
     return joined(payload.get("detail") or payload.get("reason"))
@@ -135,127 +126,65 @@ _define = partial(
     define_event, retention=Retention.CAPTURED, rollback=_SET_ASIDE, changes_stream=False, from_clients=True
 )
 
-USER_MESSAGE = _define(
-    "message.user",
-    Message,
-    label="Prompt",
-    group=MESSAGES,
-    own_icon="user",
-    nouns=("prompt", "prompts"),
-    is_tallied=True,
-    speech=Speech.PROMPT,
+_define_message = partial(_define, schema=Message, group=MESSAGES)
+_define_action = partial(_define, group=ACTIONS, is_tallied=True)
+_define_phase = partial(_define, schema=PhaseEvent, group=WORK, about=_about_phase)
+_define_approval = partial(
+    _define,
+    schema=Approval,
+    group=WORK,
+    about=lambda payload: joined(payload.get("subject") or payload.get("phase"), _detail(payload)),
 )
-ASSISTANT_MESSAGE = _define(
-    "message.assistant",
-    Message,
-    label="Answer",
-    group=MESSAGES,
-    own_icon="answer",
-    nouns=("answer", "answers"),
-    speech=Speech.ANSWER,
+
+USER_MESSAGE = _define_message(
+    "message.user", label="Prompt", own_icon="user", nouns=("prompt", "prompts"), is_tallied=True, speech=Speech.PROMPT
 )
-TOOL_MESSAGE = _define(
-    "message.tool",
-    ToolMessage,
-    label="Tool",
-    group=ACTIONS,
-    own_icon="tool",
-    nouns=("tool call", "tool calls"),
-    is_tallied=True,
-    about=_about_tool,
+ASSISTANT_MESSAGE = _define_message(
+    "message.assistant", label="Answer", own_icon="answer", nouns=("answer", "answers"), speech=Speech.ANSWER
 )
-FILE_EDITED = _define(
+TOOL_MESSAGE = _define_action(
+    "message.tool", ToolMessage, label="Tool", own_icon="tool", nouns=("tool call", "tool calls"), about=_about_tool
+)
+FILE_EDITED = _define_action(
     "file.edited",
     FileEdited,
     label="Edit",
-    group=ACTIONS,
     own_icon="edit",
     nouns=("file edit", "file edits"),
-    is_tallied=True,
     about=lambda payload: payload.get("path", ""),
 )
-COMMAND_RUN = _define(
+COMMAND_RUN = _define_action(
     "command.run",
     CommandRun,
     label="Command",
-    group=ACTIONS,
     own_icon="command",
     nouns=("command", "commands"),
-    is_tallied=True,
     about=lambda payload: payload.get("command", ""),
 )
-NOTE_ADDED = _define("note.added", Message, label="Note", group=MESSAGES, nouns=("note", "notes"), speech=Speech.NOTE)
-CONTEXT_COMPACTED = _define(
+_define_message("note.added", label="Note", nouns=("note", "notes"), speech=Speech.NOTE)
+_define_message(
     "context.compacted",
-    Message,
     label="Context compacted",
-    group=MESSAGES,
     turn=TurnRule.OPTIONAL,
     nouns=("compacted context", "compacted contexts"),
 )
-PHASE_STARTED = _define(
-    "phase.started",
-    PhaseEvent,
-    label="Phase started",
-    group=WORK,
-    nouns=("started phase", "started phases"),
-    about=_about_phase,
+_define_phase("phase.started", label="Phase started", nouns=("started phase", "started phases"))
+_define_phase("phase.completed", label="Phase completed", nouns=("completed phase", "completed phases"))
+_define_phase("gate.passed", label="Gate passed", own_icon="check", nouns=("passed gate", "passed gates"))
+_define_phase(
+    "gate.failed", label="Gate failed", own_icon="cross", nouns=("failed gate", "failed gates"), is_failure=True
 )
-PHASE_COMPLETED = _define(
-    "phase.completed",
-    PhaseEvent,
-    label="Phase completed",
-    group=WORK,
-    nouns=("completed phase", "completed phases"),
-    about=_about_phase,
+_define_approval("user.approved", label="Approved", own_icon="check", nouns=("approval", "approvals"))
+_define_approval(
+    "user.rejected", label="Rejected", own_icon="cross", nouns=("rejection", "rejections"), is_failure=True
 )
-GATE_PASSED = _define(
-    "gate.passed",
-    PhaseEvent,
-    label="Gate passed",
-    group=WORK,
-    own_icon="check",
-    nouns=("passed gate", "passed gates"),
-    about=_about_phase,
-)
-GATE_FAILED = _define(
-    "gate.failed",
-    PhaseEvent,
-    label="Gate failed",
-    group=WORK,
-    own_icon="cross",
-    nouns=("failed gate", "failed gates"),
-    about=_about_phase,
-    is_failure=True,
-)
-USER_APPROVED = _define(
-    "user.approved",
-    Approval,
-    label="Approved",
-    group=WORK,
-    own_icon="check",
-    nouns=("approval", "approvals"),
-    about=_about_approval,
-)
-USER_REJECTED = _define(
-    "user.rejected",
-    Approval,
-    label="Rejected",
-    group=WORK,
-    own_icon="cross",
-    nouns=("rejection", "rejections"),
-    about=_about_approval,
-    is_failure=True,
-)
-
-
 CUSTOM_RECORDED = _define(
     "custom.recorded",
     CustomEvent,
     label="Custom event",
     group=WORK,
     nouns=("custom event", "custom events"),
-    about=_about_custom,
+    about=lambda payload: joined(payload.get("type"), _about_phase(payload.get("payload", {}))),
 )
 
 
@@ -275,7 +204,6 @@ def outline(schema: type[Payload]) -> str:
 
 
 def outlines() -> dict[str, list[str]]:
-    """Return the types that clients append by the fields of their payloads."""
     types: dict[str, list[str]] = {}
     for name, type_ in client_events().items():
         types.setdefault(outline(type_.schema), []).append(name)

@@ -15,8 +15,7 @@ from memoryhub.config.repository import is_folder
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.text import counted, flat
-from sessions_app.events import FileChange
-from sessions_app.events.sessions import MAX_LINES
+from sessions_app.events import MAX_LINES, FileChange
 from sessions_app.git.process import MAX_AUTHOR, moment_of, reason_of, run, run_in_repository, stream, text_of
 from sessions_app.schemas import CommitRecord
 
@@ -124,15 +123,12 @@ def _absent_objects(repository: Path) -> set[bytes]:
 
 @dataclass
 class _LineCounts:
-    """Line counts of commits in a repository where some objects are absent or damaged."""
-
     repository: Path
     absent: set[bytes]
     # Calls of git that failed; after so many, the rest is not counted
     failures: int = 0
 
     def of(self, commits: Iterator[tuple[CommitRecord, set[bytes]]]) -> Iterator[CommitRecord]:
-        """Yield the commits, those with counts whose contents are all there."""
         while batch := list(islice(commits, _BATCH)):
             shas = [commit.sha for commit, blobs in batch if blobs and blobs.isdisjoint(self.absent)]
             records = self._counted(shas)
@@ -288,7 +284,10 @@ def _parse_log(tokens: Iterator[bytes]) -> Iterator[tuple[CommitRecord, set[byte
             continue
         if token.lstrip(b"\n").startswith(b":"):
             blobs.update(sha for sha in token.split(b" ")[2:4] if sha.strip(b"0"))
-            file = _uncounted_file(token, tokens)
+            # `:old-mode new-mode old-sha new-sha status`; the path follows, for a renamed file after the old one
+            if b" R" in token:
+                next(tokens, b"")
+            file = FileChange(path=text_of(next(tokens, b"")), insertions=None, deletions=None)
         elif b"\t" in token:
             file = _file(token, tokens)
         else:
@@ -307,13 +306,6 @@ def _file(token: bytes, tokens: Iterator[bytes]) -> FileChange:
         next(tokens, b"")
         path = next(tokens, b"")
     return FileChange(path=text_of(path), insertions=_number(insertions), deletions=_number(deletions))
-
-
-# A token is `:old-mode new-mode old-sha new-sha status`; the path follows, for a renamed file after the old one.
-def _uncounted_file(token: bytes, tokens: Iterator[bytes]) -> FileChange:
-    if b" R" in token:
-        next(tokens, b"")
-    return FileChange(path=text_of(next(tokens, b"")), insertions=None, deletions=None)
 
 
 def _record(header: list[bytes], files: list[FileChange]) -> CommitRecord:

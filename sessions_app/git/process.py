@@ -115,8 +115,6 @@ def stream(directory: Path, *arguments: str) -> Iterator[Iterator[bytes]]:
 
 
 class _GitOutput:
-    """What a process prints, read within a time limit."""
-
     def __init__(self, process: subprocess.Popen[bytes], directory: Path, *, seconds: float, silence: float) -> None:
         self.reason = bytearray()
         self._process = process
@@ -183,7 +181,10 @@ def _started(directory: Path, arguments: tuple[str, ...]) -> Iterator[subprocess
         raise Unavailable(f"git cannot be started in {str(directory)[:80]!r}: {error}") from error
     with process:
         try:
-            _limit_memory(process.pid)
+            # A system without prlimit, such as macOS, relies on the time limit alone
+            if hasattr(resource, "prlimit"):
+                with suppress(ProcessLookupError):  # it has ended already
+                    resource.prlimit(process.pid, resource.RLIMIT_DATA, (_MAX_MEMORY, _MAX_MEMORY))
             yield process
         finally:
             # Until it is waited for, the process keeps its id, so the group is its own
@@ -210,13 +211,6 @@ def _environment() -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     folders = [folder for folder in os.get_exec_path() if os.path.isabs(folder)]  # noqa: PTH117
     return {**inherited, **_ENVIRONMENT, "PATH": os.pathsep.join(folders)}
-
-
-def _limit_memory(pid: int) -> None:
-    # A system without prlimit, such as macOS, relies on the time limit alone
-    if hasattr(resource, "prlimit"):
-        with suppress(ProcessLookupError):  # it has ended already
-            resource.prlimit(pid, resource.RLIMIT_DATA, (_MAX_MEMORY, _MAX_MEMORY))
 
 
 # Old commits may be in Latin-1 without declaring an encoding.
@@ -256,14 +250,13 @@ def list_files(directory: Path) -> list[str] | None:
         Unavailable: the folder is in a repository that git cannot read.
     """
     answer = run_in_repository(directory, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    if answer is None or (not answer.stdout and _is_ignored(directory)):
+    if answer is None:
         return None
+    if not answer.stdout:
+        ignored = run_in_repository(directory, "check-ignore", "--quiet", ".")
+        if ignored is not None and ignored.returncode == 0:
+            return None
     return sorted({os.fsdecode(path) for path in answer.stdout.split(b"\0") if path})
-
-
-def _is_ignored(directory: Path) -> bool:
-    answer = run_in_repository(directory, "check-ignore", "--quiet", ".")
-    return answer is not None and answer.returncode == 0
 
 
 def path_in_worktree(directory: Path) -> str:

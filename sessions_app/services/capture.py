@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
-from typing import Any
 
 from django.db.models import QuerySet
 
@@ -53,7 +52,11 @@ def digest_session(*, session_id: str, reason: str = "") -> str:
     commands = events.of_type(COMMAND_RUN).count()
     lines = [
         _digest_line("Prompts", [one_line(prompt["content"], _PROMPT_CHARS) for prompt in prompts], _MAX_PROMPTS),
-        _digest_line("Commits", [_commit_line(commit) for commit in commits], _MAX_COMMITS),
+        _digest_line(
+            "Commits",
+            [f"{commit['sha'][:10]} {one_line(commit.get('message', ''), 100)}" for commit in commits],
+            _MAX_COMMITS,
+        ),
         _digest_line("Files edited", _edited_files(session_id), _MAX_FILES),
     ]
     if commands:
@@ -63,10 +66,6 @@ def digest_session(*, session_id: str, reason: str = "") -> str:
     if reason:
         lines.append(f"Ended by the client: {reason}.")
     return "\n".join(filter(None, lines)) or "No events."
-
-
-def _commit_line(payload: dict[str, Any]) -> str:
-    return f"{payload['sha'][:10]} {one_line(payload.get('message', ''), 100)}"
 
 
 # Most edited last: a long list is cut at its start.
@@ -223,11 +222,10 @@ def _start_session(event: HookEvent, key: str | None) -> None:
 
 
 def _prompt(event: HookEvent, key: str) -> None:
-    if not event.payload:
-        return
-    _ensure_active(event)
-    _close_open_turn(event)
-    _append_to_turn(event, key)
+    if event.payload:
+        _ensure_active(event)
+        _close_open_turn(event)
+        _append_to_turn(event, key)
 
 
 def _record_event(event: HookEvent, key: str) -> None:
@@ -238,10 +236,8 @@ def _record_event(event: HookEvent, key: str) -> None:
 
 def _stop(event: HookEvent, key: str) -> None:
     _record_event(event, key)
-    if event.payload:
-        _close_open_turn(event)
-    else:
-        _close_open_turn(event, key)
+    # The event has the key, if there is one
+    _close_open_turn(event, None if event.payload else key)
 
 
 def _end_session(event: HookEvent, key: str) -> None:
@@ -310,15 +306,11 @@ def take_delivery(*, client: str, event: str, command: HookDelivery) -> HookCont
             record_hook(hook_event, key)
             if project_settings().capture_commits:
                 record_commits_of(hook_event, key, command.commits)
-        return _context_of(hook_event)
-
-
-def _context_of(event: HookEvent) -> HookContext:
-    if not event.answers:
-        return HookContext()
-    if event.effect.answer == RECALL:
-        return HookContext(context=recall_at_prompt(event))
-    return HookContext(context=opening_of(event.session_id), is_pack=True)
+        if not hook_event.answers:
+            return HookContext()
+        if hook_event.effect.answer == RECALL:
+            return HookContext(context=recall_at_prompt(hook_event))
+        return HookContext(context=opening_of(hook_event.session_id), is_pack=True)
 
 
 # A folder with a name before it is no path here, so what reads a session's folder skips it. Sessions are named by their

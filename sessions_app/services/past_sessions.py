@@ -14,9 +14,17 @@ from memoryhub.core.events.event_types import EventType
 from memoryhub.core.log import Draft
 from memoryhub.core.origin import use_origin
 from memoryhub.core.text import shortened
-from sessions_app.events import SESSION_ENDED, SESSION_STARTED, SessionEnded, SessionStarted
+from sessions_app.events import (
+    SESSION_ENDED,
+    SESSION_STARTED,
+    TURN_BEGAN,
+    TURN_ENDED,
+    SessionEnded,
+    SessionStarted,
+    TurnBegan,
+    TurnEnded,
+)
 from sessions_app.events.client import ASSISTANT_MESSAGE, MAX_TEXT, USER_MESSAGE, Message
-from sessions_app.events.sessions import TURN_BEGAN, TURN_ENDED, TurnBegan, TurnEnded
 from sessions_app.models import Session, SessionStatus, Turn
 from sessions_app.services.turns import stream_of_turn
 

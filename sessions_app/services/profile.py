@@ -23,8 +23,7 @@ from memoryhub.core.secrets.context import forget_rules, use_rules
 from memoryhub.core.secrets.rule import SecretFinding
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores.store import Scope, current_store, list_orgs
-from sessions_app.events import PROJECT_CONFIGURED, ProjectConfigured
-from sessions_app.events.sessions import PROJECT_DESCRIBED, ProjectDescribed
+from sessions_app.events import PROJECT_CONFIGURED, PROJECT_DESCRIBED, ProjectConfigured, ProjectDescribed
 from sessions_app.schemas import FoundSecret, OrgDescribe, ProfileView, Sanitise, Sanitised, SettingsChange
 from sessions_app.selectors import org_of_project, profile, root_of_project
 
@@ -72,7 +71,12 @@ def draft_description(*, command: OrgDescribe, scope: Scope) -> Draft[ProjectDes
     if misplaced and scope != Scope.PROJECT:
         raise Invalid(f"{misplaced[0]!r} belongs to a project, not to the {scope} scope; leave it out")
     if "org_id" in fields:
-        fields["org"] = _checked_org(fields.pop("org_id"))
+        org = fields["org"] = fields.pop("org_id")
+        if org is not None and org != _present(org_of_project) and org not in list_orgs():
+            names = ", ".join(list_orgs()) or "none"
+            problem = f"there is no organisation {org!r} in this hub; create it first (org_create); known: {names}"
+            raise NotFound(problem)
+        _require_orgs(org)
     if fields.get("root_path"):
         _require_folder(fields["root_path"])
     return log.prepare(PROJECT_DESCRIBED, ProjectDescribed(**fields))
@@ -91,14 +95,6 @@ def _require_rights(event: Event[ProjectDescribed]) -> None:
 def _require_folder(root: str) -> None:
     if root != _present(root_of_project):
         demand(Act.ADMINISTER, to="name a folder of the hub's machine, where git is read")
-
-
-def _checked_org(org: str | None) -> str | None:
-    if org is not None and org != _present(org_of_project) and org not in list_orgs():
-        names = ", ".join(list_orgs()) or "none"
-        raise NotFound(f"there is no organisation {org!r} in this hub; create it first (org_create); known: {names}")
-    _require_orgs(org)
-    return org
 
 
 # A project inherits the memories of its organisation, whose members have their rights in the project.
@@ -139,14 +135,8 @@ def _masked_secret(finding: SecretFinding, custom_rules: dict[str, SecretRule]) 
         description, origins = custom.description or "A rule of this project.", ["this project"]
     else:
         description, origins = built_in.description, list(built_in.origins)
-    return FoundSecret(
-        type=finding.type,
-        rule=finding.rule,
-        description=description,
-        origins=origins,
-        start=finding.start,
-        end=finding.end,
-    )
+    place = {"start": finding.start, "end": finding.end}
+    return FoundSecret(type=finding.type, rule=finding.rule, description=description, origins=origins, **place)
 
 
 def change_settings(*, command: SettingsChange) -> ProjectSettings:
@@ -155,12 +145,23 @@ def change_settings(*, command: SettingsChange) -> ProjectSettings:
     Raises:
         Invalid: a name or a value is invalid, or the setting is set elsewhere.
     """
-    _refuse_settings_from_elsewhere(command)
+    elsewhere = settings_decided_elsewhere()
+    for name in command.settings:
+        if name in elsewhere:  # such a change would be stored without effect
+            raise Invalid(f"setting {name!r} is set by {elsewhere[name]}; change or remove it there")
     checked = check_settings(command.settings)
     _require_fast_rules(command, checked)
-    with _rules_of(command, checked):
+    # A change of the allowlist is sanitised with the new one: the old one would mask the allowed values.
+    rules: AbstractContextManager[None] = nullcontext()
+    if "secret_allow" in command.settings:
+        rules = use_rules(compiled_rules((), tuple(checked.secret_allow)))
+    with rules:
         draft = log.prepare(PROJECT_CONFIGURED, ProjectConfigured(settings=command.settings))
-    _require_unmasked(command, draft.payload)
+    if _patterns(command.settings) != _patterns(draft.payload.settings):  # a masked one would match other texts
+        raise Invalid(
+            "a pattern of secret_rules contains a secret, which is not stored; "
+            "describe its form instead, such as npm_[A-Za-z0-9]{36}"
+        )
     with log.transaction():
         log.append(draft, stream="project")
         settings = project_settings()
@@ -182,14 +183,6 @@ def _require_model(event: Event[ProjectConfigured]) -> None:
         )
 
 
-# Such a change would be stored without effect.
-def _refuse_settings_from_elsewhere(command: SettingsChange) -> None:
-    elsewhere = settings_decided_elsewhere()
-    for name in command.settings:
-        if name in elsewhere:
-            raise Invalid(f"setting {name!r} is set by {elsewhere[name]}; change or remove it there")
-
-
 def _require_fast_rules(command: SettingsChange, checked: ProjectSettings) -> None:
     changed = command.settings.keys() & {"secret_rules", "secret_allow"}
     if changed:
@@ -197,21 +190,5 @@ def _require_fast_rules(command: SettingsChange, checked: ProjectSettings) -> No
         require_fast(settings.secret_rules, settings.secret_allow)
 
 
-# A masked pattern would match other texts than it did.
-def _require_unmasked(command: SettingsChange, stored: ProjectConfigured) -> None:
-    if _patterns(command.settings) != _patterns(stored.settings):
-        raise Invalid(
-            "a pattern of secret_rules contains a secret, which is not stored; "
-            "describe its form instead, such as npm_[A-Za-z0-9]{36}"
-        )
-
-
 def _patterns(settings: Mapping[str, Any]) -> list[Any]:
     return [rule.get("pattern") if isinstance(rule, dict) else rule for rule in settings.get("secret_rules") or ()]
-
-
-# Sanitise a change of the allowlist with the new allowlist: the old one would mask the allowed values.
-def _rules_of(command: SettingsChange, checked: ProjectSettings) -> AbstractContextManager[None]:
-    if "secret_allow" not in command.settings:
-        return nullcontext()
-    return use_rules(compiled_rules((), tuple(checked.secret_allow)))

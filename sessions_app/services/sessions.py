@@ -15,15 +15,7 @@ from memoryhub.core.events.event_types import EventType
 from memoryhub.core.origin import current_origin, kept_folder, use_origin
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import counted
-from sessions_app.events import (
-    SESSION_ENDED,
-    SESSION_PAUSED,
-    SESSION_RESUMED,
-    SESSION_STARTED,
-    SessionEnded,
-    SessionStarted,
-    SessionTouched,
-)
+from sessions_app import events
 from sessions_app.models import Session, SessionMode, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import SessionEnd, SessionStart, SessionTouch
 from sessions_app.selectors import metadata_of
@@ -42,7 +34,7 @@ def start_session(*, command: SessionStart) -> Session:
         optional["metadata"] = command.metadata.model_dump(mode="json", exclude_unset=True)
     if (held_out := assign_held_out(name)) is not None:
         optional["held_out"] = held_out
-    payload = SessionStarted(
+    payload = events.SessionStarted(
         session_id=name,
         purpose=command.purpose,
         mode=command.mode,
@@ -50,9 +42,9 @@ def start_session(*, command: SessionStart) -> Session:
         agent=command.agent or current_origin().actor,
         **optional,
     )
-    draft = log.prepare(SESSION_STARTED, payload)
+    draft = log.prepare(events.SESSION_STARTED, payload)
     with log.transaction():
-        first = log.find_by_key(command.idempotency_key, SESSION_STARTED)
+        first = log.find_by_key(command.idempotency_key, events.SESSION_STARTED)
         if first:
             return _session_of_key(first.stream_id)
         existing = Session.objects.filter(session_id=draft.payload.session_id).first()
@@ -70,7 +62,7 @@ def continue_session(command: SessionStart) -> None:
     if session is None:
         start_session(command=command)
     elif session.status != SessionStatus.ACTIVE:
-        draft = log.prepare(SESSION_RESUMED, SessionTouched(session_id=session.session_id))
+        draft = log.prepare(events.SESSION_RESUMED, events.SessionTouched(session_id=session.session_id))
         log.append(draft, stream=f"session:{session.session_id}", idempotency_key=command.idempotency_key)
 
 
@@ -97,24 +89,29 @@ def end_session(*, command: SessionEnd) -> Session:
         PreconditionFailed: the turn policy is strict, and the caller has no open turn.
     """
     with log.transaction():
-        first = log.find_by_key(command.idempotency_key, SESSION_ENDED)
+        first = log.find_by_key(command.idempotency_key, events.SESSION_ENDED)
         if first:
             return _session_of_key(first.stream_id)
         origin = in_turn(current_origin())
         session = _session_to_end(command.session_id or origin.session_id)
-        draft = log.prepare(SESSION_ENDED, _ended(session, command))
+        draft = log.prepare(events.SESSION_ENDED, _ended(session, command))
         if session.mode == SessionMode.SCRATCH:
-            _promote(session, draft.payload)
+            ended = draft.payload
+            entries = list(scratch_entries(session.session_id))
+            if ended.entries is not EndedWith.PROMOTE:
+                entries = [entry for entry in entries if entry in ended.kept]
+            with use_origin(session_id=session.session_id):
+                promote_entries(entries)
         _close_turns(session)
         log.append(draft, stream=f"session:{session.session_id}", idempotency_key=command.idempotency_key)
         return find_session(session_id=session.session_id)
 
 
-def _ended(session: Session, command: SessionEnd) -> SessionEnded:
+def _ended(session: Session, command: SessionEnd) -> events.SessionEnded:
     entries = _fate_of_entries(session, command)
     if command.keep and entries is not EndedWith.DISCARD:
         raise Invalid("keep applies only to a scratch session that is discarded; omit it")
-    return SessionEnded(
+    return events.SessionEnded(
         session_id=session.session_id,
         status=SessionStatus.DISCARDED if command.discard else SessionStatus.COMPLETED,
         summary=command.summary,
@@ -159,15 +156,8 @@ def end_unattended(*, command: SessionEnd) -> Session:
         return end_session(command=command)
 
 
-def _promote(session: Session, ended: SessionEnded) -> None:
-    entries = scratch_entries(session.session_id)
-    with use_origin(session_id=session.session_id):
-        promote_entries([entry for entry in entries if ended.entries is EndedWith.PROMOTE or entry in ended.kept])
-
-
 def _close_turns(session: Session) -> None:
-    open_turns = Turn.objects.filter(session_id=session.session_id, status=TurnStatus.OPEN).order_by("id")
-    for turn in open_turns:
+    for turn in Turn.objects.filter(session_id=session.session_id, status=TurnStatus.OPEN).order_by("id"):
         close_turn(turn)
 
 
@@ -178,7 +168,7 @@ def pause_session(*, command: SessionTouch) -> Session:
         NotFound: there is no such session.
         ConflictError: it is not active.
     """
-    return _touch(command, SESSION_PAUSED, SessionStatus.ACTIVE)
+    return _touch(command, events.SESSION_PAUSED, SessionStatus.ACTIVE)
 
 
 def resume_session(*, command: SessionTouch) -> Session:
@@ -188,26 +178,22 @@ def resume_session(*, command: SessionTouch) -> Session:
         NotFound: there is no such session.
         ConflictError: it is not paused.
     """
-    return _touch(command, SESSION_RESUMED, SessionStatus.PAUSED)
+    return _touch(command, events.SESSION_RESUMED, SessionStatus.PAUSED)
 
 
-def _touch(command: SessionTouch, event_type: EventType[SessionTouched], required: SessionStatus) -> Session:
+def _touch(command: SessionTouch, event_type: EventType[events.SessionTouched], required: SessionStatus) -> Session:
     with log.transaction():
-        session = _named_or_own(command.session_id)
+        name = command.session_id or current_origin().session_id
+        if not name:
+            raise NotFound("this connection has no session; name one in session_id, or begin one with session_start")
+        session = find_session(session_id=name)
         if session.status != required:
             raise ConflictError(f"session {session.session_id!r} is {session.status}, not {required}", id=session.id)
-        if event_type is SESSION_PAUSED:
+        if event_type is events.SESSION_PAUSED:
             _close_turns(session)  # so that a write needs another turn, whose beginning resumes the session
-        payload = SessionTouched(session_id=session.session_id)
+        payload = events.SessionTouched(session_id=session.session_id)
         log.append(log.prepare(event_type, payload), stream=f"session:{session.session_id}")
         return find_session(session_id=session.session_id)
-
-
-def _named_or_own(name: str | None) -> Session:
-    name = name or current_origin().session_id
-    if not name:
-        raise NotFound("this connection has no session; name one in session_id, or begin one with session_start")
-    return find_session(session_id=name)
 
 
 def end_idle_sessions() -> int:
@@ -221,8 +207,8 @@ def end_idle_sessions() -> int:
         for session in idle:
             with use_origin(session_id=session.session_id):
                 counts = log.events().of_session(session.session_id).count_by_type()
-                events = ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
-                summary = f"Ended by the hub after being idle. Events: {events}."
+                tally = ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
+                summary = f"Ended by the hub after being idle. Events: {tally}."
                 end_unattended(command=SessionEnd(session_id=session.session_id, summary=summary))
     return len(idle)
 
@@ -246,15 +232,11 @@ def find_session(*, session_id: str) -> Session:
 
 
 def _session_to_end(name: str) -> Session:
-    session = _named_or_only_active(name)
-    if session.status not in (SessionStatus.ACTIVE, SessionStatus.PAUSED):
-        raise ConflictError(f"session {session.session_id!r} is already {session.status}", id=session.id)
-    return session
-
-
-def _named_or_only_active(name: str) -> Session:
     if name:
-        return find_session(session_id=name)
+        session = find_session(session_id=name)
+        if session.status not in (SessionStatus.ACTIVE, SessionStatus.PAUSED):
+            raise ConflictError(f"session {session.session_id!r} is already {session.status}", id=session.id)
+        return session
     active: list[Session] = list(Session.objects.filter(status=SessionStatus.ACTIVE).order_by("-id")[:10])
     if not active:
         raise NotFound("no session is active; start one first")

@@ -8,7 +8,7 @@ import hmac
 import re
 import secrets
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import Enum
 from typing import Any
 
@@ -25,17 +25,8 @@ from memoryhub.core.events.projection import Event
 from memoryhub.core.origin import Origin, current_origin, use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.validation import explain
+from sessions_app import events
 from sessions_app.events.client import CUSTOM_RECORDED, client_event, client_events, outline
-from sessions_app.events.sessions import (
-    SESSION_STARTED,
-    TURN_BEGAN,
-    TURN_ENDED,
-    TURN_EXPIRED,
-    SessionStarted,
-    TurnBegan,
-    TurnEnded,
-    TurnExpired,
-)
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import EventAppend, TurnBegin, TurnEnd
 
@@ -82,25 +73,20 @@ def begin_turn(*, command: TurnBegin) -> NewTurn:
 def _active_session(name: str) -> Session:
     if not name:
         raise _refuse(TurnRefusal.NO_SESSION)
-    draft = log.prepare(SESSION_STARTED, SessionStarted(session_id=name, agent=current_origin().actor))
+    draft = log.prepare(events.SESSION_STARTED, events.SessionStarted(session_id=name, agent=current_origin().actor))
     # By the sanitised name, which is the one that was stored
     session: Session | None = Session.objects.filter(session_id=draft.payload.session_id).first()
     if session is None:
-        return _begin_session(draft)
-    if session.status != SessionStatus.ACTIVE:
+        with use_origin(session_id="", turn_id=""):
+            event = log.append(draft, stream=f"session:{draft.payload.session_id}")
+        session = Session.objects.get(id=event.position)
+    elif session.status != SessionStatus.ACTIVE:
         raise _refuse(TurnRefusal.SESSION_ENDED, session=name)
     return session
 
 
-def _begin_session(draft: log.Draft[SessionStarted]) -> Session:
-    with use_origin(session_id="", turn_id=""):
-        event = log.append(draft, stream=f"session:{draft.payload.session_id}")
-    session: Session = Session.objects.get(id=event.position)
-    return session
-
-
 def _begin_turn(session_id: str, turn_id: str, *, token_hash: str) -> Turn:
-    payload = TurnBegan(
+    payload = events.TurnBegan(
         session_id=session_id,
         turn_id=turn_id,
         ack_token_hash=token_hash,
@@ -108,7 +94,7 @@ def _begin_turn(session_id: str, turn_id: str, *, token_hash: str) -> Turn:
         automatic=not token_hash,
     )
     with use_origin(session_id=session_id, turn_id=turn_id):
-        event = log.append(log.prepare(TURN_BEGAN, payload), stream=stream_of_turn(session_id, turn_id))
+        event = log.append(log.prepare(events.TURN_BEGAN, payload), stream=stream_of_turn(session_id, turn_id))
     turn: Turn = Turn.objects.get(id=event.position)
     return turn
 
@@ -144,17 +130,13 @@ def _append_to_turn(turn: Turn, name: str, payload: dict[str, Any], key: str | N
     except ValidationError as error:
         known_fields = f"it takes {outline(event_type.schema)} and fields of your own"
         raise Invalid(f"payload of {event_type.name}: {explain(error)}; {known_fields}") from error
-    _require_time(getattr(fields, "written_at", None))
+    if written_at := getattr(fields, "written_at", None):
+        try:
+            clock.from_text(written_at)
+        except ValueError as error:
+            raise Invalid(f"'written_at' is no time: {written_at}") from error
     with use_origin(session_id=turn.session_id, turn_id=turn.turn_id):
         return log.append(draft, stream=stream_of_turn(turn.session_id, turn.turn_id), idempotency_key=key)
-
-
-def _require_time(written_at: str | None) -> None:
-    try:
-        if written_at:
-            clock.from_text(written_at)
-    except ValueError as error:
-        raise Invalid(f"'written_at' is no time: {written_at}") from error
 
 
 def _custom_name(name: str) -> str:
@@ -184,10 +166,10 @@ def end_turn(*, command: TurnEnd) -> Turn:
 
 def close_turn(turn: Turn, *, summary: str = "", idempotency_key: str | None = None) -> Turn:
     """Close an open turn and return it."""
-    payload = TurnEnded(session_id=turn.session_id, turn_id=turn.turn_id, summary=summary)
+    payload = events.TurnEnded(session_id=turn.session_id, turn_id=turn.turn_id, summary=summary)
     with log.transaction(), use_origin(session_id=turn.session_id, turn_id=turn.turn_id):
         stream = stream_of_turn(turn.session_id, turn.turn_id)
-        log.append(log.prepare(TURN_ENDED, payload), stream=stream, idempotency_key=idempotency_key)
+        log.append(log.prepare(events.TURN_ENDED, payload), stream=stream, idempotency_key=idempotency_key)
     closed: Turn = Turn.objects.get(id=turn.id)
     return closed
 
@@ -209,7 +191,16 @@ def require_open_turn(token: str | None, *, session_id: str | None = None, turn_
         raise _refuse(TurnRefusal.OTHER_SESSION, session=turn.session_id)
     if turn_id and turn_id != turn.turn_id:
         raise _refuse(TurnRefusal.OTHER_TURN, turn=turn_id)
-    return _still_open(turn, clock.now())
+    if turn.status == TurnStatus.CLOSED:
+        raise _refuse(TurnRefusal.CLOSED, turn=turn.turn_id)
+    if turn.status == TurnStatus.INCOMPLETE:
+        raise _refuse(TurnRefusal.INCOMPLETE, turn=turn.turn_id)
+    if turn.expires_at <= clock.now():
+        raise _refuse(TurnRefusal.EXPIRED)
+    session = Session.objects.filter(session_id=turn.session_id).first()
+    if session is None or session.status != SessionStatus.ACTIVE:
+        raise _refuse(TurnRefusal.SESSION_ENDED, session=turn.session_id)
+    return turn
 
 
 def in_turn(origin: Origin) -> Origin:
@@ -226,19 +217,6 @@ def in_turn(origin: Origin) -> Origin:
     return replace(origin, session_id=turn.session_id, turn_id=turn.turn_id)
 
 
-def _still_open(turn: Turn, now: datetime) -> Turn:
-    if turn.status == TurnStatus.CLOSED:
-        raise _refuse(TurnRefusal.CLOSED, turn=turn.turn_id)
-    if turn.status == TurnStatus.INCOMPLETE:
-        raise _refuse(TurnRefusal.INCOMPLETE, turn=turn.turn_id)
-    if turn.expires_at <= now:
-        raise _refuse(TurnRefusal.EXPIRED)
-    session = Session.objects.filter(session_id=turn.session_id).first()
-    if session is None or session.status != SessionStatus.ACTIVE:
-        raise _refuse(TurnRefusal.SESSION_ENDED, session=turn.session_id)
-    return turn
-
-
 def expire_turns() -> int:
     """Mark timed-out turns as incomplete and return how many there were."""
     with log.transaction():
@@ -248,9 +226,11 @@ def expire_turns() -> int:
         outside = Q(expires_at__lte=now) | Q(expires_at__gt=misdated)
         expired = list(Turn.objects.filter(outside, status=TurnStatus.OPEN).order_by("id"))
         for turn in expired:
-            payload = TurnExpired(session_id=turn.session_id, turn_id=turn.turn_id)
+            payload = events.TurnExpired(session_id=turn.session_id, turn_id=turn.turn_id)
             with use_origin(session_id=turn.session_id, turn_id=turn.turn_id, ack_token=""):
-                log.append(log.prepare(TURN_EXPIRED, payload), stream=stream_of_turn(turn.session_id, turn.turn_id))
+                log.append(
+                    log.prepare(events.TURN_EXPIRED, payload), stream=stream_of_turn(turn.session_id, turn.turn_id)
+                )
     return len(expired)
 
 
@@ -314,7 +294,6 @@ class TurnRefusal(Enum):
 
     @property
     def code(self) -> str:
-        """The reason in errors and metrics, such as ``no_token``."""
         return self.name.lower()
 
 

@@ -18,18 +18,8 @@ from memoryhub.core.permissions import Act, allows
 from memoryhub.core.schemas import Payload
 from memoryhub.core.stores.dialect import begins_with
 from memoryhub.core.text import flat
-from sessions_app import git
-from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
+from sessions_app import events, git
 from sessions_app.events.client import FILE_EDITED
-from sessions_app.events.sessions import (
-    ITERATION_ABANDONED,
-    ITERATION_ADVANCED,
-    ITERATION_COMPLETED,
-    ITERATION_STARTED,
-    IterationAdvanced,
-    IterationEnded,
-    IterationStarted,
-)
 from sessions_app.hook_parser import HookEvent
 from sessions_app.models import Commit, Iteration, IterationStatus
 from sessions_app.schemas import CommitRead, CommitRecord, IterationAdvance, IterationComplete, IterationStart
@@ -64,7 +54,7 @@ def record_commit(*, command: CommitRead, directory: Path | None = None) -> Comm
             _link_existing(existing, command)
         else:
             payload = _recorded(record).model_copy(update=_links_of(command))
-            log.append(log.prepare(COMMIT_RECORDED, payload), stream=_stream(record.sha))
+            log.append(log.prepare(events.COMMIT_RECORDED, payload), stream=_stream(record.sha))
         commit: Commit = Commit.objects.get(sha=record.sha)
         return commit
 
@@ -87,22 +77,17 @@ def _links_of(command: CommitRead) -> dict[str, Any]:
 
 
 def _link_existing(commit: Commit, command: CommitRead) -> None:
-    linked = _linked_already(commit.sha)
+    # From the events, not the read model: links that a message or a decision made don't count.
+    linked: dict[int, str] = {}
+    for payload in log.events().of_stream(_stream(commit.sha)).payloads().values():
+        linked |= dict.fromkeys(payload.get("decision_ids", ()), payload.get("link_type", "implements"))
     new = [decision for decision in command.decision_ids if linked.get(decision) != command.link_type]
     command = command.model_copy(update={"decision_ids": new})
     if command.iteration_id == commit.iteration_id:
         command = command.model_copy(update={"iteration_id": None})
     if links := _links_of(command):
-        payload = CommitLinked(commit_id=commit.id, sha=commit.sha, **links)
-        log.append(log.prepare(COMMIT_LINKED, payload), stream=_stream(commit.sha))
-
-
-# From the events, not the read model: links that a message or a decision made don't count.
-def _linked_already(sha: str) -> dict[int, str]:
-    linked: dict[int, str] = {}
-    for payload in log.events().of_stream(_stream(sha)).payloads().values():
-        linked |= dict.fromkeys(payload.get("decision_ids", ()), payload.get("link_type", "implements"))
-    return linked
+        linking = events.CommitLinked(commit_id=commit.id, sha=commit.sha, **links)
+        log.append(log.prepare(events.COMMIT_LINKED, linking), stream=_stream(commit.sha))
 
 
 def _stream(sha: str) -> str:
@@ -138,22 +123,19 @@ def record_commits(*, commits: Sequence[CommitRecord]) -> int:
     """Record the commits that are not recorded yet, in the given order, and return how many they were."""
     recorded = 0
     for start in range(0, len(commits), _BATCH):
-        recorded += _record_batch(commits[start : start + _BATCH])
+        batch = commits[start : start + _BATCH]
+        drafts = {commit.sha: log.prepare(events.COMMIT_RECORDED, _recorded(commit)) for commit in batch}
+        with log.transaction():
+            for sha in Commit.objects.filter(sha__in=list(drafts)).values_list("sha", flat=True):
+                del drafts[sha]
+            for sha, draft in drafts.items():
+                log.append(draft, stream=_stream(sha))
+        recorded += len(drafts)
     return recorded
 
 
-def _record_batch(commits: Sequence[CommitRecord]) -> int:
-    drafts = {commit.sha: log.prepare(COMMIT_RECORDED, _recorded(commit)) for commit in commits}
-    with log.transaction():
-        for sha in Commit.objects.filter(sha__in=list(drafts)).values_list("sha", flat=True):
-            del drafts[sha]
-        for sha, draft in drafts.items():
-            log.append(draft, stream=_stream(sha))
-    return len(drafts)
-
-
-def _recorded(commit: CommitRecord) -> CommitRecorded:
-    return CommitRecorded(
+def _recorded(commit: CommitRecord) -> events.CommitRecorded:
+    return events.CommitRecorded(
         sha=commit.sha,
         message=commit.message,
         author=commit.author,
@@ -168,8 +150,8 @@ def start_iteration(*, command: IterationStart) -> Iteration:
     Raises:
         ConflictError: another one is active; the data has its id.
     """
-    payload = IterationStarted(command=command.command, description=command.description)
-    draft = log.prepare(ITERATION_STARTED, payload)
+    payload = events.IterationStarted(command=command.command, description=command.description)
+    draft = log.prepare(events.ITERATION_STARTED, payload)
     with log.transaction():
         active = active_iteration()
         if active:
@@ -195,8 +177,8 @@ def advance_iteration(*, command: IterationAdvance) -> Iteration:
 
 def record_phase(iteration: Iteration, *, completed: str, phase: str, artifacts: list[str]) -> Iteration:
     """Record a completed phase, "" for none, and the one that follows it."""
-    payload = IterationAdvanced(iteration_id=iteration.id, completed=completed, phase=phase, artifacts=artifacts)
-    return _append_to_iteration(iteration, ITERATION_ADVANCED, payload)
+    payload = events.IterationAdvanced(iteration_id=iteration.id, completed=completed, phase=phase, artifacts=artifacts)
+    return _append_to_iteration(iteration, events.ITERATION_ADVANCED, payload)
 
 
 def complete_iteration(*, command: IterationComplete) -> Iteration:
@@ -208,8 +190,8 @@ def complete_iteration(*, command: IterationComplete) -> Iteration:
     """
     with log.transaction():
         iteration = _active(command.id)
-        payload = IterationEnded(iteration_id=iteration.id, outcome=command.outcome)
-        event_type = ITERATION_ABANDONED if command.abandon else ITERATION_COMPLETED
+        payload = events.IterationEnded(iteration_id=iteration.id, outcome=command.outcome)
+        event_type = events.ITERATION_ABANDONED if command.abandon else events.ITERATION_COMPLETED
         return _append_to_iteration(iteration, event_type, payload)
 
 

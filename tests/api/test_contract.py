@@ -10,7 +10,7 @@ from memories.schemas import MemoryUpdate
 from memoryhub.core.rest import without
 from memoryhub.core.tools import all_tools, find_tool
 from memoryhub.mcp.listing import load_tools
-from memoryhub.rest import framework, openapi, reference
+from memoryhub.rest import framework, reference
 from memoryhub.rest.api import api
 from tests.api.client import RestTestCase
 
@@ -178,7 +178,7 @@ def _references(node: Any) -> list[str]:
 
 class ReferenceTests(RestTestCase):
     def test_the_schema_and_its_page_are_built_once_and_name_the_address_of_the_request(self) -> None:
-        completed = self.enterContext(mock.patch.object(framework, "complete", wraps=openapi.complete))
+        completed = self.enterContext(mock.patch.object(framework, "complete", wraps=framework.complete))
         grouped = self.enterContext(mock.patch.object(reference, "groups", wraps=reference.groups))
         for host in ("localhost", "localhost:1234", "127.0.0.1:99"):
             self.assertIn("/api/v1/projects", self.client.get("/api/v1/openapi.json").json()["paths"])

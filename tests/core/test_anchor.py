@@ -13,8 +13,7 @@ from memoryhub.core.errors import Damaged, Invalid
 from memoryhub.core.log.anchor import advance_anchor, read_anchor
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores.store import project_store, use_store
-from memoryhub.ops.doctor.finding import Finding
-from memoryhub.ops.doctor.store import examine_store
+from memoryhub.ops.doctor.store import Finding, examine_store
 from memoryhub.rest.auth import read_token
 from tests import tampering
 from tests.databases import at_home, sqlite_only

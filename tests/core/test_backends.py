@@ -59,7 +59,7 @@ class OfferTests(SimpleTestCase):
         wrapper = import_module(f"memoryhub.core.backends.{selected.ENGINE}.base").DatabaseWrapper
         self.assertLessEqual(_members(base.StoreConnection), set(dir(wrapper)))
         declared = {group for _, group in inspect.getmembers(base, inspect.isclass) if _is_protocol(group)}
-        others = {base.StoreConnection, base.Lease, base.Presence}
+        others = {base.StoreConnection, base.Lease}
         self.assertLessEqual(declared - others, {group for group, _ in bound.values()})
         for name, (group, module) in bound.items():
             for member in _members(group):

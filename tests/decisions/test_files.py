@@ -19,7 +19,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from decisions import services
-from decisions.admin.lineage import Drawing, LineageNode, draw_lineage
+from decisions.admin.decision import Drawing, LineageNode, draw_lineage
 from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
 from decisions.importing import AdrReport, import_adrs
 from decisions.models import LINEAGE, Decision, DecisionEdge, EdgeRelation

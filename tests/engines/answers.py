@@ -503,7 +503,7 @@ def recorded() -> Iterator[dict[str, Sent]]:
 
     with (
         mock.patch.object(DatabaseWrapper, "run", recording(DatabaseWrapper.run, lambda row: row)),
-        mock.patch.object(DatabaseWrapper, "_run_many", recording(DatabaseWrapper._run_many, lambda rows: rows[0])),
+        mock.patch.object(DatabaseWrapper, "run_many", recording(DatabaseWrapper.run_many, lambda rows: rows[0])),
     ):
         yield found
 

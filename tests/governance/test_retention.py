@@ -251,14 +251,14 @@ class RunTests(RetentionTestCase):
     def cut_off_after(self, batches: int) -> None:
         done = []
 
-        def leave(*_: int) -> None:
+        def leave(*_: object, **_named: object) -> None:
             done.append(1)
             if len(done) >= batches:
                 raise InterruptedError
 
         with mock.patch.object(running, "BATCH", 1), self.assertRaises(InterruptedError):
             if not batches:
-                with mock.patch.object(running._Execution, "_erase", leave):
+                with mock.patch.object(running, "_erase", leave):
                     run_retention(command=RetentionRunRequest(digest=self.plan().digest))
             run_retention(command=RetentionRunRequest(digest=self.plan().digest), progress=leave)
 

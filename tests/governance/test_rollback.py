@@ -19,6 +19,7 @@ from governance.models import Affirmation, RollbackAction
 from governance.rollback import reversal
 from governance.rollback.schemas import RollbackMake
 from governance.rollback.service import roll_back
+from governance.rollback.state import entries_at_end
 from governance.staleness.schemas import Affirm
 from governance.staleness.service import affirm
 from memories.pack import pack_context
@@ -250,6 +251,19 @@ class ReversalTests(RollbackTestCase):
         stays = [(kept, "kept at the end of its scratch session; stays kept")]
         self.assertEqual(stays, [(left.id, left.why) for left in self.preview(action="undo").left])
         self.assert_rolls_back(lambda: set(self.listed()), {kept, gone}, {kept}, action="undo")
+
+    def test_the_entries_of_any_number_of_scratch_sessions_take_four_queries(self) -> None:
+        ends: list[int] = []
+        for name in ("first", "second", "third"):
+            with use_origin(session_id=name):
+                start_session(command=sessions.SessionStart(session_id=name, mode="scratch"))
+                entries = [self.write(f"{name} {number}") for number in range(2)]
+                end_session(command=sessions.SessionEnd(session_id=name, discard=True, keep=entries[:1]))
+            ends.append(RawEvent.objects.get(event_type="session.ended", stream_id=f"session:{name}").position)
+            with self.subTest(name), self.assertNumQueries(4, using="store:project:alpha"):
+                ended = list(entries_at_end(log.events().at(ends)))
+            self.assertEqual([(entries[0], ends[-1], False), (entries[1], ends[-1], True)], ended[-2:])
+            self.assertEqual(2 * len(ends), len(ended))
 
     def test_of_two_deleted_memories_of_one_topic_the_younger_comes_back(self) -> None:
         for _ in range(2):

@@ -23,9 +23,8 @@ from memoryhub.core.errors import ConfirmationRequired, ConflictError, Invalid, 
 from memoryhub.core.jobs import find_job
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.stores.store import project_store
-from memoryhub.ops.backups.files import backups_of, kept_before_restores
 from memoryhub.ops.backups.restoring import Restored, restore
-from memoryhub.ops.backups.service import back_up_store, back_up_store_to
+from memoryhub.ops.backups.service import back_up, back_up_store, backups_of, kept_before_restores
 from memoryhub.ops.jobs import run_job
 from memoryhub.ops.jobs.running import JobTarget
 from memoryhub.ops.serving import process
@@ -167,9 +166,9 @@ class BackupTests(BackupTestCase):
     def test_a_file_of_ones_own_is_never_overwritten(self) -> None:
         target = self.home / "mine.db"
         with self.store("alpha"):
-            back_up_store_to(target)
+            back_up(target)
             with self.assertRaises(ConflictError):
-                back_up_store_to(target)
+                back_up(target)
 
 
 class RestoreTests(BackupTestCase):

@@ -21,9 +21,8 @@ from memoryhub.core.errors import ConflictError, Locked
 from memoryhub.core.log.erase import is_unwiped, mark_unwiped
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store
-from memoryhub.ops.backups.files import kept_before_restores
 from memoryhub.ops.backups.restoring import restore
-from memoryhub.ops.backups.service import back_up_store
+from memoryhub.ops.backups.service import back_up_store, kept_before_restores
 from tests.forks import Fork
 from tests.jobs.test_backups import WRITER
 from tests.jobs.test_doctor import doctor
@@ -100,7 +99,7 @@ class DamageTestCase(HubTestCase):
 STOPPED = """
 import sys
 from memoryhub.core.backends.sqlite import files
-from memoryhub.ops.backups.rebuilding import rebuild_store
+from memoryhub.ops.backups.restoring import rebuild_store
 from memoryhub.core.stores.store import project_store
 def stop(*_):
     print("all is built", flush=True)

@@ -26,7 +26,7 @@ from memoryhub.models import JobRun, StoreCheck
 from memoryhub.ops import jobs
 from memoryhub.ops.jobs import run_job, running
 from memoryhub.ops.jobs.running import JobTarget
-from memoryhub.ops.jobs.schedules import queue_now
+from memoryhub.ops.jobs.schedules import enqueue
 from memoryhub.ops.jobs.status import ask_worker, status_of_job
 from sessions_app.models import Session, Turn
 from sessions_app.schemas import SessionStart, TurnBegin
@@ -176,13 +176,13 @@ class DueTests(JobTestCase):
     def test_a_run_now_is_queued_for_a_worker_that_lives_and_refused_with_the_way_where_there_is_none(self) -> None:
         with self.assertRaisesRegex(Unavailable, "no worker is running.*memory-hub jobs try-this"):
             ask_worker(job=self.job, alias=None, asked_by="ada")
-        queue_now(job=self.job, targets=[JobTarget(project_store("beta"))], asked_by="ada")
+        enqueue(job=self.job, targets=[JobTarget(project_store("beta"))], asked_by="ada")
         self.assertEqual([store.result for store in status_of_job(self.job).stores], ["never", "queued"])
         self.work_off_queue()
         self.assertEqual((self.counted, JobRun.objects.get().asked_by), (["beta"], "ada"))
 
     def test_what_a_dead_worker_held_is_given_back(self) -> None:
-        queue_now(job=self.job, targets=[JobTarget(project_store("beta"))], asked_by="ada")
+        enqueue(job=self.job, targets=[JobTarget(project_store("beta"))], asked_by="ada")
         self.assertEqual(len(get_broker().dequeue()), 1)
         self.assertFalse(OrmQ.objects.filter(lock__lte=clock.now()).exists())
         jobs.release_held()

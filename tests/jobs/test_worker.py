@@ -98,8 +98,8 @@ from memoryhub.core.jobs import find_job
 from memoryhub.core.stores.store import project_store
 from memoryhub.ops import jobs
 from memoryhub.ops.jobs.running import JobTarget
-from memoryhub.ops.jobs.schedules import queue_now
-queue_now(job=find_job("rebuild"), targets=[JobTarget(project_store("alpha"))], asked_by="ada")
+from memoryhub.ops.jobs.schedules import enqueue
+enqueue(job=find_job("rebuild"), targets=[JobTarget(project_store("alpha"))], asked_by="ada")
 """
 
 

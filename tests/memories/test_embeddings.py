@@ -24,6 +24,7 @@ from memories.embeddings import indexes, meaning, vectors
 from memories.embeddings.engine import (
     ADDRESS_FILE,
     BUNDLED,
+    BUNDLED_VOCABULARY,
     NOT_RUNNING,
     RemoteEngine,
     find_files,
@@ -33,8 +34,7 @@ from memories.embeddings.engine import (
 from memories.embeddings.following import embed_current_store
 from memories.embeddings.indexes import IndexFile, quantized
 from memories.embeddings.local import LocalEngine
-from memories.embeddings.onnx import batches
-from memories.embeddings.wordpiece import BUNDLED_VOCABULARY, WordPiece
+from memories.embeddings.onnx import WordPiece, batches
 from memories.models import EmbeddingModel, Vector
 from memories.schemas import MemoryWrite
 from memoryhub.core import log

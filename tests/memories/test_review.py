@@ -10,7 +10,7 @@ from memories import selectors
 from memories.events import Verdict
 from memories.models import Memory, ReviewState
 from memories.pack import pack_context, preview_pack, replay_pack
-from memories.present import memory_text, write_text
+from memories.present import memory_text, written
 from memories.review.policy import is_sampled
 from memories.review.schemas import ReviewEdit, ReviewList, ReviewMerge, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import count_waiting, last_verdict_of, list_reviews
@@ -89,7 +89,7 @@ class PolicyTests(ReviewTestCase):
         self.configure(review_policy="all")
         result = self.written()
         self.assertEqual((result.review, result.review_reason), (PROPOSED, "policy reviews all writes"))
-        self.assertIn("proposed: a person will review it", write_text(result))
+        self.assertIn("proposed: a person will review it", written(result).text)
         self.assertEqual(self.memory(self.accepted("Another")).review, ACCEPTED)
 
     def test_a_sample_is_the_same_for_the_same_text(self) -> None:
@@ -145,7 +145,7 @@ class QueueTests(ReviewTestCase):
         self.reject(memory_id, "It is wrong.")
         again = self.written("Retry thrice", "After a timeout.")
         self.assertEqual((again.id, again.status, again.review), (memory_id, "seen", REJECTED))
-        self.assertIn("a reviewer has rejected it: It is wrong.", write_text(again))
+        self.assertIn("a reviewer has rejected it: It is wrong.", written(again).text)
         self.configure(packs_accepted_only=False)
         self.assertEqual((self.found(), count_waiting()), ([], 0))
         self.assertNotIn(f"#{memory_id} ", self.pack())
@@ -275,7 +275,7 @@ class RevisionTests(ReviewTestCase):
     def test_packs_show_the_accepted_version_until_the_review(self) -> None:
         result = self.update(self.rule, content="To nobody.", attributes={"priority": 1})
         self.assertEqual(self.standing(self.rule), (PROPOSED, 2, 1))
-        self.assertIn("v1 stays in effect until then", write_text(result))
+        self.assertIn("v1 stays in effect until then", written(result).text)
         sent = pack_context(command=ContextPackRequest())
         self.assertIn(f"- #{self.rule} p90 general: Be kind: To everyone.", sent.text)
         self.update(self.rule, content="To some.")

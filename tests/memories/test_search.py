@@ -31,9 +31,9 @@ from memories.search import engine
 from memories.search.engine import BlendWeights, blend
 from memories.search.index import forget_removed, put, text_index, text_row
 from memories.search.parsed_query import parse, parse_search
-from memories.search.pipeline import USUAL, Pipeline
-from memories.search.snippets import LENGTH, excerpt, snippet, words_in
+from memories.search.snippets import LENGTH, snippet, spans, words_in
 from memories.search.text import date_words, folded, folded_with_places, forms_of, match_any, phrases, shaped, terms
+from memories.search.weights import USUAL, Pipeline
 from memories.services.links import create_relation
 from memories.timeline import stats
 from memories.tools import SearchByOffset, get_whole, search, search_by_offset, search_text
@@ -787,8 +787,9 @@ class MarkedTests(SimpleTestCase):
             (decomposed, "résumé", [resume]),
         ):
             with self.subTest(question, text=text):
-                cut = excerpt(text, terms(question))
-                self.assertEqual([cut.text[start:end] for start, end in cut.matches], marked)
+                words = terms(question)
+                cut = snippet(text, words)
+                self.assertEqual([cut[start:end] for start, end in spans(cut, words)], marked)
         self.assertEqual(words_in("A catalogue of logs", ["log", "cat", "dog"]), ["log", "cat"])
         self.assertEqual(words_in(forms, terms("finance résumé ガイド")), terms("finance résumé ガイド"))
 
@@ -797,10 +798,11 @@ class MarkedTests(SimpleTestCase):
         self, before: str, after: str, word: str, forms: tuple[Form, Form]
     ):
         written, asked = (unicodedata.normalize(form, word) for form in forms)
-        cut = excerpt(f"{before} {written} {after}", terms(asked))
-        self.assertLessEqual(len(cut.text), LENGTH + 4)
-        self.assertTrue(all(0 <= start < end <= len(cut.text) for start, end in cut.matches))
-        marked = [folded(cut.text[start:end]) for start, end in cut.matches]
+        cut = snippet(f"{before} {written} {after}", terms(asked))
+        matches = spans(cut, terms(asked))
+        self.assertLessEqual(len(cut), LENGTH + 4)
+        self.assertTrue(all(0 <= start < end <= len(cut) for start, end in matches))
+        marked = [folded(cut[start:end]) for start, end in matches]
         self.assertTrue(any(folded(word) in hit for hit in marked), (cut, marked))
 
 

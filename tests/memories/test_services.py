@@ -12,7 +12,7 @@ from memories.importing import import_markdown
 from memories.kinds import number_defaults
 from memories.models import KIND_MODELS, ContextPack, Memory
 from memories.pack import pack_context
-from memories.present import write_text
+from memories.present import written
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
 from memories.schemas.query import ContextPackRequest
 from memoryhub.core import clock, log, spool
@@ -251,7 +251,7 @@ class SimilarTests(MemoriesTestCase):
         self.assertEqual([item.id for item in again.similar], [first.id])
         self.assertGreater(again.similar[0].alike, 0.7)
         self.assertNotEqual(again.id, first.id)
-        self.assertIn(f"; #{first.id} is nearly the same: Fair waiting", write_text(again))
+        self.assertIn(f"; #{first.id} is nearly the same: Fair waiting", written(again).text)
 
     def test_a_text_of_some_common_words_or_operators_or_another_project_or_deleted_is_not_named(self):
         first = self.written("Fair waiting", LONG)

@@ -24,7 +24,7 @@ from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import StoreId, project_store, use_store
-from memoryhub.ops.backups.files import backups_of, require_sound
+from memoryhub.ops.backups.service import backups_of, require_sound
 from memoryhub.ops.jobs.status import models_behind
 from tests.support import forget_all_stores
 from tests.torture.workload import PROJECT
@@ -148,7 +148,7 @@ def _hub_database(home: Path, wanted: Expected) -> list[str]:
 
 def _backups(home: Path, store: StoreId, wanted: Expected) -> list[str]:
     found = [f"{path} is lost" for path in wanted.backups if not (home / path).exists()]
-    for path in backups_of(store):
+    for path in backups_of(store, ".db"):
         with files.opened(path):
             require_sound()
     return found

@@ -12,8 +12,6 @@ from django.utils.http import url_has_allowed_host_and_scheme
 
 from memoryhub.core.permissions import Act, may, require
 
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-
 
 def needs(act: Act, view: Callable[..., Any]) -> Callable[..., Any]:
     """Require a permission to call a view: ``self.admin_site.admin_view(needs(Act.WRITE, self.settle_view))``.
@@ -24,19 +22,6 @@ def needs(act: Act, view: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(view)
     def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         require(request.user, act)
-        response: HttpResponseBase = view(request, *args, **kwargs)
-        return response
-
-    return checked
-
-
-def needs_to_change(act: Act, view: Callable[..., Any]) -> Callable[..., Any]:
-    """Require a permission to send a form to a view; reading it needs none."""
-
-    @wraps(view)
-    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if request.method not in SAFE_METHODS:
-            require(request.user, act)
         response: HttpResponseBase = view(request, *args, **kwargs)
         return response
 

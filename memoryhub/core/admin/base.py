@@ -22,7 +22,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from memoryhub.core.admin.cells import event_title
-from memoryhub.core.admin.facets import COUNTED_AT_MOST, DefaultFilter, FacetedChangeList
+from memoryhub.core.admin.facets import COUNTED_AT_MOST, DefaultFilter, HubChangeList
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import quarantine_marks
 from memoryhub.core.models import Quarantine, RawEvent
@@ -62,15 +62,6 @@ class BoundedPaginator(_Paginator):
     def count(self) -> int:
         rows: QuerySet[Any] = self.object_list  # type: ignore[assignment]
         return rows.order_by().values("pk")[:COUNTED_AT_MOST].count()
-
-
-class HubChangeList(FacetedChangeList):
-    @property
-    def counted(self) -> str:
-        more = "+" if self.result_count == COUNTED_AT_MOST else ""
-        one, many = getattr(self.model_admin, "nouns", None) or (self.opts.verbose_name, self.opts.verbose_name_plural)
-        noun = one if self.result_count == 1 else many
-        return f"{self.result_count:,}{more} {noun}"
 
 
 class HubModelAdmin(_ModelAdmin):

@@ -49,7 +49,7 @@ class Chip:
     url: str
 
 
-class FacetedChangeList(ChangeList):
+class HubChangeList(ChangeList):
     filter_specs: list[Any]
 
     def __init__(self, request: HttpRequest, *arguments: Any, **options: Any) -> None:
@@ -62,6 +62,13 @@ class FacetedChangeList(ChangeList):
         self._other_lookups: dict[str, Any] = lookups
         # False: Django's own sidebar is not shown
         return specs, False, lookups, *flags
+
+    @property
+    def counted(self) -> str:
+        more = "+" if self.result_count == COUNTED_AT_MOST else ""
+        one, many = getattr(self.model_admin, "nouns", None) or (self.opts.verbose_name, self.opts.verbose_name_plural)
+        noun = one if self.result_count == 1 else many
+        return f"{self.result_count:,}{more} {noun}"
 
     @property
     def _facets(self) -> list[Facet]:
@@ -77,7 +84,17 @@ class FacetedChangeList(ChangeList):
     @cached_property
     def chips(self) -> list[Chip]:
         """The active filters."""
-        return [*self._facet_chips(), *self._lookup_chips()]
+        chips = []
+        for facet in self._facets:
+            chosen = facet.active()
+            labels = facet.labels(chosen)
+            for value in chosen:
+                remaining = [other for other in chosen if other != value]
+                chips.append(Chip(f"{facet.title}: {labels.get(value, value)}", self._address(facet.name, remaining)))
+        for name in self._other_lookups:
+            label = name.removesuffix("__exact").replace("_", " ")
+            chips.append(Chip(f"{label}: {self.params.get(name, '')}", self._address(name, ())))
+        return chips
 
     @property
     def clear_url(self) -> str:
@@ -92,19 +109,6 @@ class FacetedChangeList(ChangeList):
 
     def _address(self, name: str, values: Collection[str]) -> str:
         return f"?{urlencode({**self.filter_params, name: list(values)}, doseq=True)}"
-
-    def _facet_chips(self) -> Iterator[Chip]:
-        for facet in self._facets:
-            chosen = facet.active()
-            labels = facet.labels(chosen)
-            for value in chosen:
-                remaining = [other for other in chosen if other != value]
-                yield Chip(f"{facet.title}: {labels.get(value, value)}", self._address(facet.name, remaining))
-
-    def _lookup_chips(self) -> Iterator[Chip]:
-        for name in self._other_lookups:
-            label = name.removesuffix("__exact").replace("_", " ")
-            yield Chip(f"{label}: {self.params.get(name, '')}", self._address(name, ()))
 
     def _view(self, facet: Facet, counts: Mapping[str, int]) -> FacetView:
         values = facet.order(counts)

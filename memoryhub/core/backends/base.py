@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,17 +32,17 @@ class StoreConnection(Protocol):
     Errors are Django's, the vendor's form of a statement is rendered (``stores.dialect``).
     """
 
+    # Inserts that wait for a statement which names their table, or for a cursor; None while they run at once
+    gathered: Gathered | None
+
     def run(self, sql: str, parameters: Sequence[Any]) -> Any:
         """Run one statement and return the driver's cursor; inserts that wait for its tables come first."""
 
     def batches(self, sql: str, parameters: Sequence[Any], size: int) -> Iterator[list[tuple[Any, ...]]]:
         """Run a query and yield its rows, ``size`` at a time, of one state of the store; other statements may run."""
 
-    def insert(self, table: str, sql: str, row: Row) -> None:
-        """Run an INSERT, or keep it inside ``gathering``."""
-
-    def gathering(self) -> AbstractContextManager[Gathered]:
-        """Batch inserts inside the block, which must be in a transaction; after an error they are discarded."""
+    def run_many(self, sql: str, rows: list[Row]) -> None:
+        """Insert several rows by the INSERT of one."""
 
     def has_table(self, name: str) -> bool: ...
 
@@ -160,9 +160,8 @@ class Anchors(Protocol):
 class Lease(Protocol):
     """A right that one process has among all processes of a hub."""
 
-    @property
-    def abandoned(self) -> str:
-        """What the holder before had written, if it ended without giving the lease back; "" otherwise."""
+    # What the holder before had written, if it ended without giving the lease back; "" otherwise
+    abandoned: str
 
     def write(self, text: str) -> None:
         """Show a text to those who look; Locked if the lease was lost, because it was not renewed in time."""
@@ -189,7 +188,7 @@ class Machines(Protocol):
     def texts(self) -> dict[str, str]:
         """Return the texts of all leases that are held, or were left by holders that died."""
 
-    def announce(self, name: str) -> Presence:
+    def announce(self, name: str) -> ExitStack:
         """Count this process, and what it forks, as present under a name until it ends or closes the result."""
 
     def is_present(self, name: str) -> bool: ...
@@ -202,10 +201,6 @@ class Machines(Protocol):
 
     def stamp(self, store: StoreId) -> object:
         """Return what differs soon after a write to a store, without waiting; None if ``Stores.watched`` shows it."""
-
-
-class Presence(Protocol):
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,13 @@ def _registering(make: Callable[Q, EventType[P]]) -> Callable[Q, EventType[P]]:
             defined = make(*args, **options)
         except TypeError as error:
             raise ImproperlyConfigured(f"event type {args[0]!r} is not declared completely: {error}") from error
-        _require_one_group(defined)
+        group = defined.rollback.group
+        for earlier in _types.values():
+            if group and earlier.rollback.group == group and earlier.rollback != defined.rollback:
+                raise ImproperlyConfigured(
+                    f"event types {defined.name!r} and {earlier.name!r} declare the roll-back group {group!r} "
+                    "differently"
+                )
         _types[defined.name] = defined
         return defined
 
@@ -139,15 +145,6 @@ define_governance_event = partial(
     changes_stream=False,
     act=Act.GOVERN,
 )
-
-
-def _require_one_group(defined: EventType[Any]) -> None:
-    group = defined.rollback.group
-    for other in _types.values():
-        if group and other.rollback.group == group and other.rollback != defined.rollback:
-            raise ImproperlyConfigured(
-                f"event types {defined.name!r} and {other.name!r} declare the roll-back group {group!r} differently"
-            )
 
 
 def event_type(name: str) -> EventType[Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -129,7 +129,7 @@ def void_sql() -> str:
 
 
 def void_positions() -> frozenset[int]:
-    return frozenset(position for (position,) in rows.fetch(void_sql()))
+    return frozenset(rows.column(void_sql()))
 
 
 def apply(event: Event[Any]) -> None:
@@ -143,20 +143,17 @@ def apply(event: Event[Any]) -> None:
         projector(event)
 
 
-def models_beside_log() -> Iterable[type[models.Model]]:
-    """Yield every model of a store that is neither the log nor built from it."""
+def models_beside_log() -> list[type[models.Model]]:
+    """Return every model of a store that is neither the log nor built from it."""
     projected = {RawEvent, *read_models()}
-    return (model for model in _store_models() if model not in projected)
+    return [model for model in _store_models() if model not in projected]
 
 
-def read_models() -> Iterable[type[models.Model]]:
-    for model in _store_models():
-        if model not in (RawEvent, ProjectionOffset) and getattr(model, "from_log", True):
-            yield model
+def read_models() -> list[type[models.Model]]:
+    models_of_log = (RawEvent, ProjectionOffset)
+    return [model for model in _store_models() if model not in models_of_log and getattr(model, "from_log", True)]
 
 
-def _store_models() -> Iterable[type[models.Model]]:
+def _store_models() -> Iterator[type[models.Model]]:
     for label in STORE_APPS:
-        for model in apps.get_app_config(label).get_models():
-            if not model._meta.proxy:
-                yield model
+        yield from (model for model in apps.get_app_config(label).get_models() if not model._meta.proxy)

@@ -17,7 +17,7 @@ from memoryhub.core.log.append import (
     require_key,
     transaction,
 )
-from memoryhub.core.log.chain import LOSS_ACCEPTED, LossAccepted, Verification, accept_loss, verify
+from memoryhub.core.log.chain import LOSS_ACCEPTED, Verification, accept_loss, verify
 from memoryhub.core.log.erase import (
     PAYLOAD_ERASED,
     PAYLOAD_REDACTED,
@@ -39,28 +39,17 @@ from memoryhub.core.log.read import (
     iterate_columns,
     replay,
 )
-from memoryhub.core.log.rebuilding import (
-    Comparison,
-    RebuildReport,
-    TableReport,
-    compare,
-    compare_sample,
-    rebuild,
-    table_digests,
-)
+from memoryhub.core.log.rebuilding import TableReport, compare, compare_sample, rebuild, table_digests
 from memoryhub.core.log.views import forget_views, view_at
 
 __all__ = [
     "LOSS_ACCEPTED",
     "PAYLOAD_ERASED",
     "PAYLOAD_REDACTED",
-    "Comparison",
     "Draft",
     "EventQuerySet",
-    "LossAccepted",
     "PayloadErased",
     "PayloadRedacted",
-    "RebuildReport",
     "StoredEvent",
     "TableReport",
     "Verification",

@@ -21,11 +21,11 @@ from memoryhub.core.log.append import (
     INSERT_EVENT,
     KEY_TAKEN,
     Draft,
-    Head,
     checked_name,
     insert_event,
     next_in,
     open_head,
+    require_key,
 )
 from memoryhub.core.log.copy import ErasedMeanwhile, Replacing, apply_events
 from memoryhub.core.log.erase import mark_unwiped
@@ -62,14 +62,10 @@ def append_as_is(event: EventColumns, *, void: Container[int] = ()) -> None:
         void: positions of events that no read model contains.
     """
     log_head = open_head()
-    _insert(event)
+    insert_columns([getattr(event, name) for name in COLUMNS])
     log_head.position, log_head.digest = event.position, event.chain_digest
     if event.position not in void:
         apply(event_of(event))
-
-
-def _insert(event: EventColumns) -> None:
-    insert_columns([getattr(event, name) for name in COLUMNS])
 
 
 def insert_columns(values: Sequence[Any]) -> None:
@@ -95,7 +91,7 @@ def forward(events: Iterable[EventColumns], *, fork: tuple[int, str]) -> None:
     with scratch.temporary_copy(store):
         with transaction.atomic(using=require_current_alias()), rows.gathering():
             for event in events:
-                _insert(event)
+                insert_columns([getattr(event, name) for name in COLUMNS])
         require_anchored(of=store)
         apply_events(0)
         try:
@@ -124,12 +120,12 @@ class _Forwarding(Replacing):
 
 
 def _transfer(fork: int) -> None:
-    changed = [position for (position,) in rows.fetch(_CHANGED)]
+    is_changed = bool(rows.fetch(_CHANGED))
     rows.execute(_PUT_PAYLOADS)
     rows.execute(_PUT_TAIL, [fork])
     for table in text_caches():
         rows.execute(f"DELETE FROM {LIVE}.{table}")
-    if changed:
+    if is_changed:
         mark_unwiped(head()[0], LIVE)
 
 
@@ -170,18 +166,16 @@ def append_copy(
     origin = Origin(trace_id=_checked_field("trace_id", header.trace_id))
     event = _copied(draft, header, head.position + 1)
     data = draft.data if isinstance(draft, Draft) else erased_digest
-    head.digest = insert_event(event, data, head, origin, _free_key(header.idempotency_key, head))
+    key = header.idempotency_key or None
+    if key and head.start and rows.fetch(KEY_TAKEN, [key]):
+        key = None
+    require_key(key)
+    head.digest = insert_event(event, data, head, origin, key)
     head.position = event.position
     store_pending()
     if not is_void:
         apply(event)
     return event
-
-
-def _free_key(key: str | None, head: Head) -> str | None:
-    if not key or (head.start and rows.fetch(KEY_TAKEN, [key])):
-        return None
-    return checked_name("idempotency_key", key, allowed="")
 
 
 def _copied(draft: Draft[P] | EventType[P], header: CopiedHeader, position: int) -> Event[P]:

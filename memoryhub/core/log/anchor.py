@@ -42,19 +42,13 @@ def anchor_problem(end: tuple[int, str] | None = None, *, of: StoreId | None = N
     except ValueError:
         return "the store's anchor cannot be read"
     for anchor in anchored:
-        if problem := _difference(anchor, end):
-            return problem
-    return ""
-
-
-def _difference(anchor: Anchor, end: tuple[int, str] | None) -> str:
-    position, digest = end or head()
-    if anchor.position > position:
-        return f"the log ends at #{position}, but #{anchor.position} was acknowledged; its tail was cut"
-    if anchor.position < position:
-        digest = digest_at(anchor.position) or ""
-    if digest != anchor.digest:
-        return f"#{anchor.position} is not the event that was acknowledged"
+        position, digest = end or head()
+        if anchor.position > position:
+            return f"the log ends at #{position}, but #{anchor.position} was acknowledged; its tail was cut"
+        if anchor.position < position:
+            digest = digest_at(anchor.position) or ""
+        if digest != anchor.digest:
+            return f"#{anchor.position} is not the event that was acknowledged"
     return ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -60,19 +60,15 @@ def prepare(event_type: EventType[P], payload: P, shape: Shape | None = None) ->
     raw = payload.model_dump(mode="json", exclude_unset=True)
     clean, findings = sanitize(raw, shape or payload_shape(event_type.schema), by_pack_only=event_type.by_pack_only)
     if clean != raw:
-        payload = _validated(event_type, clean)
+        from pydantic import ValidationError
+
+        from memoryhub.core.validation import explain
+
+        try:
+            payload = event_type.schema.model_validate(clean)
+        except ValidationError as error:
+            raise Invalid(f"after removing private text and secrets, {explain(error)}") from error
     return Draft(event_type, payload, clean, tuple(sorted({finding.type for finding in findings})))
-
-
-def _validated(event_type: EventType[P], data: Mapping[str, Any]) -> P:
-    from pydantic import ValidationError
-
-    from memoryhub.core.validation import explain
-
-    try:
-        return event_type.schema.model_validate(data)
-    except ValidationError as error:
-        raise Invalid(f"after removing private text and secrets, {explain(error)}") from error
 
 
 class Head:
@@ -122,16 +118,6 @@ def before_commit(function: Callable[[], None]) -> None:
     For what is kept beside the store: an exception still undoes the transaction, and a refusal leaves no trace.
     """
     open_head().finishing.append(function)
-
-
-def _admitted(event_type: EventType[Any], store: StoreId) -> Origin:
-    # Checked here and not only in each interface, so that a new route or tool cannot forget it (decision 23).
-    demand(event_type.act, place=store.place)
-    # Guards enforce turns in the same place (decision 9).
-    origin = current_origin()
-    for check in _guards:
-        origin = check(event_type, origin)
-    return origin
 
 
 _head: ContextVar[Head | None] = ContextVar("log_head", default=None)
@@ -228,7 +214,11 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
         ConflictError: the key is already used.
     """
     head = open_head()
-    origin = _admitted(draft.type, head.store)
+    # Checked here and not only in each interface, so that a new route or tool cannot forget it (decision 23).
+    demand(draft.type.act, place=head.store.place)
+    origin = current_origin()
+    for check in _guards:  # such as that of turns (decision 9)
+        origin = check(draft.type, origin)
     position = head.position + 1  # after the guards: they may append events of their own
     number = stream.rpartition(":")[2]
     if number.isdecimal() and int(number) >= position:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from django.db import DatabaseError
 from pydantic import Field
 
-from memoryhub.core.backends.base import HERE, Anchor
+from memoryhub.core.backends.base import HERE
 from memoryhub.core.backends.selected import faults, stores
 from memoryhub.core.errors import Damaged, Invalid
 from memoryhub.core.events.event_types import define_governance_event
@@ -59,14 +60,6 @@ class _Broken(Exception):
         self.reason = reason
 
 
-# A position and its digest from outside the store's own file.
-@dataclass(frozen=True, slots=True)
-class _TrustedHead:
-    position: int
-    digest: str
-    where: str
-
-
 def verify(
     checkpoint: Checkpoint | None = None,
     *,
@@ -82,29 +75,31 @@ def verify(
         database: the schema name of that store in the current connection.
         anchored: whether to compare with the anchor, and with the read models of a store that is not damaged.
     """
-    walked = _ChainWalk(_redacted(database))
+    redacted = _redacted(database)
+    count, digest = 0, GENESIS
+    erased: set[int] = set()
     try:
         heads = _trusted_heads(checkpoint, of or current_store(), anchored=anchored)
         for row in _all_rows(database):
-            walked.step(row)
-            _compare_heads(walked, heads)
-        _check_tail(walked.count, heads)
-        _check_erasures(walked.erased, database)
+            digest = _check_event(row, count + 1, digest, redacted)
+            count += 1
+            if row[_WIDTH] is None:
+                erased.add(count)
+            for position, trusted, where in heads:
+                if position == count and trusted != digest:
+                    raise _Broken(count, f"its digest differs from the one {where}")
+        _check_end(count, heads)
+        _check_erasures(erased, database)
     except _Broken as broken:
-        return Verification(False, walked.count, walked.digest, broken.position, broken.reason)
+        return Verification(False, count, digest, broken.position, broken.reason)
     ahead = ""
     if anchored and database == HERE:  # a damaged store is read as ``LIVE``; its read models may not be readable
-        ahead = _read_models_ahead()
-    return Verification(not ahead, walked.count, walked.digest, ahead=ahead)
-
-
-def _read_models_ahead() -> str:
-    try:
-        return read_models_ahead()
-    except DatabaseError as error:
-        if not faults.is_damage(error):
-            raise
-        return ""  # a damaged table is no evidence; doctor reports it
+        try:
+            ahead = read_models_ahead()
+        except DatabaseError as error:  # a damaged table is no evidence; doctor reports it
+            if not faults.is_damage(error):
+                raise
+    return Verification(not ahead, count, digest, ahead=ahead)
 
 
 def check_links(*, first: int, last: int) -> dict[int, str]:
@@ -115,31 +110,13 @@ def check_links(*, first: int, last: int) -> dict[int, str]:
     flaws = {}
     for row in _batch(position, last - position, "main"):
         if first <= row[0] <= last:
-            flaws[row[0]] = _flaw(row, position + 1, previous, redacted)
+            flaws[row[0]] = ""
+            try:
+                _check_event(row, position + 1, previous, redacted)
+            except _Broken as broken:
+                flaws[row[0]] = broken.reason
         position, previous = row[0], row[-1]
     return flaws
-
-
-def _flaw(row: tuple[Any, ...], expected: int, previous: str, redacted: Mapping[int, str]) -> str:
-    try:
-        _check_event(row, expected, previous, redacted)
-    except _Broken as broken:
-        return broken.reason
-    return ""
-
-
-class _ChainWalk:
-    def __init__(self, redacted: Mapping[int, str]) -> None:
-        self.count = 0
-        self.digest = GENESIS
-        self.erased: list[int] = []
-        self._redacted = redacted
-
-    def step(self, row: tuple[Any, ...]) -> None:
-        self.digest = _check_event(row, self.count + 1, self.digest, self._redacted)
-        self.count += 1
-        if row[_WIDTH] is None:
-            self.erased.append(self.count)
 
 
 def _redacted(database: str) -> dict[int, str]:
@@ -154,42 +131,32 @@ def _redacted(database: str) -> dict[int, str]:
     return {}
 
 
-def _trusted_heads(checkpoint: Checkpoint | None, store: StoreId, *, anchored: bool) -> list[_TrustedHead]:
-    anchors = _anchors(store) if anchored else []
-    heads = [_TrustedHead(anchor.position, anchor.digest, "anchored outside the store") for anchor in anchors]
+# Positions and digests from outside the store's own file, and where they are
+def _trusted_heads(checkpoint: Checkpoint | None, store: StoreId, *, anchored: bool) -> list[tuple[int, str, str]]:
+    heads = []
+    if anchored:
+        try:
+            anchors = known_anchors(store)
+        except ValueError as error:
+            raise _Broken(0, "the store's anchor cannot be read") from error
+        heads = [(anchor.position, anchor.digest, "anchored outside the store") for anchor in anchors]
     if checkpoint:
         checkpoint.require_store(store)
-        heads.append(_TrustedHead(checkpoint.position, checkpoint.digest, "in the checkpoint"))
+        heads.append((checkpoint.position, checkpoint.digest, "in the checkpoint"))
     return heads
 
 
-def _compare_heads(walked: _ChainWalk, heads: list[_TrustedHead]) -> None:
-    for trusted in heads:
-        if trusted.position == walked.count and trusted.digest != walked.digest:
-            raise _Broken(walked.count, f"its digest differs from the one {trusted.where}")
+def _check_end(count: int, heads: list[tuple[int, str, str]]) -> None:
+    position, _, where = max(heads, key=itemgetter(0), default=(0, "", ""))
+    if position > count:
+        raise _Broken(count + 1, f"the log ends at #{count}, but #{position} is {where}; its tail was cut")
 
 
-def _check_tail(count: int, heads: list[_TrustedHead]) -> None:
-    last = max(heads, key=lambda head: head.position, default=None)
-    if last and last.position > count:
-        reason = f"the log ends at #{count}, but #{last.position} is {last.where}; its tail was cut"
-        raise _Broken(count + 1, reason)
-
-
-def _check_erasures(erased: list[int], database: str) -> None:
+def _check_erasures(erased: set[int], database: str) -> None:
     # The triggers allow anyone to erase a payload; the hub also appends a payload.erased event (decision 6).
-    if not erased:
-        return
-    unexplained = set(erased) - erased_positions(database)
+    unexplained = erased and erased - erased_positions(database)
     if unexplained:
         raise _Broken(min(unexplained), "its payload is missing, and no event records an erasure")
-
-
-def _anchors(store: StoreId) -> list[Anchor]:
-    try:
-        return known_anchors(store)
-    except ValueError as error:
-        raise _Broken(0, "the store's anchor cannot be read") from error
 
 
 def _all_rows(database: str) -> Iterator[tuple[Any, ...]]:
@@ -220,7 +187,10 @@ def _check_event(row: tuple[Any, ...], expected: int, previous: str, redacted: M
         raise _Broken(position, "its payload and its salt do not belong together")
     if payload_json is not None and not _is_payload(salt, payload_json, redacted.get(position, stored_payload)):
         raise _Broken(position, "its payload is not the one that was written")
-    chained = _chained(previous, row[:_WIDTH], stored_payload)
+    try:
+        chained = chain_digest(previous, row[:_WIDTH], stored_payload)
+    except (TypeError, ValueError):
+        chained = ""
     if chained != stored_chain:
         raise _Broken(position, "its header, or an event before it, is not the one that was written")
     return chained
@@ -232,13 +202,6 @@ def _is_payload(salt: Any, payload_json: Any, digest: str) -> bool:
         return payload_digest(salt, payload_json) == digest and bytes.fromhex(salt).hex() == salt
     except (TypeError, ValueError, AttributeError):
         return False
-
-
-def _chained(previous: str, header: tuple[Any, ...], payload: Any) -> str:
-    try:
-        return chain_digest(previous, header, payload)
-    except (TypeError, ValueError):
-        return ""
 
 
 class LossAccepted(Payload):

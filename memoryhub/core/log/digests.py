@@ -32,8 +32,9 @@ HEADER = (
 )
 
 
-def canonical_json(value: Any) -> str:
-    return _encode(value)
+canonical_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+# Payloads of older versions may contain NaN; they must be encoded as they were, or their digests would differ.
+_encode_new = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 def new_payload_json(value: Any) -> str:
@@ -41,11 +42,6 @@ def new_payload_json(value: Any) -> str:
         return _encode_new(value)
     except ValueError as error:
         raise Invalid("NaN and infinite numbers cannot be stored; send a finite number, or leave it out") from error
-
-
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
-# Payloads of older versions may contain NaN; they must be encoded as they were, or their digests would differ.
-_encode_new = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 def payload_digest(salt: str, payload_json: str) -> str:

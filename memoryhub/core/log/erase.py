@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from django.db import DatabaseError
@@ -51,11 +50,11 @@ _ERASE = f"UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position
 
 
 def erased_positions(database: str = "main") -> set[int]:
-    positions = rows.fetch(
+    positions = rows.column(
         f"SELECT value FROM {database}.raw_events AS e, {int_elements('e.payload_json', 'positions')} AS gone "
         "WHERE e.event_type = 'payload.erased'"
     )
-    return {position for (position,) in positions}
+    return set(positions)
 
 
 def erase_streams(streams: Sequence[str], *, reason: str) -> Event[PayloadErased]:
@@ -126,7 +125,7 @@ _DIGESTS = (
 def redacted_digests(database: str = "main", *, use_index: bool = True) -> dict[int, str]:
     """Return the digest that each redacted payload must have now, by position."""
     by_position: dict[int, str] = {}
-    for (digests,) in rows.fetch(_DIGESTS.format(database=database, hint="" if use_index else NOT_INDEXED)):
+    for digests in rows.column(_DIGESTS.format(database=database, hint="" if use_index else NOT_INDEXED)):
         by_position |= {int(position): digest for position, digest in json.loads(digests).items()}
     return by_position
 
@@ -147,6 +146,7 @@ _ENTITIES = (
     "SELECT min(position) FROM main.raw_events WHERE stream_id IN "
     f"(SELECT stream_id FROM main.raw_events WHERE position IN {IDS}) GROUP BY stream_id"
 )
+_CHANGED_MEANWHILE = "events were erased, redacted or restored meanwhile; preview the redaction again"
 
 
 def redact_payloads(
@@ -174,20 +174,11 @@ def redact_payloads(
         seen = last_erasure()
     _check(payloads)
     salted = {position: (canonical_json(payload), ids.random_bytes(16).hex()) for position, payload in payloads.items()}
-    event = _apply(_Change(current_store(), salted, seen, what, reason), progress)
+    digests = {position: payload_digest(salt, text) for position, (text, salt) in salted.items()}
+    event = _apply(salted, PayloadRedacted(digests=digests, what=what, reason=reason), seen, progress)
     forget_views()
     finish_rebuild()
     return event
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    store: StoreId
-    # Position to the redacted payload and its salt.
-    salted: Mapping[int, tuple[str, str]]
-    seen: int
-    what: str
-    reason: str
 
 
 def _check(payloads: Mapping[int, Mapping[str, Any]]) -> None:
@@ -214,57 +205,48 @@ def _check(payloads: Mapping[int, Mapping[str, Any]]) -> None:
             raise Invalid(f"event #{position} would be invalid without that text: {explain(error)}") from error
 
 
-def _apply(change: _Change, progress: Callable[[int], None]) -> Event[PayloadRedacted]:
+# ``salted``: position to the redacted payload and its salt
+def _apply(
+    salted: Mapping[int, tuple[str, str]], record: PayloadRedacted, seen: int, progress: Callable[[int], None]
+) -> Event[PayloadRedacted]:
+    store = current_store()
     last, _ = head()
-    if last_erasure() != change.seen:
-        raise _changed_meanwhile()
-    replacing = Replacing(change.store, change.seen, list(read_models()))
-    with scratch.temporary_copy(change.store):
-        with scratch.attached(change.store):
+    if last_erasure() != seen:
+        raise ConflictError(_CHANGED_MEANWHILE)
+    replacing = Replacing(store, seen, list(read_models()))
+    with scratch.temporary_copy(store):
+        with scratch.attached(store):
             take_events(last)
-        _write_payloads(change.salted, HERE)
+        rows.execute(_WRITE_PAYLOADS.format(database=HERE), [json.dumps(salted)])
         apply_events(0, progress)
         try:
             replacing.catch_up()
             with replacing.compared():
                 pass
             with replacing.locked():
-                event = _transfer(change)
+                event = _transfer(store, salted, record)
         except ErasedMeanwhile:
-            raise _changed_meanwhile() from None
+            raise ConflictError(_CHANGED_MEANWHILE) from None
         try:
             replacing.settle()
         except DatabaseError as error:  # the redaction is committed; the caller's next steps must still run
-            logger.warning("comparing %s again after a redaction failed; run rebuild: %s", change.store.name, error)
+            logger.warning("comparing %s again after a redaction failed; run rebuild: %s", store.name, error)
         return event
 
 
-def _changed_meanwhile() -> ConflictError:
-    return ConflictError("events were erased, redacted or restored meanwhile; preview the redaction again")
-
-
-def _transfer(change: _Change) -> Event[PayloadRedacted]:
-    digests = {position: payload_digest(salt, text) for position, (text, salt) in change.salted.items()}
-    draft = prepare(PAYLOAD_REDACTED, PayloadRedacted(digests=digests, what=change.what, reason=change.reason))
-    with appending_to(change.store):
+def _transfer(store: StoreId, salted: Mapping[int, tuple[str, str]], record: PayloadRedacted) -> Event[PayloadRedacted]:
+    draft = prepare(PAYLOAD_REDACTED, record)
+    with appending_to(store):
         event = append(draft, stream="redactions")
     rows.execute(_COPY_EVENT, [event.position])
-    _write_payloads(change.salted, LIVE)
-    _clear_caches(list(change.salted))
-    mark_unwiped(event.position, LIVE)
-    forget_views_early(change.store)
-    return event
-
-
-def _write_payloads(salted: Mapping[int, tuple[str, str]], database: str) -> None:
-    rows.execute(_WRITE_PAYLOADS.format(database=database), [json.dumps(salted)])
-
-
-def _clear_caches(positions: list[int]) -> None:
+    rows.execute(_WRITE_PAYLOADS.format(database=LIVE), [json.dumps(salted)])
     # Caches are keyed by event or by entity: clear both.
-    about = [row[0] for row in rows.fetch(_ENTITIES, [json_list(positions)])]
+    about = json_list([*salted, *rows.column(_ENTITIES, [json_list(salted)])])
     for table, column in text_caches().items():
-        rows.execute(f"DELETE FROM {LIVE}.{table} WHERE {column} IN {IDS}", [json_list([*positions, *about])])
+        rows.execute(f"DELETE FROM {LIVE}.{table} WHERE {column} IN {IDS}", [about])
+    mark_unwiped(event.position, LIVE)
+    forget_views_early(store)
+    return event
 
 
 # A key of ``store_meta``, set from an erasure until the text is wiped from the files: a process may die in between.
@@ -295,5 +277,5 @@ def wipe_free_space() -> bool:
 
 
 def _mark() -> str | None:
-    values = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [_MARK])
-    return values[0][0] if values else None
+    marks = rows.column("SELECT value FROM store_meta WHERE key = %s", [_MARK])
+    return next(iter(marks), None)

@@ -68,7 +68,7 @@ def forget_erased(event: Event[PayloadErased]) -> None:
 
 def quarantined_among(ids: Sequence[int]) -> set[int]:
     sql = f"SELECT id FROM quarantine WHERE id IN {IDS}"
-    return {row[0] for row in rows.fetch(sql, [json_list(ids)])}
+    return set(rows.column(sql, [json_list(ids)]))
 
 
 _MARKS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,15 @@ from memoryhub.core.errors import Invalid, Locked, Unavailable
 from memoryhub.core.events.projection import checks, finish_rebuild, models_beside_log, read_models, text_caches
 from memoryhub.core.log.append import COLUMNS
 from memoryhub.core.log.chain import Verification, check_links, verify
-from memoryhub.core.log.copy import ErasedMeanwhile, Replacing, apply_events, follow, is_of_one_log, take_events
+from memoryhub.core.log.copy import (
+    ErasedMeanwhile,
+    Progress,
+    Replacing,
+    apply_events,
+    follow,
+    is_of_one_log,
+    take_events,
+)
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.read import erased_after, head, last_erasure
 from memoryhub.core.models import RawEvent
@@ -61,7 +69,7 @@ class RebuildReport:
         return all(table.identical for table in self.tables)
 
 
-def rebuild(progress: Callable[[int], None] = lambda _: None, *, only: Sequence[str] = ()) -> RebuildReport:
+def rebuild(progress: Progress = lambda _: None, *, only: Sequence[str] = ()) -> RebuildReport:
     """Rebuild read models from the log; they replace the present ones in one transaction.
 
     Args:
@@ -88,27 +96,27 @@ def _tables_of(only: Sequence[str]) -> frozenset[str]:
     return frozenset(table for table, app in tables.items() if not only or table in only or app in only)
 
 
-def _attempt(store: StoreId, tables: frozenset[str], progress: Callable[[int], None]) -> list[TableReport] | None:
+def _attempt(store: StoreId, tables: frozenset[str], progress: Progress) -> list[TableReport] | None:
     replaced = [model for model in read_models() if model._meta.db_table in tables]
     replacing = Replacing(store, last_erasure(), replaced)
     last, _ = head()
     with scratch.temporary_copy(store), suppress(ErasedMeanwhile):
         follow(store, up_to=last, progress=progress)
         replacing.catch_up()
+        report = []
         with replacing.compared() as differing:
-            report = [_reported(model, model in differing, model in replaced) for model in read_models()]
+            for model in read_models():
+                count, before = differences.table_digest(model, LIVE)
+                after = before
+                if model in differing:
+                    count, after = differences.table_digest(model, HERE)
+                report.append(TableReport(model._meta.db_table, count, before, after, model in replaced))
         with replacing.locked():
             pass
         replacing.settle()
         return report
     # Text was erased since the copy was started; the copy must not restore it.
     return None
-
-
-def _reported(model: type[models.Model], differs: bool, replaced: bool) -> TableReport:  # noqa: FBT001
-    count, before = differences.table_digest(model, LIVE)
-    count, after = differences.table_digest(model, HERE) if differs else (count, before)
-    return TableReport(model._meta.db_table, count, before, after, replaced)
 
 
 def table_digests(*, with_log: bool = False) -> dict[str, tuple[int, str]]:
@@ -127,8 +135,6 @@ _NEWEST = 50
 # Longer streams are not sampled.
 _LONGEST_STREAM = 200
 _SHOWN = 3
-
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +190,13 @@ def _compare_whole(progress: Progress) -> Comparison:
     with scratch.temporary_copy(store):
         follow(store, up_to=last, progress=progress)
         replacing.catch_up()
+        tables = []
         with replacing.compared() as differing:
-            tables = [_recorded(model) for model in read_models() if model in differing]
+            for model in read_models():
+                if model in differing:
+                    count, keys = differences.recorded(model, limit=_SHOWN)
+                    tables.append(Difference(model._meta.db_table, count, keys, is_table=True))
             return Comparison(head()[0], head()[0], (*tables, *_index_differences(None)))
-
-
-def _recorded(model: type[models.Model]) -> Difference:
-    return Difference(model._meta.db_table, *differences.recorded(model, limit=_SHOWN), is_table=True)
 
 
 def _index_differences(sample: list[int] | None) -> Iterator[Difference]:
@@ -210,13 +216,12 @@ def compare_sample() -> Comparison:
         applied = apply_events(0)
         with scratch.attached(store), transaction.atomic(using=require_current_alias()):
             tables = filter(None, map(_sample_difference, read_models()))
-            sample = [position for (position,) in rows.fetch("SELECT position FROM main.raw_events ORDER BY position")]
+            sample = rows.column("SELECT position FROM main.raw_events ORDER BY position")
             return replace(comparison, applied=applied, differences=(*tables, *_index_differences(sample)))
-    return replace(comparison, differences=(_UNDECIDED,))
+    # The sampled streams could not be applied without the others, so a whole comparison must decide.
+    return replace(comparison, differences=(Difference("the sample", 0, (), is_table=False),))
 
 
-# The sampled streams could not be applied without the others, so a whole comparison must decide.
-_UNDECIDED = Difference("the sample", 0, (), is_table=False)
 # Copies whole streams: a row can only be rebuilt from all events of its stream.
 _TAKE_STREAMS = (
     f"INSERT INTO main.raw_events ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM {LIVE}.raw_events "
@@ -256,10 +261,10 @@ def _sample_difference(model: type[models.Model]) -> Difference | None:
     )
     if len(keys) == 1:
         missing += f" UNION {extra}"
-    differing = [str(key) for (key,) in rows.fetch(missing)]
+    differing = rows.column(missing)
     if not differing:
         return None
-    return Difference(table, len(differing), tuple(differing[:_SHOWN]), is_table=True)
+    return Difference(table, len(differing), tuple(map(str, differing[:_SHOWN])), is_table=True)
 
 
 # Stands for the digest of a table that could not be read.
@@ -278,21 +283,19 @@ def verify_damaged(store: StoreId) -> Verification:
 @contextmanager
 def readable_log(store: StoreId) -> Iterator[Source | None]:
     """Yield from where the store's log can be read: the store, a temporary copy, or None."""
-    if _has_log(store):
+    try:
+        with scratch.temporary_copy(store), repair.passing_over_damage(), scratch.attached(store):
+            rows.fetch(f"SELECT count(*) FROM (SELECT 1 FROM {LIVE}.raw_events LIMIT 1) AS t")
+        has_log = True
+    except DatabaseError as error:
+        if not faults.is_damage(error):
+            raise
+        has_log = False
+    if has_log:
         yield store
         return
     with repair.salvaged(store) as source:
         yield source
-
-
-def _has_log(store: StoreId) -> bool:
-    try:
-        with scratch.temporary_copy(store), repair.passing_over_damage(), scratch.attached(store):
-            return bool(rows.fetch(f"SELECT count(*) FROM (SELECT 1 FROM {LIVE}.raw_events LIMIT 1) AS t"))
-    except DatabaseError as error:
-        if not faults.is_damage(error):
-            raise
-        return False
 
 
 class FreshFile:
@@ -306,7 +309,7 @@ class FreshFile:
         with repair.fresh(path), repair.passing_over_damage():
             yield cls(store, source)
 
-    def fill(self, progress: Callable[[int], None]) -> None:
+    def fill(self, progress: Progress) -> None:
         with scratch.attached(self._source):
             verification = verify(of=self._store, database=LIVE)
             if not verification.ok:

@@ -92,7 +92,9 @@ def view_at(position: int) -> StoreId:
     store = current_store()
     for _ in range(_ATTEMPTS):
         prefix = f"{key_of(store)}-{last_erasure()}-{schema.fingerprint()[:8]}"
-        _remove_outdated(store, prefix)
+        # Views of other versions, or left by a process that died after an erasure.
+        views.remove_views(name for name, _ in views.view_names(store) if not name.startswith(f"{prefix}-"))
+        views.remove_abandoned_views(store)
         view = StoreId(Scope.VIEW, f"{prefix}-{position}-{(digest_at(position) or GENESIS)[:8]}")
         if (stores.exists(view) or _make(view, store, prefix, position)) and views.touch_view(view):
             _keep_few(store, prefix, view)
@@ -104,19 +106,15 @@ def _make(view: StoreId, store: StoreId, prefix: str, position: int) -> bool:
     def is_unerased() -> bool:
         return prefix.startswith(f"{key_of(store)}-{last_erasure()}-")
 
-    earlier = [(at, name) for at, name in _cached_views(store, prefix) if at <= position]
+    earlier: list[tuple[int, str]] = []
+    for name, _ in views.view_names(store, prefix):
+        match = re.fullmatch(rf"{prefix}-(\d+)-\w+", name)
+        if match and int(match[1]) <= position:
+            earlier.append((int(match[1]), name))
     _, nearest = max(earlier, default=(0, None))
     return views.make_view(
         view, store, like=nearest, fill=lambda: follow(store, up_to=position), may_publish=is_unerased
     )
-
-
-def _cached_views(store: StoreId, prefix: str) -> list[tuple[int, str]]:
-    positions = []
-    for name, _ in views.view_names(store, prefix):
-        if match := re.fullmatch(rf"{prefix}-(\d+)-\w+", name):
-            positions.append((int(match[1]), name))
-    return positions
 
 
 def _keep_few(store: StoreId, prefix: str, newest: StoreId) -> None:
@@ -125,12 +123,6 @@ def _keep_few(store: StoreId, prefix: str, newest: StoreId) -> None:
         (used_at < latest, used_at, name) for name, used_at in views.view_names(store, prefix) if name != newest.name
     )
     views.remove_views(name for *_, name in by_use[: max(0, len(by_use) - KEPT + 1)])
-
-
-def _remove_outdated(store: StoreId, prefix: str) -> None:
-    # Views of other versions, or left by a process that died after an erasure.
-    views.remove_views(name for name, _ in views.view_names(store) if not name.startswith(f"{prefix}-"))
-    views.remove_abandoned_views(store)
 
 
 def forget_views_early(store: StoreId | None = None) -> None:

@@ -9,13 +9,10 @@ from typing import NamedTuple
 from memoryhub.core.secrets.rule import NOWHERE, Span, compiled, spelled
 
 
-def _without_groups(pattern: bytes) -> bytes:
+# A pattern without named groups and counted repetitions, which need a state for each count
+def _simplified(pattern: bytes) -> bytes:
     head, *groups = pattern.split(b"(?P<")
-    return b"(?:".join([head, *(part.partition(b">")[2] for part in groups)])
-
-
-def _unbounded(pattern: bytes) -> bytes:
-    # A counted repetition needs a state for each count.
+    pattern = b"(?:".join([head, *(part.partition(b">")[2] for part in groups)])
     for counted, repeated in ((b"{0,32}?", b"*?"), (b"{1,14}", b"+"), (b"{1,6}", b"+")):
         pattern = pattern.replace(counted, repeated)
     for most in (b"4", b"20", b"24", b"40", b"60", b"80"):
@@ -78,7 +75,7 @@ _HEAD = (
 _SECRET = rb"(?:\S*[0-9]|[A-Za-z]{12}|[\w.-]*[^\s\w.()\[\]{}<>\"'`,;-])"
 # Most keywords have no sign and no such value after them. Without groups and counts, RE2 sees this in a tenth of the
 # time.
-_LIKELY = _unbounded(_without_groups(_HEAD)) + _SECRET
+_LIKELY = _simplified(_HEAD) + _SECRET
 _SPACED = (
     _REST + _CLOSE + rb"(?:\s|\\+[nrt])" + _GAP + rb"\(?(?P<quote>\\*[\"'`])?"
     rb"([^\s\"'`<>,;(){}\[\]\\|]{8,})"

@@ -66,7 +66,13 @@ _BUILT_IN = (
 @cache
 def catalogue() -> dict[str, RuleInfo]:
     head, *rules = lines()
-    return {line["id"]: _info(line, head["sources"]) for line in rules}
+    infos = {}
+    for line in rules:
+        origins = tuple(_origin(origin, head["sources"][origin["project"]]) for origin in line["from"])
+        name, keywords = line["id"], tuple(line["keywords"])
+        kind, pattern = line.get("type", name), line.get("pattern", "")
+        infos[name] = RuleInfo(name, kind, line["description"], keywords, pattern, origins)
+    return infos
 
 
 def about(rule_id: str) -> RuleInfo | None:
@@ -80,17 +86,6 @@ def _rules_outside_the_pack() -> dict[str, RuleInfo]:
         rule = _personal_rule(kind)
         infos[rule.id] = RuleInfo(rule.id, rule.type, description, (), pattern.decode("latin-1"), _HUB)
     return infos
-
-
-def _info(line: dict[str, Any], sources: dict[str, Any]) -> RuleInfo:
-    return RuleInfo(
-        line["id"],
-        line.get("type", line["id"]),
-        line["description"],
-        tuple(line["keywords"]),
-        line.get("pattern", ""),
-        tuple(_origin(origin, sources[origin["project"]]) for origin in line["from"]),
-    )
 
 
 def _origin(origin: dict[str, str], source: dict[str, str]) -> str:
@@ -397,13 +392,15 @@ def compile_rules(rules: Iterable[CustomRule], allow: Iterable[str], personal: I
             texts.add(text)
         else:
             patterns.append(checked_pattern(pattern))
+    compiled_rules = []
+    for rule in rules:
+        checked_pattern(rule.pattern)
+        keywords = tuple(word.lower().encode() for word in rule.keywords)
+        name, pattern_bytes = f"{CUSTOM_PREFIX}{rule.id}", rule.pattern.encode()
+        compiled_rules.append(Rule(name, rule.type, RuleForm.ALL, keywords, pattern=pattern_bytes))
     kinds = frozenset(personal)
-    return CustomRules(
-        tuple(_custom_rule(rule) for rule in rules),
-        frozenset(texts),
-        personal_detector(kinds) if kinds else None,
-        tuple(patterns),
-    )
+    detector_of_kinds = personal_detector(kinds) if kinds else None
+    return CustomRules(tuple(compiled_rules), frozenset(texts), detector_of_kinds, tuple(patterns))
 
 
 def pattern_of(allowed: str) -> str | None:
@@ -429,12 +426,6 @@ def size_of(patterns: Iterable[str], allow: Iterable[str]) -> int:
     """Return the number of instructions of a project's patterns, which bounds the time that they take."""
     named = [*patterns, *(pattern for text in allow if (pattern := pattern_of(text)) is not None)]
     return sum(checked_pattern(pattern).size for pattern in named)
-
-
-def _custom_rule(rule: CustomRule) -> Rule:
-    checked_pattern(rule.pattern)
-    keywords = tuple(word.lower().encode() for word in rule.keywords)
-    return Rule(f"{CUSTOM_PREFIX}{rule.id}", rule.type, RuleForm.ALL, keywords, pattern=rule.pattern.encode())
 
 
 def _custom_hits(rule: Rule, data: bytes) -> Iterator[SecretHit]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -126,19 +126,15 @@ def remember(values: Mapping[str, str]) -> None:
     added = [value for value in memorable if digests[value] not in stored]
     if not added:
         return
-    names = _names_among(added)
+    # A text may give the id of a session as a token. Events name the session by it.
+    origin = current_origin()
+    sql = f"SELECT DISTINCT session_id FROM raw_events WHERE session_id IN {TEXTS}"
+    names = {origin.session_id, origin.actor, *rows.column(sql, [json_list(added)])}
     pending = _pending.setdefault(request, {})
     for value in added:
         if value not in names and len(pending) < _MOST_PENDING:
             pending[digests[value]] = values[value]
     _contexts.forget()
-
-
-# A text may give the id of a session as a token. Events name the session by it.
-def _names_among(values: Sequence[str]) -> set[str]:
-    origin = current_origin()
-    sql = f"SELECT DISTINCT session_id FROM raw_events WHERE session_id IN {TEXTS}"
-    return {origin.session_id, origin.actor, *rows.column(sql, [json_list(values)])}
 
 
 def store_pending() -> None:

@@ -241,7 +241,11 @@ def _accepts(rule: Rule, data: bytes, start: int, position: int, read: Assignmen
     first = _name_start(data, start)
     name = _unescaped((data[first:position] + read.name_end).decode(errors="replace"))
     value = data[read.start : read.end].decode(errors="replace")
-    if _is_aws_resource(data, first) or not is_assigned(read, name, value):
+    # ``arn:…:123456789012:secret:x``, ``AWS::ApiGateway::ApiKey``
+    before = data[max(0, first - 48) : first]
+    if before.endswith(b":") and compiled(_AWS).find(before, 0, len(before)) is not None:
+        return False
+    if not is_assigned(read, name, value):
         return False
     return VALUE_CHECKS[rule.checks[0]](name, value, read)
 
@@ -264,12 +268,6 @@ def _fits(rule: Rule, data: bytes, start: int, read: Assignment) -> bool:
     if rule.name and compiled(rule.name).at(data, start, read.start) is None:
         return False
     return checked(SecretMatch(data, rule, read.start, read.end, len(data))) is not None
-
-
-# ``arn:…:123456789012:secret:x``, ``AWS::ApiGateway::ApiKey``
-def _is_aws_resource(data: bytes, start: int) -> bool:
-    before = data[max(0, start - 48) : start]
-    return before.endswith(b":") and compiled(_AWS).find(before, 0, len(before)) is not None
 
 
 def _name_start(data: bytes, start: int) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, lru_cache, partial
+from operator import itemgetter
 from typing import Any
 
 import re2
@@ -270,7 +271,10 @@ class KeywordIndex:
     def of(self, data: bytes) -> list[Place]:
         """Return each position where a keyword starts, with the rules of all keywords that start there."""
         exact, any_case = self._scanners
-        return list(_merge_places(_scan(data, *exact), _scan(data.lower(), *any_case)))
+        places = dict(_scan(data, *exact))
+        for start, candidates in _scan(data.lower(), *any_case):
+            places[start] = (*places.get(start, ()), *candidates)
+        return sorted(places.items(), key=itemgetter(0))
 
 
 def _scan(data: bytes, pattern: Pattern, rules_of: Callable[[bytes], tuple[Candidate, ...]]) -> Iterator[Place]:
@@ -281,26 +285,6 @@ def _scan(data: bytes, pattern: Pattern, rules_of: Callable[[bytes], tuple[Candi
         start, end = spans[0]
         yield start, rules_of(data[start:end])
         spans = find(data, start + 1, size)
-
-
-def _merge_places(first: Iterator[Place], second: Iterator[Place]) -> Iterator[Place]:
-    one = next(first, None)
-    other = next(second, None)
-    while one and other:
-        if one[0] == other[0]:
-            yield one[0], (*one[1], *other[1])
-            one = next(first, None)
-            other = next(second, None)
-        elif one[0] < other[0]:
-            yield one
-            one = next(first, None)
-        else:
-            yield other
-            other = next(second, None)
-    for place, iterator in ((one, first), (other, second)):
-        if place:
-            yield place
-            yield from iterator
 
 
 def _rules(table: dict[bytes, list[Rule]], word: bytes) -> tuple[Candidate, ...]:

@@ -81,15 +81,14 @@ NAME = Shape(Leaf.NAME)
 FIXED = Shape(Leaf.FIXED)
 GENERATED = Shape(Leaf.GENERATED)
 
-_COLLECTIONS = (dict, Mapping, tuple, list, set, frozenset, Sequence)
-
 
 def payload_shape(schema: type[BaseModel]) -> Shape:
-    return _of_schema(schema)
+    return _shape_of_schema(schema)
 
 
+# Apart, because the checker takes no class of unknown type as an argument of a cached function
 @cache
-def _of_schema(schema: Any) -> Shape:
+def _shape_of_schema(schema: Any) -> Shape:
     fields = schema.model_fields.items()
     return Shape(fields={name: _shape(field.annotation, field.metadata) for name, field in fields})
 
@@ -105,7 +104,7 @@ def _shape(annotation: Any, metadata: Sequence[Any] = ()) -> Shape:
         return _shape(arguments[0], arguments[1:])
     if origin in (Union, types.UnionType):
         return _union(arguments)
-    if origin in _COLLECTIONS:
+    if origin in (dict, Mapping, tuple, list, set, frozenset, Sequence):
         return _collection(origin, arguments)
     return FIXED if origin is Literal else _class_shape(annotation)
 

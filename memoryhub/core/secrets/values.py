@@ -91,10 +91,6 @@ def is_sample(value: str) -> bool:
     return fits(_SAMPLE, value)
 
 
-def is_digest(value: str) -> bool:
-    return matches(_INTEGRITY, value)
-
-
 def is_uuid(value: str) -> bool:
     return len(value) == 36 and fits(_UUID, value)
 
@@ -272,17 +268,14 @@ def is_assigned(read: Assignment, name: str, value: str) -> bool:
 def _is_named_value(name: str, value: str, *, quoted: bool) -> bool:
     if quoted and matches(_PUNCTUATION, value):
         return False
-    if matches(_PASSWORD, name) and _is_typical_password(value):
+    # A capital, two digits and a mark, as forms for passwords ask for: ``Winter2024!``
+    is_typical = len(value) >= 8 and is_mixed(value) and sum(c.isdigit() for c in value) > 1 and matches(_SIGN, value)
+    if is_typical and matches(_PASSWORD, name):
         return True
     if len(value) >= 12 and looks_random(value, bits=3.2):
         return not reads_as_words(value)
     is_typed = is_mixed(value) or (has_digit(value) and matches(_MARK, value))
     return is_typed and len(value) >= 8 and matches(_PASSWORD, name) and not reads_as_words(value)
-
-
-def _is_typical_password(value: str) -> bool:
-    # A capital, two digits and a mark, as forms for passwords ask for: ``Winter2024!``
-    return len(value) >= 8 and is_mixed(value) and sum(c.isdigit() for c in value) > 1 and matches(_SIGN, value)
 
 
 def is_secret_value(name: str, value: str, *, quoted: bool = True) -> bool:
@@ -327,7 +320,7 @@ def is_random(value: str) -> bool:
 
 def is_plain(value: str) -> bool:
     """Return whether a value is a placeholder, a digest with its algorithm, a path, a host or a number."""
-    if is_placeholder(value) or is_digest(value) or matches(_PATH, value) or _is_number(value):
+    if is_placeholder(value) or matches(_INTEGRITY, value) or matches(_PATH, value) or _is_number(value):
         return True
     return any(fits(form, value) for form in (_HOST, _VERSIONED, _RESOURCE, _FILE, _ALGORITHM, _MOMENT, *_NO_SECRETS))
 
@@ -343,7 +336,7 @@ def is_code(value: str) -> bool:
     if "(" in value or "[" in value:
         return True
     parts = value.replace("::", ".").replace("->", ".").split(".")
-    return not any(_is_random_part(part) for part in parts)
+    return not any(len(part) >= 8 and looks_random(part, bits=2.7) and not reads_as_words(part) for part in parts)
 
 
 def may_be_secret(name: str, value: str) -> bool:
@@ -351,10 +344,6 @@ def may_be_secret(name: str, value: str) -> bool:
     if has_digit(value):
         return True
     return (matches(_PASSWORD, name) and matches(_MARK, value)) or is_gibberish(value)
-
-
-def _is_random_part(part: str) -> bool:
-    return len(part) >= 8 and looks_random(part, bits=2.7) and not reads_as_words(part)
 
 
 def _is_password(value: str, *, quoted: bool) -> bool:

@@ -32,10 +32,13 @@ def put(table: str, sql: str, row: Sequence[Any]) -> None:
     """Run an INSERT into ``table``; inside ``gathering`` it is batched with similar ones."""
     alias = require_current_alias()
     gathering_alias, gathered = _gathered.get()
-    if gathered is not None and alias == gathering_alias:
-        gathered.add(table, sql, row)
-    else:
-        connections[alias].insert(table, sql, row)  # type: ignore[attr-defined]
+    if gathered is None or alias != gathering_alias:
+        connection: Any = connections[alias]
+        gathered = connection.gathered
+        if gathered is None:
+            connection.run(sql, row)
+            return
+    gathered.add(table, sql, row)
 
 
 def require_transaction() -> None:
@@ -51,12 +54,17 @@ def gathering() -> Iterator[None]:
     Readers still see every row. The block must be inside a transaction, which an error must roll back.
     """
     alias = require_current_alias()
-    with connections[alias].gathering() as gathered:  # type: ignore[attr-defined]
-        token = _gathered.set((alias, gathered))
-        try:
-            yield
-        finally:
-            _gathered.reset(token)
+    connection: Any = connections[alias]
+    outer: Gathered | None = connection.gathered
+    connection.gathered = gathered = outer or Gathered(connection.run_many)
+    token = _gathered.set((alias, gathered))
+    try:
+        yield
+        if outer is None:
+            gathered.insert_all()
+    finally:
+        _gathered.reset(token)
+        connection.gathered = outer
 
 
 # The alias and its batched inserts: read for every row, when looking up the connection would cost as much as the
@@ -128,15 +136,14 @@ def _update_sql(model: type[models.Model], names: tuple[str, ...]) -> str:
 
 @cache
 def _adapters(model: type[models.Model]) -> Mapping[str, _Adapter | None]:
-    return {field.attname: _adapter(field) for field in model._meta.local_concrete_fields}
-
-
-def _adapter(field: models.Field[Any, Any]) -> _Adapter | None:
-    if isinstance(field, models.JSONField):
-        return _json_value
-    if isinstance(field, models.DateTimeField):
-        return time_value
-    return None
+    adapters: dict[str, _Adapter | None] = {}
+    for field in model._meta.local_concrete_fields:
+        adapters[field.attname] = None
+        if isinstance(field, models.JSONField):
+            adapters[field.attname] = _json_value
+        elif isinstance(field, models.DateTimeField):
+            adapters[field.attname] = time_value
+    return adapters
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True).encode
@@ -166,12 +173,11 @@ _AT_MOST = 500
 _WORD = re.compile(r"\w+")
 
 Row = Sequence[Any]
-RunMany = Callable[[str, list[Row]], object]
 
 
 # Batched rows by table. A statement that names a table first inserts its rows, so every reader sees them.
 class Gathered:
-    def __init__(self, run_many: RunMany) -> None:
+    def __init__(self, run_many: Callable[[str, list[Row]], object]) -> None:
         self._run_many = run_many
         self._waiting: dict[str, tuple[str, list[Row]]] = {}
 
@@ -196,42 +202,6 @@ class Gathered:
     def _insert(self, table: str) -> None:
         sql, rows = self._waiting.pop(table)
         self._run_many(sql, rows)
-
-
-class GathersInserts:
-    """What a connection that batches inserts adds to Django's; its cursors first call ``insert_gathered``."""
-
-    # None while inserts run at once.
-    gathered: Gathered | None = None
-
-    @contextmanager
-    def gathering(self) -> Iterator[Gathered]:
-        """Batch inserts inside the block, which must be in a transaction; after an error they are discarded."""
-        if self.gathered is not None:
-            yield self.gathered
-            return
-        self.gathered = Gathered(self._run_many)
-        try:
-            yield self.gathered
-            self.gathered.insert_all()
-        finally:
-            self.gathered = None
-
-    def insert(self, table: str, sql: str, row: Row) -> None:
-        if self.gathered is None:
-            self.run(sql, row)
-        else:
-            self.gathered.add(table, sql, row)
-
-    def insert_gathered(self) -> None:
-        if self.gathered is not None:
-            self.gathered.insert_all()
-
-    def run(self, sql: str, parameters: Sequence[Any]) -> Any:
-        raise NotImplementedError
-
-    def _run_many(self, sql: str, rows: list[Row]) -> None:
-        raise NotImplementedError
 
 
 @lru_cache(maxsize=1024)

@@ -11,11 +11,14 @@ import logging
 import os
 import threading
 import traceback
+from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from django.db import DatabaseError, DataError, IntegrityError, ProgrammingError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -25,9 +28,7 @@ from memoryhub.core.backends.base import Departure
 from memoryhub.core.backends.selected import anchors, faults, places, stores
 from memoryhub.core.errors import Damaged, Locked, Moved, NotFound, OutcomeUnknown, Unavailable
 from memoryhub.core.permissions import reaches, sees
-from memoryhub.core.stores import connections as store_connections
 from memoryhub.core.stores import rows, schema
-from memoryhub.core.stores.connections import HeldConnection
 from memoryhub.core.stores.routing import current_alias, use_alias
 from memoryhub.core.stores.store_id import (
     GLOBAL_STORE,
@@ -106,7 +107,7 @@ def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
         with use_alias(store.alias), _translated(store):
             yield store
     finally:
-        store_connections.leave(store.alias, held)
+        _leave(store.alias, held)
 
 
 def require_store(store: StoreId) -> None:
@@ -150,6 +151,13 @@ def _translated(store: StoreId) -> Iterator[None]:
         raise _unavailable(store, error) from error
 
 
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+
+
+def _is_in_home(filename: object) -> bool:
+    return isinstance(filename, str | os.PathLike) and Path(filename).is_relative_to(env.home())
+
+
 def _gone(store: StoreId) -> Locked | Moved | None:
     if store.scope is Scope.VIEW:
         return Locked("text was erased meanwhile; try again")
@@ -157,24 +165,22 @@ def _gone(store: StoreId) -> Locked | Moved | None:
     return _moved(store, departure) if departure else None
 
 
-def _retire(store: StoreId, error: BaseException) -> None:
+def _retire(store: StoreId, error: BaseException | None) -> None:
+    """Forget a failing store, and close the connections to it that no thread is using."""
     _failed.add(store.alias)
-    _release_cursors(error)
-    store_connections.retire(store.alias)
-
-
-def _release_cursors(error: BaseException | None) -> None:
     # The driver closes a connection only after its last cursor, and tracebacks keep cursors alive.
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
-
-
-_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
-
-
-def _is_in_home(filename: object) -> bool:
-    return isinstance(filename, str | os.PathLike) and Path(filename).is_relative_to(env.home())
+    drop(store.alias)
+    with _lock:
+        # SQLite shares what it knows of a file between the connections of a process (for example that its WAL index
+        # is read-only), so a new connection sees a repair only after the last old one is closed. A connection in use
+        # is closed by its own thread when it leaves its block: closing it under a running statement crashes the
+        # process.
+        idle = [held for held in _held.get(store.alias, ()) if _may_close(held)]
+    for held in idle:
+        held.connection.connection = None  # closes it, as the last reference to it
 
 
 def _unavailable(store: StoreId, error: Exception) -> Unavailable:
@@ -188,7 +194,7 @@ def _open(store: StoreId, *, create: bool) -> HeldConnection:
     try:
         with _translated(store):
             identity = stores.identity(store) or _find_or_create(store, create=create)
-            while (held := store_connections.hold(store.alias, identity)) is None:
+            while (held := _hold(store.alias, identity)) is None:
                 _connect(store, identity)
             return held
     except OSError as error:
@@ -197,17 +203,24 @@ def _open(store: StoreId, *, create: bool) -> HeldConnection:
 
 
 def _find_or_create(store: StoreId, *, create: bool) -> Hashable:
-    was_open = bool(store_connections.identity_of(store.alias)) or store.alias in _failed
+    was_open = bool(_identities.get(store.alias)) or store.alias in _failed
     is_anchored = anchors.exists(store)
     # Looked for again after both questions: another thread or process may have created it in between.
     identity = stores.identity(store)
     if identity is None:
         require_stayed(store)
-        _require_new(store, was_open=was_open, is_anchored=is_anchored)
-        if not create:
-            raise unknown_store(store)
-        stores.create(store)
-        identity = stores.identity(store)
+        # A missing store is never recreated beside an anchor that shows events (decision 38).
+        if is_anchored:
+            raise Damaged(
+                f"memory database unavailable: the {stores.THING} of {store.name!r} is gone, though its log had "
+                "events; run `memory-hub doctor` for ways to restore it",
+                store=store.name,
+            )
+        if not was_open:
+            if not create:
+                raise unknown_store(store)
+            stores.create(store)
+            identity = stores.identity(store)
     if identity is None:
         raise Unavailable(f"memory database unavailable: the {stores.THING} of {store.name!r} is gone")
     return identity
@@ -215,8 +228,8 @@ def _find_or_create(store: StoreId, *, create: bool) -> Hashable:
 
 def arrival() -> dict[str, Any] | None:
     """Return where the current store came from, until its move is confirmed; the fields of a ``Departure``."""
-    values = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [ARRIVAL])
-    return json.loads(values[0][0]) if values else None
+    values = rows.column("SELECT value FROM store_meta WHERE key = %s", [ARRIVAL])
+    return json.loads(values[0]) if values else None
 
 
 def require_stayed(store: StoreId) -> None:
@@ -241,18 +254,6 @@ def _moved(store: StoreId, departure: Departure) -> Moved:
     )
 
 
-def _require_new(store: StoreId, *, was_open: bool, is_anchored: bool) -> None:
-    # A missing store is never recreated beside an anchor that shows events (decision 38).
-    if is_anchored:
-        raise Damaged(
-            f"memory database unavailable: the {stores.THING} of {store.name!r} is gone, though its log had events; "
-            "run `memory-hub doctor` for ways to restore it",
-            store=store.name,
-        )
-    if was_open:
-        raise Unavailable(f"memory database unavailable: the {stores.THING} of {store.name!r} is gone")
-
-
 def unknown_store(store: StoreId) -> NotFound:
     names: list[str] = []
     if store.scope is Scope.PROJECT:
@@ -265,31 +266,39 @@ def unknown_store(store: StoreId) -> NotFound:
 def _connect(store: StoreId, identity: Hashable) -> None:
     alias = store.alias
     with _opening:
-        if store_connections.identity_of(alias) == identity:
+        if _identities.get(alias) == identity:
             return
-        store_connections.drop(alias)
-        held = store_connections.begin(alias, identity, stores.settings(store))
+        drop(alias)
+        settings = stores.settings(store)
+        with _lock:  # to a file unknown to other threads
+            connections.settings = {**connections.settings, alias: settings}
+            held = _mine()[alias] = HeldConnection(identity, connections[alias], uses=1)
         try:
-            _require_log(store, held.connection)
+            # Migrating an empty store would make it look like one without events.
+            if not held.connection.has_table("raw_events"):  # type: ignore[attr-defined]
+                raise Damaged(
+                    f"memory database unavailable: the {stores.THING} of {store.name!r} has no event log; "
+                    "run `memory-hub doctor` for ways to restore it"
+                )
             _upgrade_if_needed(store, held.connection)
             if alias in _failed:
-                _check_integrity(store)
-            store_connections.publish(alias, held)
+                report = stores.report_after_failure(held.connection)
+                _failed.discard(alias)
+                logger.warning("store %s is open again after a failure; %s", store.name, report)
+            with _lock:  # make it available to all threads
+                _identities[alias] = identity
+                # Lost if the alias was dropped since
+                connections.settings = {**connections.settings, alias: held.connection.settings_dict}
+                _held.setdefault(alias, WeakSet()).add(held)
         except BaseException:
-            store_connections.drop(alias)
+            drop(alias)
             raise
         finally:
-            store_connections.leave(alias, held)
-        _drop_oldest(keep={alias, current_alias()})
-
-
-# Migrating an empty store would make it look like one without events.
-def _require_log(store: StoreId, connection: BaseDatabaseWrapper) -> None:
-    if not connection.has_table("raw_events"):  # type: ignore[attr-defined]
-        raise Damaged(
-            f"memory database unavailable: the {stores.THING} of {store.name!r} has no event log; "
-            "run `memory-hub doctor` for ways to restore it"
-        )
+            _leave(alias, held)
+        aliases = list(_identities)
+        spare = [oldest for oldest in aliases if oldest not in (alias, current_alias())]
+        for oldest in spare[: max(0, len(aliases) - MAX_OPEN_STORES)]:
+            drop(oldest)
 
 
 # Raises Unavailable if a newer version wrote the store
@@ -301,19 +310,96 @@ def _upgrade_if_needed(store: StoreId, connection: BaseDatabaseWrapper) -> None:
             schema.migrate(connection, before=partial(stores.back_up, store, reason="before-upgrade"))
 
 
-def _drop_oldest(keep: set[str | None]) -> None:
-    aliases = store_connections.open_aliases()
-    spare = [alias for alias in aliases if alias not in keep]
-    for alias in spare[: max(0, len(aliases) - MAX_OPEN_STORES)]:
-        store_connections.drop(alias)
-
-
-def _check_integrity(store: StoreId) -> None:
-    report = stores.report_after_failure(connections[store.alias])
-    _failed.discard(store.alias)
-    logger.warning("store %s is open again after a failure; %s", store.name, report)
-
-
 def forget(store: StoreId) -> None:
-    store_connections.drop(store.alias)
-    store_connections.detach(store.alias)
+    drop(store.alias)
+    detach(store.alias)
+
+
+# This process has one connection per thread and store, which is closed only while no thread uses it.
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class HeldConnection:
+    # What is behind the alias: it differs once another store of its name has replaced it.
+    identity: Hashable
+    connection: BaseDatabaseWrapper
+    # Open ``use_store`` blocks of its thread.
+    uses: int = 0
+    closed: bool = False
+
+
+_identities: OrderedDict[str, Hashable] = OrderedDict()
+_held: dict[str, WeakSet[HeldConnection]] = {}
+# Guards these two, ``connections.settings``, and every ``uses`` and ``closed``. It is taken for microseconds, never
+# while a connection is closed, because that may run a checkpoint.
+_lock = threading.Lock()
+_thread = threading.local()
+
+
+def _hold(alias: str, identity: Hashable) -> HeldConnection | None:
+    _close_stale()
+    mine = _mine().get(alias)
+    if mine is not None and mine.uses and mine.identity != identity:
+        detach(alias)
+    with _lock:
+        held = _mine().get(alias)
+        if held is None:
+            if _identities.get(alias) != identity:
+                return None
+            held = _mine()[alias] = HeldConnection(_identities[alias], connections[alias])
+            _held.setdefault(alias, WeakSet()).add(held)
+        elif not held.uses and (held.closed or _identities.get(alias) != identity):
+            return None  # retired by another thread meanwhile, or replaced by another file
+        held.uses += 1
+        return held
+
+
+def _leave(alias: str, held: HeldConnection) -> None:
+    with _lock:
+        held.uses -= 1
+    if _identities.get(alias) is not held.identity:
+        _close_stale()
+
+
+def detach(alias: str) -> None:
+    """Close this thread's own connection, even inside its block; the next statement opens the present file."""
+    held = _mine().pop(alias, None)
+    if held is None:
+        return
+    with _lock:
+        closes = not held.closed
+        held.closed = True
+    if closes:
+        held.connection.close()
+    del connections[alias]
+
+
+def drop(alias: str) -> None:
+    with _lock:
+        _identities.pop(alias, None)
+        connections.settings = {key: value for key, value in connections.settings.items() if key != alias}
+    _close_stale()
+
+
+def _close_stale() -> None:
+    for alias, held in list(_mine().items()):
+        if held.uses or _identities.get(alias) is held.identity:
+            continue
+        with _lock:
+            closes = _may_close(held)
+        if closes:
+            held.connection.close()
+        del _mine()[alias]
+        del connections[alias]
+
+
+def _may_close(held: HeldConnection) -> bool:
+    if held.uses or held.closed:
+        return False
+    held.closed = True
+    return True
+
+
+def _mine() -> dict[str, HeldConnection]:
+    mine: dict[str, HeldConnection] = _thread.__dict__.setdefault("held", {})
+    return mine

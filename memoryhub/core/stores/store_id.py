@@ -45,6 +45,7 @@ class StoreId:
         return f"{STORE_PREFIX}{self.text}"
 
     @classmethod
+    @lru_cache(maxsize=256)
     def parse(cls, text: str) -> StoreId:
         """Return the store of a ``text``.
 

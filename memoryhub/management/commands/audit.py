@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, TextIO, cast
+from typing import Any
 
 from django.core.management.base import CommandParser
 
-from governance.audit import Activity, AuditExport, AuditPeriod, AuditRequest, audit_line, export_audit, list_activity
+from governance.audit import AuditExport, AuditPeriod, AuditRequest, audit_line, export_audit, list_activity
 from governance.audit import list_packs_read as list_packs
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from
@@ -14,7 +13,6 @@ from memoryhub.management.base import StoreCommand
 
 class Command(StoreCommand):
     help = "Show who was given which context pack, and who changed how much."
-    is_slim = True
     reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -30,15 +28,13 @@ class Command(StoreCommand):
         with self.store(options):
             if options["export"]:
                 command = command_from(AuditExport, {**period, "form": options["export"]})
-                cast("TextIO", self.stdout.utf8.unfiltered).writelines(export_audit(command=command))
+                self.stdout.utf8.unfiltered.writelines(export_audit(command=command))
                 return
             packs = list_packs(command=command_from(AuditRequest, {**period, "limit": options["limit"]}))
             activity = list_activity(command=command_from(AuditPeriod, period))
-        self.answer(packs, [*_activity(activity), *map(audit_line, packs.results)])
-
-
-def _activity(activity: list[Activity]) -> Iterator[str]:
-    for one in activity:
-        name = "/".join(filter(None, (one.person, one.client))) or "unknown"
-        counts = f"{counted(one.packs, 'pack')}, {counted(one.writes, 'change')}, {counted(one.reviews, 'review')}"
-        yield f"{name} over {one.door}: {counts}, {one.governed} of governance"
+        lines = []
+        for one in activity:
+            name = "/".join(filter(None, (one.person, one.client))) or "unknown"
+            counts = f"{counted(one.packs, 'pack')}, {counted(one.writes, 'change')}, {counted(one.reviews, 'review')}"
+            lines.append(f"{name} over {one.door}: {counts}, {one.governed} of governance")
+        self.answer(packs, [*lines, *map(audit_line, packs.results)])

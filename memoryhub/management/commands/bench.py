@@ -3,8 +3,8 @@ from __future__ import annotations
 import signal
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Iterator
-from typing import Any, TextIO, cast
+from collections.abc import Iterable
+from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from rich.box import SIMPLE_HEAD
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from memoryhub.management.base import HubCommand
-from memoryhub.management.bench import BenchSide, Template, compare, measure
+from memoryhub.management.bench import Template, compare, measure
 
 EXIT_TERMINATED = 143
 _MAX_MEMORIES = 1_000_000
@@ -45,16 +45,9 @@ class Command(HubCommand):
             self._compare(options)
             return
         timings = measure(options["memories"])
-        if self.as_json:
-            self.answer(timings, [])
-            return
-        table = Table(title=f"{options['memories']:,} memories", title_justify="left", box=SIMPLE_HEAD)
-        table.add_column("over MCP")
-        for heading in ("median, ms", "95th percentile, ms", "samples"):
-            table.add_column(heading, justify="right")
-        for timing in timings:
-            table.add_row(timing.operation, f"{timing.median:.1f}", f"{timing.p95:.1f}", str(timing.samples))
-        Console(file=cast("TextIO", self.stdout.unfiltered)).print(table)
+        headings = ("median, ms", "95th percentile, ms", "samples")
+        rows = [[timing.operation, f"{timing.median:.1f}", f"{timing.p95:.1f}", timing.samples] for timing in timings]
+        self._show(timings, options["memories"], headings, rows)
 
     def _compare(self, options: dict[str, Any]) -> None:
         command, write, search = (options[name] for name in ("against", "against_write", "against_search"))
@@ -68,26 +61,30 @@ class Command(HubCommand):
             Template.parse(search, placeholders=("query",)),
             options["memories"],
         )
+        rows = []
+        for timings in zip(*(side.timings for side in sides), strict=True):
+            cells = [f"{timing.median:.1f} / {timing.p95:.1f}" for timing in timings]
+            rows.append([f"{timings[0].operation}, median / 95th percentile, ms", *cells])
+        peaks = [side.peak_resident_bytes for side in sides]
+        rows += [
+            ["searches that found the memory", *(f"{side.hits} of {side.timings[-1].samples}" for side in sides)],
+            ["tools listed / their tokens", *(f"{side.tools} / {side.tools_tokens:,}" for side in sides)],
+            ["peak resident memory, MB", *("unknown" if peak is None else f"{peak / 1e6:.0f}" for peak in peaks)],
+        ]
+        data = [side.as_data() for side in sides]
+        self._show(data, options["memories"], [side.server for side in sides], rows)
+
+    def _show(self, data: Any, memories: int, headings: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
         if self.as_json:
-            self.answer([side.as_data() for side in sides], [])
+            self.answer(data, [])
             return
-        table = Table(title=f"{options['memories']:,} memories", title_justify="left", box=SIMPLE_HEAD)
+        table = Table(title=f"{memories:,} memories", title_justify="left", box=SIMPLE_HEAD)
         table.add_column("over MCP")
-        for side in sides:
-            table.add_column(side.server, justify="right")
-        for row in _table_rows(sides):
-            table.add_row(*row)
-        Console(file=cast("TextIO", self.stdout.unfiltered)).print(table)
-
-
-def _table_rows(sides: list[BenchSide]) -> Iterator[list[str]]:
-    for timings in zip(*(side.timings for side in sides), strict=True):
-        cells = [f"{timing.median:.1f} / {timing.p95:.1f}" for timing in timings]
-        yield [f"{timings[0].operation}, median / 95th percentile, ms", *cells]
-    yield ["searches that found the memory", *(f"{side.hits} of {side.timings[-1].samples}" for side in sides)]
-    yield ["tools listed / their tokens", *(f"{side.tools} / {side.tools_tokens:,}" for side in sides)]
-    peaks = [side.peak_resident_bytes for side in sides]
-    yield ["peak resident memory, MB", *("unknown" if peak is None else f"{peak / 1e6:.0f}" for peak in peaks)]
+        for heading in headings:
+            table.add_column(heading, justify="right")
+        for row in rows:
+            table.add_row(*map(str, row))
+        Console(file=self.stdout.unfiltered).print(table)
 
 
 def _count(text: str) -> int:

@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 from governance.blame import BlameRequest, blame
 from governance.present import blame_lines
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import CommandGroup, ProjectCommand
+from memoryhub.management.base import ProjectCommand
 from sessions_app.git import top_of_worktree
 
 _LINES = re.compile(r"(.+?):(\d{1,9})(?:-(\d{1,9}))?")
@@ -17,8 +17,6 @@ _LINES = re.compile(r"(.+?):(\d{1,9})(?:-(\d{1,9}))?")
 
 class Command(ProjectCommand):
     help = "Explain lines of a file: commit, decision, session, prompt, and the guidelines of that time."
-    group = CommandGroup.CONTENT
-    is_slim = True
     reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -26,19 +24,16 @@ class Command(ProjectCommand):
         parser.add_argument("place", metavar="FILE[:LINE[-LINE]]", help="the file, and its lines")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        path, lines = _file_and_lines(options["place"])
+        place, lines = options["place"], {}
+        match = _LINES.fullmatch(place)
+        # A file whose name ends like lines is named by its whole name
+        if match and not Path(place).exists():
+            place = match[1]
+            lines = {"first": int(match[2]), "last": int(match[3] or match[2])}
+        path = Path(place).expanduser().absolute()
         top = top_of_worktree(path.parent)
         file = str(path.parent.resolve().relative_to(top) / path.name)
         command = command_from(BlameRequest, {"file": file, "limit": 10_000, **lines})
         with self.store(options, directory=path.parent):
             view = blame(command=command, folder=top).view
         self.answer(view, blame_lines(view))
-
-
-# A file whose name ends like lines is named by its whole name
-def _file_and_lines(place: str) -> tuple[Path, dict[str, int]]:
-    match = _LINES.fullmatch(place)
-    if match is None or Path(place).exists():
-        return Path(place).expanduser().absolute(), {}
-    first = int(match[2])
-    return Path(match[1]).expanduser().absolute(), {"first": first, "last": int(match[3] or first)}

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from memories.bootstrap import GuidelineResult, GuidelineStatus, load_guidelines, remove_guidelines
+from memories.bootstrap import GuidelineStatus, load_guidelines, remove_guidelines
 from memoryhub.core.origin import use_origin
 from memoryhub.core.text import flat
 from memoryhub.management.base import CommandGroup, HubCommand
@@ -28,12 +28,5 @@ class Command(HubCommand):
         for outcome in outcomes:
             if outcome.status is not GuidelineStatus.UNCHANGED:
                 self.stdout.write(flat(f"global#{outcome.id} {outcome.name}: {outcome.status}"))
-        self.stdout.write(_sum(outcomes))
-
-
-def _sum(outcomes: list[GuidelineResult]) -> str:
-    if not outcomes:
-        return "no bootstrap guidelines found"
-    counted = Counter(outcome.status for outcome in outcomes)
-    counts = "; ".join(f"{count} {what}" for what, count in counted.items())
-    return f"guidelines in the global scope: {counts}"
+        counts = "; ".join(f"{count} {what}" for what, count in Counter(item.status for item in outcomes).items())
+        self.stdout.write(f"guidelines in the global scope: {counts}" if counts else "no bootstrap guidelines found")

@@ -14,7 +14,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.stores.store import project_store
 from memoryhub.core.text import counted, flat
 from memoryhub.management.base import CommandGroup, StoreCommand, use_cli_origin
-from memoryhub.transfer.bundles.applying import Applied, BundleOutcome, MergeReport, apply_bundle, preview_bundle
+from memoryhub.transfer.bundles.applying import Applied, BundleOutcome, apply_bundle, preview_bundle
 from memoryhub.transfer.bundles.archive import Bundle, create_bundle, open_bundle
 
 _MOST_NAMED = 10
@@ -27,7 +27,6 @@ class Command(StoreCommand):
         "apply the file to another hub."
     )
     group = CommandGroup.CONTENT
-    is_slim = True
     reads = ("apply", "verify")
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -97,7 +96,10 @@ def _applied_lines(bundle: Bundle, applied: Applied, *, is_done: bool) -> Iterat
     into = f"{applied.store.scope} {applied.store.name}"
     count = counted(manifest.events, "event")
     yield f"{manifest.scope} {manifest.store}, {count}, made {manifest.made_at}; its chain holds: {manifest.head[:12]}"
-    yield f"{into}: {_SENTENCES[applied.outcome][is_done].format(_numbers(applied))}"
+    events = counted(applied.added, "new event")
+    if applied.outcome is not BundleOutcome.ADOPTED:
+        events = f"#{applied.contents.fork}, with {events}"
+    yield f"{into}: {_SENTENCES[applied.outcome][is_done].format(events)}"
     if applied.merged_before:
         yield f"this is the history that was merged as #{applied.merged_before}"
     if applied.secrets:
@@ -105,8 +107,19 @@ def _applied_lines(bundle: Bundle, applied: Applied, *, is_done: bool) -> Iterat
             f"{counted(applied.secrets, 'place')} would have been masked by this hub's secret rules; "
             "`memory-hub redact --rules` shows them"
         )
-    if applied.merge:
-        yield from _merge_lines(applied.merge)
+    merge = applied.merge
+    if merge is None:
+        return
+    if merge.conflicts:
+        yield f"changed in both, with an open conflict: {_named_positions(merge.conflicts)}"
+    if merge.kept:
+        yield f"changed in both, this store's state stays: {_named_positions(merge.kept)}"
+    for reason, left_out in merge.left_out.items():
+        yield f"left out {counted(left_out, 'event')}: {reason}"
+    for name, strings in sorted(merge.redactions.items()):
+        yield f"masked {name} in {counted(strings, 'event')}"
+    if merge.unredacted:
+        yield f"redacted there, but not here: {_named_positions(merge.unredacted)}"
 
 
 # Planned, and done
@@ -118,26 +131,6 @@ _SENTENCES = {
 }
 
 
-def _numbers(applied: Applied) -> str:
-    events = counted(applied.added, "new event")
-    if applied.outcome is BundleOutcome.ADOPTED:
-        return events
-    return f"#{applied.contents.fork}, with {events}"
-
-
-def _merge_lines(merge: MergeReport) -> Iterator[str]:
-    if merge.conflicts:
-        yield f"changed in both, with an open conflict: {_named_positions(merge.conflicts)}"
-    if merge.kept:
-        yield f"changed in both, this store's state stays: {_named_positions(merge.kept)}"
-    for reason, events in merge.left_out.items():
-        yield f"left out {counted(events, 'event')}: {reason}"
-    for name, strings in sorted(merge.redactions.items()):
-        yield f"masked {name} in {counted(strings, 'event')}"
-    if merge.unredacted:
-        yield f"redacted there, but not here: {_named_positions(merge.unredacted)}"
-
-
 def _named_positions(positions: Sequence[int]) -> str:
     named = ", ".join(f"#{position}" for position in positions[:_MOST_NAMED])
     if len(positions) > _MOST_NAMED:
@@ -146,7 +139,13 @@ def _named_positions(positions: Sequence[int]) -> str:
 
 
 def _passphrase(file: Path | None, *, twice: bool = False) -> str:
-    passphrase = _first_line(file) if file else os.environ.get(_VARIABLE, "")
+    passphrase = os.environ.get(_VARIABLE, "")
+    if file:
+        try:
+            with file.expanduser().open(encoding="utf-8") as opened:
+                passphrase = opened.readline(10_000).rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Invalid(f"can't read a passphrase from {flat(str(file))}") from error
     if not passphrase and not sys.stdin.isatty():
         raise Invalid(f"a passphrase is needed: set {_VARIABLE}, or name a file with --passphrase-file")
     if not passphrase:
@@ -156,11 +155,3 @@ def _passphrase(file: Path | None, *, twice: bool = False) -> str:
     if not passphrase:
         raise Invalid("an empty passphrase protects nothing; nothing was written")
     return passphrase
-
-
-def _first_line(file: Path) -> str:
-    try:
-        with file.expanduser().open(encoding="utf-8") as opened:
-            return opened.readline(10_000).rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"can't read a passphrase from {flat(str(file))}") from error

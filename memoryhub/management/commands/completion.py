@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from memoryhub.management.base import CommandGroup, HubCommand
-from memoryhub.management.completion import SHELLS, script
+from memoryhub.management.parsers import SHELLS, completion_script
 
 
 # Only for --help and Python's callers: ``memoryhub.cli`` prints the script before Django is imported
@@ -16,4 +16,4 @@ class Command(HubCommand):
         parser.add_argument("shell", choices=SHELLS, help="the shell that runs the script")
 
     def handle(self, *_: Any, shell: str, **__: Any) -> None:
-        self.stdout.write(script(shell), ending="")
+        self.stdout.write(completion_script(shell), ending="")

@@ -7,15 +7,13 @@ from django.core.management.base import CommandParser
 from memories.pack import pack_context, replay_pack
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import CommandGroup, ProjectCommand, entity_id
+from memoryhub.management.base import ProjectCommand, entity_id
 
 
 class Command(ProjectCommand):
     help = (
         "Print a context pack within a token budget: guidelines, decisions, facts, turns, conflicts, the last session."
     )
-    group = CommandGroup.CONTENT
-    is_slim = True
     reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:

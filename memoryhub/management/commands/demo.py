@@ -26,13 +26,12 @@ class Command(HubCommand):
             self.stdout.write(f"deleted project {name} with {remove_demo(also_others=options['force']):,} events")
             return
         self.stdout.write(f"created project {name} with {make_demo():,} events of eleven weeks. Pages to see:\n\n")
-        running = process.find_running()
-        address = running.address.rstrip("/") if running else ""
+        address = ""
+        sign_in = "`memory-hub serve` starts the server for them."
+        if running := process.find_running():
+            address = running.address.rstrip("/")
+            sign_in = "`memory-hub signin` prints a sign-in link."
         pages = {f"{address}/p/{name}/admin/{page.path}": page.see for page in story().pages}
         for page, see in pages.items():
             self.stdout.write(f"  {page:<{max(map(len, pages))}}  {see}")
-        self.stdout.write(
-            "\n`memory-hub signin` prints a sign-in link."
-            if running
-            else "\n`memory-hub serve` starts the server for them."
-        )
+        self.stdout.write(f"\n{sign_in}")

@@ -11,7 +11,6 @@ from memoryhub.core.log.rebuilding import SMALL_LOG
 from memoryhub.core.stores.store import StoreId
 from memoryhub.core.text import counted, hanging
 from memoryhub.management.base import HubCommand, add_store_options, store_option, use_cli_origin
-from memoryhub.ops.doctor.finding import Finding
 
 if TYPE_CHECKING:
     from memoryhub.ops.doctor.service import DoctorReport
@@ -49,7 +48,7 @@ class Command(HubCommand):
             self._show(report or examine(store, deep=options["deep"]))
 
     def _show(self, report: DoctorReport) -> None:
-        lines = [_finding_line(finding) for finding in report.findings]
+        lines = [hanging(f"{item.where}: {item.what}.\nrepair: {item.repair}") for item in report.findings]
         lines += [f"{title}: {what}" for title, what in report.compared.items()]
         if report.server:
             lines.append(f"the database {report.server}: its server was checked")
@@ -66,7 +65,3 @@ class Command(HubCommand):
         lost = event.payload.anchored_position - event.payload.found_position
         what = f"{counted(lost, 'event')} lost" if lost > 0 else "the current log"
         self.stdout.write(f"accepted: {what}, recorded as #{event.position}; the store is writable again")
-
-
-def _finding_line(finding: Finding) -> str:
-    return hanging(f"{finding.where}: {finding.what}.\nrepair: {finding.repair}")

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any
 
 from django.core.management.base import CommandParser
 
@@ -30,7 +29,6 @@ class Command(StoreCommand):
         "records (MADR) or a Mermaid graph."
     )
     group = CommandGroup.CONTENT
-    is_slim = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         kinds = parser.add_subparsers(dest="kind", required=True, metavar="adr|jsonl|markdown|obsidian")
@@ -61,10 +59,16 @@ class Command(StoreCommand):
     def _jsonl(self, options: dict[str, Any]) -> None:
         with self.store(options):
             if options["out"] is None:
-                cast("TextIO", self.stdout.utf8.unfiltered).writelines(export_lines())
+                self.stdout.utf8.unfiltered.writelines(export_lines())
                 return
             path: Path = options["out"].expanduser().absolute()
-            events = _write_lines(path, export_lines(), force=options["force"]) - 2
+            if path.exists() and not options["force"]:
+                raise ConflictError(f"{path} exists; use --force to overwrite")
+            try:
+                with replacing(path) as file:
+                    events = sum(1 for line in export_lines() if file.write(line.encode())) - 2
+            except OSError as error:
+                raise Invalid(f"can't write {error.filename or path}: {error.strerror}") from error
         self.stdout.write(f"wrote {counted(events, 'event')} to {path}")
 
     def _adr(self, options: dict[str, Any]) -> None:
@@ -91,16 +95,6 @@ def _add_selection(parser: CommandParser) -> None:
     parser.add_argument("--scope", choices=list(MemoryScope), help="only memories of this scope")
     parser.add_argument("--since", metavar="TIME", help="only what was created since this time or day (ISO 8601)")
     parser.add_argument("--until", metavar="TIME", help="only what was created before this time or day (ISO 8601)")
-
-
-def _write_lines(path: Path, lines: Iterator[str], *, force: bool) -> int:
-    if path.exists() and not force:
-        raise ConflictError(f"{path} exists; use --force to overwrite")
-    try:
-        with replacing(path) as file:
-            return sum(1 for line in lines if file.write(line.encode()))
-    except OSError as error:
-        raise Invalid(f"can't write {error.filename or path}: {error.strerror}") from error
 
 
 def _id(text: str) -> int:

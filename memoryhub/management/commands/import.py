@@ -16,8 +16,7 @@ from memoryhub.config.repository import working_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.stores.store import list_projects
 from memoryhub.core.text import counted, flat
-from memoryhub.management.base import CommandGroup, ProjectCommand, use_cli_origin
-from memoryhub.management.progress import progress_bar
+from memoryhub.management.base import ProjectCommand, progress_bar, use_cli_origin
 from memoryhub.transfer.file_imports import FILE_IMPORTS, FileImport
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import ImportReport, ImportSource, batch_line, left_out_lines, report_line
@@ -29,8 +28,6 @@ class Command(ProjectCommand):
         "Import files, decision records, git history, an exported store, or the memory of another tool. Importing "
         "again adds only changes."
     )
-    group = CommandGroup.CONTENT
-    is_slim = True
     creates_store = True
     reads = ("list",)
     interrupted = "interrupted; what was imported is kept, and the same command imports the rest"
@@ -85,7 +82,8 @@ class Command(ProjectCommand):
             self.creates_store = False
             with self.store(options):
                 if options["kind"] == "list":
-                    self._list()
+                    batches = list_batches()
+                    self.answer(batches, map(batch_line, batches))
                 else:
                     self._undo(options["batch"], options["confirm"])
         elif options["kind"] in SOURCES:
@@ -161,7 +159,10 @@ class Command(ProjectCommand):
         self.stdout.write(flat(str(path)))
         preview = importer().preview(source.records(path))  # invalid data changes nothing
         self._report(preview)
-        if options["preview"] or not any(report.changes for report in preview) or not self._agreed(options):
+        if options["preview"] or not any(report.changes for report in preview):
+            return
+        is_asked = not options["yes"] and sys.stdin.isatty()  # scripts are not asked
+        if is_asked and input("Import this? [y/N] ").strip().lower() not in ("y", "yes"):
             return
         total = sum(sum(report.names.values()) for report in preview)
         with progress_bar("records", total) as advance:
@@ -182,12 +183,6 @@ class Command(ProjectCommand):
         if hint:
             self.stderr.write(flat(f"note: {hint}"))
 
-    # Scripts are not asked
-    def _agreed(self, options: dict[str, Any]) -> bool:
-        if options["yes"] or not sys.stdin.isatty():
-            return True
-        return input("Import this? [y/N] ").strip().lower() in ("y", "yes")
-
     def _report(self, reports: list[ImportReport]) -> None:
         if not reports:
             self.stdout.write("  nothing to import")
@@ -195,10 +190,6 @@ class Command(ProjectCommand):
             self.stdout.write(f"  {report_line(report)}")
             for line in left_out_lines(report):
                 self.stderr.write(f"  {line}")
-
-    def _list(self) -> None:
-        batches = list_batches()
-        self.answer(batches, map(batch_line, batches))
 
     def _undo(self, batch: int, token: str) -> None:
         plan = undo_import(batch_id=batch, token=token) if token else preview_undo(batch)

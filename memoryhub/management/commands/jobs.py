@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import getpass
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from memoryhub.core.jobs import Job, Over, find_job
 from memoryhub.core.stores.store import StoreId
 from memoryhub.core.text import flat
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import HubCommand, add_store_options, store_option, use_cli_origin
+from memoryhub.management.base import HubCommand, add_store_options, show_job, store_option, use_cli_origin
 
 if TYPE_CHECKING:
     from memoryhub.ops.jobs.status import JobStatus
@@ -82,27 +82,32 @@ class Command(HubCommand):
         from memoryhub.ops.jobs.status import job_statuses
 
         statuses = job_statuses()
-        head = _ROW.format("JOB", "RUNS", "LAST RUN (UTC)", "RESULT", "NEXT RUN (UTC)")
-        lines = (line for status in statuses for line in _status_lines(status))
-        self.answer({"results": list(map(_facts, statuses))}, [head, *lines])
+        lines = [_ROW.format("JOB", "RUNS", "LAST RUN (UTC)", "RESULT", "NEXT RUN (UTC)")]
+        for status in statuses:
+            ended = status.last.ended_at if status.last else None
+            due = "off" if status.is_off else _local_minute(status.next_run)
+            lines.append(_ROW.format(status.job.slug, status.runs, _local_minute(ended), status.result, due))
+            for failure in status.failures:
+                if failure.last:
+                    lines.append(f"  {failure.target.title}: {failure.last.result}: {flat(failure.last.message)}")
+        self.answer({"results": list(map(_facts, statuses))}, lines)
 
     def _run(self, job: Job, store: StoreId | None) -> None:
-        from memoryhub.management.progress import show_job
         from memoryhub.ops.jobs import BUSY, run_job
 
         targets = _targets(job, store)
         with show_job(job, len(targets), self.stderr) as watch:
             outcomes = run_job(job=job, targets=targets, asked_by=getpass.getuser(), watch=watch)
-        data = [
-            {"target": result.target.title, "result": result.result, "message": result.message} for result in outcomes
-        ]
-        lines = [
-            f"{result.target.title}: {result.result}: {flat(result.message) or 'nothing to do'}" for result in outcomes
-        ]
+        data, lines = [], []
+        for outcome in outcomes:
+            title, result, message = outcome.target.title, outcome.result, outcome.message
+            data.append({"target": title, "result": result, "message": message})
+            lines.append(f"{title}: {result}: {flat(message) or 'nothing to do'}")
         self.answer({"results": data}, lines)
-        if any(outcome.result not in ("ok", BUSY) for outcome in outcomes):
+        results = {outcome.result for outcome in outcomes}
+        if results - {"ok", BUSY}:
             sys.exit(EXIT_FAILED)
-        if any(outcome.result == BUSY for outcome in outcomes):
+        if BUSY in results:
             sys.exit(Locked.exit_code)
 
 
@@ -118,15 +123,6 @@ def _targets(job: Job, store: StoreId | None) -> list[Any]:
     if not stores.exists(store):
         raise NotFound(f"there is no {store.scope} {store.name!r} in this hub")
     return [JobTarget(store)]
-
-
-def _status_lines(status: JobStatus) -> Iterator[str]:
-    ended = status.last.ended_at if status.last else None
-    due = "off" if status.is_off else _local_minute(status.next_run)
-    yield _ROW.format(status.job.slug, status.runs, _local_minute(ended), status.result, due)
-    for failure in status.failures:
-        if failure.last:
-            yield f"  {failure.target.title}: {failure.last.result}: {flat(failure.last.message)}"
 
 
 def _facts(status: JobStatus) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -41,7 +42,7 @@ class Command(HubCommand):
 
         listed = members.list_members(store)
         lines = [members.described(member) for member in listed] or ["no members; people with a role in the hub see it"]
-        self.answer({"results": [members.facts(member) for member in listed]}, lines)
+        self.answer({"results": [asdict(member) for member in listed]}, lines)
 
     def _add(self, store: StoreId, options: dict[str, Any]) -> None:
         from memoryhub.registry import members

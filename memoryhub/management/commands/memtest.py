@@ -1,23 +1,20 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
 
 from governance.imports import find_batch, imported_memories
-from memories.memtest import FILE_NAME, MemoryTestResult, read_tests, run_tests, write_sample
+from memories.memtest import FILE_NAME, read_tests, run_tests, write_sample
 from memories.models import Memory
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import counted, flat
-from memoryhub.management.base import CommandGroup, CommandRefusal, ProjectCommand, entity_id
+from memoryhub.management.base import CommandRefusal, ProjectCommand, entity_id
 
 
 class Command(ProjectCommand):
     help = "Run the tests in memory.tests.yml: what searches must find and context packs must include. For CI."
-    group = CommandGroup.CONTENT
-    is_slim = True
     reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -38,7 +35,11 @@ class Command(ProjectCommand):
             outcomes = list(run_tests(tests))
         failed = sum(not outcome.passed for outcome in outcomes)
         data = {"passed": len(outcomes) - failed, "failed": failed, "results": outcomes}
-        self.answer(data, [*_outcome_lines(outcomes), f"{len(outcomes) - failed} of {len(outcomes)} passed"])
+        lines = []
+        for outcome in outcomes:
+            lines.append(f"{'ok' if outcome.passed else 'FAILED'}  {flat(outcome.title)}")
+            lines += [f"        {flat(fault)}" for fault in outcome.faults]
+        self.answer(data, [*lines, f"{len(outcomes) - failed} of {len(outcomes)} passed"])
         if failed:
             raise CommandRefusal(f"{failed} of {len(tests.tests)} failed", returncode=1)
 
@@ -48,9 +49,3 @@ class Command(ProjectCommand):
         lines = [f"wrote {counted(len(sample.tests), 'test')} to {path}"]
         lines += [f"left out, since words of its text do not find it: {flat(title)}" for title in sample.not_found]
         self.answer(sample, lines)
-
-
-def _outcome_lines(outcomes: list[MemoryTestResult]) -> Iterator[str]:
-    for outcome in outcomes:
-        yield f"{'ok' if outcome.passed else 'FAILED'}  {flat(outcome.title)}"
-        yield from (f"        {flat(fault)}" for fault in outcome.faults)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ class Command(StoreCommand):
         "versions. Decisions are written too, but not read."
     )
     group = CommandGroup.CONTENT
-    is_slim = True
     reads = True
     interrupted = "stopped; the next run continues"
 
@@ -56,12 +54,9 @@ class Command(StoreCommand):
     def report(self, report: MirrorReport, *, is_preview: bool) -> None:
         steps = [{"did": step.did, "path": step.path, "why": step.why} for step in report.steps]
         data = {"folder": report.folder, "preview": is_preview, "counts": report.counts, "steps": steps}
-        self.answer(data, _report_lines(report, is_preview=is_preview))
-
-
-def _report_lines(report: MirrorReport, *, is_preview: bool) -> Iterator[str]:
-    for step in report.steps:
-        if step.why or is_preview or step.did not in _QUIET:
-            yield flat(f"{step.did}  {step.path}{f': {step.why}' if step.why else ''}")
-    counts = ", ".join(f"{count:,} {name}" for name, count in report.counts.items()) or "nothing has changed"
-    yield f"{'preview of ' if is_preview else ''}{report.folder}: {counts}"
+        lines = []
+        for step in report.steps:
+            if step.why or is_preview or step.did not in _QUIET:
+                lines.append(flat(f"{step.did}  {step.path}{f': {step.why}' if step.why else ''}"))
+        counts = ", ".join(f"{count:,} {name}" for name, count in report.counts.items()) or "nothing has changed"
+        self.answer(data, [*lines, f"{'preview of ' if is_preview else ''}{report.folder}: {counts}"])

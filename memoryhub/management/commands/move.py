@@ -9,9 +9,9 @@ from memoryhub import env
 from memoryhub.core import home_database
 from memoryhub.core.errors import ConflictError, Invalid, Moved
 from memoryhub.core.home_database import masked
-from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, org_store, project_store
+from memoryhub.core.stores.store import GLOBAL_STORE, StoreId
 from memoryhub.core.text import counted
-from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin
+from memoryhub.management.base import HubCommand, store_option, use_cli_origin
 from memoryhub.ops.hub_tables import copy_hub_tables
 from memoryhub.transfer.moving.service import (
     Way,
@@ -33,7 +33,6 @@ class Command(HubCommand):
         "Move a project between SQLite and PostgreSQL, or between servers: its log is copied and compared, and the old "
         "place is kept, read-only, until --confirm."
     )
-    group = CommandGroup.MAINTENANCE
     is_slim = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -69,19 +68,20 @@ class Command(HubCommand):
         ends = options["confirm"] or options["undo"]
         if target is None and not ends:
             raise Invalid("name the place to move to: --to sqlite, --to postgresql or --to SERVER")
+        store = store_option(options)
         with use_cli_origin():
-            if options["all"]:
+            if store is None:
                 self._all(target, options)
             elif ends:
-                self._end(_store(options), last_way(_store(options), target), options)
+                self._end(store, last_way(store, target), options)
             elif target:
-                self._move(_store(options), way_to(_store(options), target))
+                self._move(store, way_to(store, target))
                 self.stdout.write(_what_next(options, target))
 
     def _forget(self, options: dict[str, Any]) -> None:
-        if options["all"]:
+        store = store_option(options)
+        if store is None:
             raise Invalid("--forget is for one store: name the project, --org or --global")
-        store = _store(options)
         with use_cli_origin():
             departure = forget(store)
         self.stdout.write(
@@ -147,39 +147,27 @@ def _what_next(options: dict[str, Any], target: DatabasePlace) -> str:
         what = f"--org {options['org']}"
     elif options["all"]:
         what = "--all"
+        places = "the old places"
+        them = "them"
     elif options["over_global"]:
         what = "--global"
     else:
         what = options["project"]
-    if options["all"]:
-        places = "the old places"
-        them = "them"
     command = f"memory-hub move {what}"
     lines = [f"`{command} --confirm --to {to}` removes {places}, `{command} --undo --to {to}` returns to {them}"]
     # Servers of the settings are found by name
     if target.url != env.database_url() and target.name not in env.servers():
-        lines.append(f"to work there, {_setting(target, options)}; then restart `memory-hub serve` and the clients")
+        config = f"{env.DATABASE_SETTING} in {env.home()}/{env.CONFIG_FILE}"
+        act = f"set {env.DATABASE_VARIABLE}={env.FILES}"
+        if target.url:
+            act = f"set {config} to its address"
+        elif options["all"]:
+            act = f"remove {config} if it is set, and unset {env.DATABASE_VARIABLE}"
+        lines.append(f"to work there, {act}; then restart `memory-hub serve` and the clients")
     return "\n".join(lines)
-
-
-def _setting(target: DatabasePlace, options: dict[str, Any]) -> str:
-    config = f"{env.DATABASE_SETTING} in {env.home()}/{env.CONFIG_FILE}"
-    if target.url:
-        return f"set {config} to its address"
-    if options["all"]:
-        return f"remove {config} if it is set, and unset {env.DATABASE_VARIABLE}"
-    return f"set {env.DATABASE_VARIABLE}={env.FILES}"
 
 
 # A home whose stores have all moved belongs to their new place (decision 80)
 def _record_report(place: DatabasePlace) -> None:
     if place.name not in env.servers():
         home_database.record(place.url)
-
-
-def _store(options: dict[str, Any]) -> StoreId:
-    if options["org"]:
-        return org_store(options["org"])
-    if options["over_global"]:
-        return GLOBAL_STORE
-    return project_store(options["project"])

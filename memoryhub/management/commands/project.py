@@ -44,20 +44,23 @@ class Command(HubCommand):
 
     def _list(self, _: dict[str, Any]) -> None:
         rows = project_lookup.project_rows()
-        if rows:
-            self.answer({"results": rows}, _table(rows))
-        else:
-            self.answer({"results": rows}, ["no projects yet; the first write in a folder creates one"])
+        table = [["ID", "NAME", "EVENTS", "SIZE", "LAST WRITE", "FOLDER"], *map(_cells, rows)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = []
+        for row in table:
+            lines.append("  ".join(map(str.ljust, row, widths)).rstrip())
+        if not rows:
+            lines = ["no projects yet; the first write in a folder creates one"]
+        self.answer({"results": rows}, lines)
 
     def _show(self, options: dict[str, Any]) -> None:
+        because = ""
         if options["id"]:
             project = check_project_id(options["id"], "ID")
-            because = ""
             project_lookup.require_project(project)
         else:
             location = project_lookup.locate(working_folder())
-            project = location.project
-            because = location.because
+            project, because = location.project, location.because
         head = [project]
         if because:
             head.append(flat(f"  because   {because}"))
@@ -77,20 +80,14 @@ class Command(HubCommand):
         self.answer(data, [*head, *_details(details, row, decided)])
 
     def _create(self, options: dict[str, Any]) -> None:
-        values = {"name": options["title"], "description": options["description"], "org_id": options["org"]}
-        fields = {name: value for name, value in values.items() if value}
         project = check_project_id(options["id"], "ID")
-        card = create_project(command=ProjectCreate.model_validate({"id": project, **fields}))
+        fields = {"id": project, "name": options["title"], "description": options["description"]}
+        fields["org_id"] = options["org"]
+        command = ProjectCreate.model_validate({name: value for name, value in fields.items() if value})
+        card = create_project(command=command)
         self.stdout.write(
             f'created {card.project_id}; to bind a folder to it, put project = "{project}" into {SETTINGS_FILE}'
         )
-
-
-def _table(rows: list[ProjectRow]) -> Iterator[str]:
-    table = [["ID", "NAME", "EVENTS", "SIZE", "LAST WRITE", "FOLDER"], *map(_cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _details(details: ProjectDetails, row: ProjectRow, decided: dict[str, tuple[Any, str]]) -> Iterator[str]:

@@ -21,6 +21,7 @@ class Command(StoreCommand):
         "Preview a redaction of a store's log, its copies and the spool; with --confirm TOKEN, redact permanently and "
         "search the files for what is left."
     )
+    is_slim = False
     reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -46,7 +47,12 @@ class Command(StoreCommand):
             options["text"] = read_input().rstrip("\n")
         with self.store(options):
             if options["confirm_token"]:
-                result = _redacted(command_from(RedactionRun, options))
+                command = command_from(RedactionRun, options)
+                try:
+                    result = redact(command=command)
+                except ConfirmationRequired as error:
+                    message = "the token does not match the current matches; preview again without --confirm"
+                    raise ConfirmationRequired(message, **error.data) from error
                 self.answer(result, _done_lines(result))
             else:
                 preview = preview_redaction(command=command_from(RedactionSelect, options))
@@ -68,8 +74,9 @@ def _preview_lines(preview: RedactionPreview) -> Iterator[str]:
 
 
 def _done_lines(result: RedactionDone) -> Iterator[str]:
+    spooled = f" and {counted(result.spooled, 'event')} in the spool" if result.spooled else ""
     yield (
-        f"redacted {counted(result.finds, 'match', 'matches')} in {counted(result.events, 'event')}{_spooled(result)}; "
+        f"redacted {counted(result.finds, 'match', 'matches')} in {counted(result.events, 'event')}{spooled}; "
         f"searched {counted(result.searched_files, 'file')} ({result.searched_bytes:,} bytes): "
         f"{len(result.left)} still {'contains' if len(result.left) == 1 else 'contain'} it"
     )
@@ -77,18 +84,6 @@ def _done_lines(result: RedactionDone) -> Iterator[str]:
         yield flat(f"still in {copy.where}: {copy.why}")
     for copy in result.unproven:
         yield flat(f"not searched: {copy.where}: {copy.why}")
-
-
-def _redacted(command: RedactionRun) -> RedactionDone:
-    try:
-        return redact(command=command)
-    except ConfirmationRequired as error:
-        message = "the token does not match the current matches; preview again without --confirm"
-        raise ConfirmationRequired(message, **error.data) from error
-
-
-def _spooled(result: RedactionDone) -> str:
-    return f" and {counted(result.spooled, 'event')} in the spool" if result.spooled else ""
 
 
 def _one_line(text: str) -> str:

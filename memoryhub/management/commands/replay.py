@@ -11,7 +11,6 @@ from sessions_app.audit import EventWindow, replay_lines
 
 class Command(StoreCommand):
     help = "Print events in order, as one line of canonical JSON each; every run prints the same bytes."
-    is_slim = True
     reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from memoryhub.core.errors import ConflictError
 from memoryhub.core.stores.store import project_store
 from memoryhub.core.text import counted
 from memoryhub.management.base import HubCommand, add_store_options, store_option
-from memoryhub.ops.backups.restoring import Restored, restore, restore_hub
+from memoryhub.ops.backups.restoring import restore, restore_hub
 from memoryhub.ops.backups.service import require_restorable
 from memoryhub.ops.serving import process
 
@@ -35,22 +34,19 @@ class Command(HubCommand):
             return
         store = store_option(options) or project_store(identify_project(project=None, directory=working_folder()))
         restored = restore(store=store, source=options["file"], replace=options["replace"])
-        self.stdout.write(f"{store.scope} {store.name}: {'; '.join(_restored_parts(restored))}")
+        parts = [f"{counted(restored.events, 'event')} restored and verified"]
+        if restored.undone:
+            parts.append(f"{counted(restored.undone, 'later event')} removed")
+        if restored.lost:
+            parts.append(f"{counted(restored.lost, 'acknowledged event')} lost: in no readable file")
+        if restored.previous_file:
+            parts.append(f"previous file: {restored.previous_file}")
+        self.stdout.write(f"{store.scope} {store.name}: {'; '.join(parts)}")
 
     def _restore_hub(self, source: Path) -> None:
         running = process.find_running()
         if running:
             raise ConflictError(f"the hub is running at {running.address} (process {running.pid}); stop it first")
-        restored = restore_hub(source=source)
-        previous = f"; previous file: {restored.previous_file}" if restored.previous_file else ""
+        previous_file = restore_hub(source=source)
+        previous = f"; previous file: {previous_file}" if previous_file else ""
         self.stdout.write(f"hub.db: restored{previous}")
-
-
-def _restored_parts(restored: Restored) -> Iterator[str]:
-    yield f"{counted(restored.events, 'event')} restored and verified"
-    if restored.undone:
-        yield f"{counted(restored.undone, 'later event')} removed"
-    if restored.lost:
-        yield f"{counted(restored.lost, 'acknowledged event')} lost: in no readable file"
-    if restored.previous_file:
-        yield f"previous file: {restored.previous_file}"

@@ -6,19 +6,19 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from governance.present import hold_line, plan_lines, run_lines
-from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest, RunView
+from governance.retention.schemas import HoldLift, HoldPlace, Plan, RetentionPlanRequest, RetentionRunRequest
 from governance.retention.selectors import list_holds, list_runs, plan_retention
 from governance.retention.service import lift_hold, place_hold, run_retention
 from memoryhub.core import clock
 from memoryhub.core.errors import PreconditionFailed
 from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import StoreCommand, entity_id
-from memoryhub.management.progress import progress_bar
+from memoryhub.management.base import StoreCommand, entity_id, progress_bar
 
 
 class Command(StoreCommand):
     help = "Preview and run retention, and place holds on what must be kept."
+    is_slim = False
     reads = ("plan", "runs", "holds")
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -40,9 +40,8 @@ class Command(StoreCommand):
             super().add_arguments(command)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        act = {"plan": self._plan, "run": self._run, "hold": self._hold, "lift": self._lift, "holds": self._holds}
         with self.store(options) as project:
-            act.get(options["kind"], self._runs)(project, options)
+            getattr(self, f"_{options['kind']}")(project, options)
 
     def _plan(self, _project: str, options: dict[str, Any]) -> None:
         plan = plan_retention(command=command_from(RetentionPlanRequest, options))
@@ -81,10 +80,10 @@ class Command(StoreCommand):
 
     def _runs(self, _project: str, _options: dict[str, Any]) -> None:
         runs = list_runs()
-        self.answer(runs, [*map(_run_line, runs.results)] or ["no runs yet"])
-
-
-def _run_line(run: RunView) -> str:
-    deleted = f"deleted {counted(run.events, 'event')}"
-    ended = deleted if run.ran_at else "interrupted; run retention again to finish it"
-    return flat(f"#{run.id} {clock.minute(run.began_at)} by {run.actor} ({run.source}): {ended}")
+        lines = []
+        for run in runs.results:
+            ended = "interrupted; run retention again to finish it"
+            if run.ran_at:
+                ended = f"deleted {counted(run.events, 'event')}"
+            lines.append(flat(f"#{run.id} {clock.minute(run.began_at)} by {run.actor} ({run.source}): {ended}"))
+        self.answer(runs, lines or ["no runs yet"])

@@ -19,6 +19,7 @@ class Command(StoreCommand):
         "Preview what a session, client, source or period did in a store and its downstream effects; with --yes, "
         "quarantine or undo it. --undo ID undoes a roll-back."
     )
+    is_slim = False
     reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -8,8 +8,8 @@ from django.core.management.base import CommandParser
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import counted, flat
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import CommandRefusal, ProjectCommand, read_input
-from sessions_app.schemas import FoundSecret, Sanitise
+from memoryhub.management.base import CommandGroup, CommandRefusal, ProjectCommand, read_input
+from sessions_app.schemas import Sanitise
 from sessions_app.services.profile import try_rules
 
 
@@ -18,7 +18,7 @@ class Command(ProjectCommand):
         "Print a text as it would be stored, and on standard error which secrets would be masked and by which rule. "
         "Stores nothing."
     )
-    is_slim = True
+    group = CommandGroup.MAINTENANCE
     reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -31,29 +31,25 @@ class Command(ProjectCommand):
         what.add_argument("--list", action="store_true", help="print only the secrets found")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        text = _read_text(options["file"])
+        file: Path | None = options["file"]
+        try:
+            text = file.read_text("utf-8", errors="replace") if file else read_input()
+        except OSError as error:
+            hint = "give a text file, or none for standard input"
+            raise Invalid(f"can't read {file}: {error.strerror}; {hint}") from error
         with self.store_or_none(options):
             tried = try_rules(command=command_from(Sanitise, {"text": text}))
-        lines = [_secret_line(secret, text) for secret in tried.found]
+        lines = []
+        for secret in tried.found:
+            row = text.count("\n", 0, secret.start) + 1
+            column = secret.start - text.rfind("\n", 0, secret.start)
+            rule = f"[{secret.rule}; {', '.join(secret.origins)}]"
+            lines.append(flat(f"{row}:{column} {secret.type}: {secret.description} {rule}"))
         if options["check"] or options["list"] or self.as_json:
             self.answer(tried, lines)
         else:
             for line in lines:
                 self.stderr.write(line)
             self.stdout.write(tried.text, ending="")
-        if options["check"] and tried.found:
-            count = len(tried.found)
-            raise CommandRefusal(f"{counted(count, 'secret')} would be masked", returncode=1)
-
-
-def _read_text(file: Path | None) -> str:
-    try:
-        return file.read_text("utf-8", errors="replace") if file else read_input()
-    except OSError as error:
-        raise Invalid(f"can't read {file}: {error.strerror}; give a text file, or none for standard input") from error
-
-
-def _secret_line(secret: FoundSecret, text: str) -> str:
-    line = text.count("\n", 0, secret.start) + 1
-    column = secret.start - text.rfind("\n", 0, secret.start)
-    return flat(f"{line}:{column} {secret.type}: {secret.description} [{secret.rule}; {', '.join(secret.origins)}]")
+        if options["check"] and lines:
+            raise CommandRefusal(f"{counted(len(lines), 'secret')} would be masked", returncode=1)

@@ -9,13 +9,11 @@ from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memoryhub.core.paging import as_lines
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import CommandGroup, ProjectCommand
+from memoryhub.management.base import ProjectCommand
 
 
 class Command(ProjectCommand):
     help = "Search decisions, memories, commits, sessions and messages; one hit per line, best first."
-    group = CommandGroup.CONTENT
-    is_slim = True
     reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -28,9 +28,6 @@ class Command(HubCommand):
         parser.add_argument("--on-demand", action="store_true", help="log to a file, and end when idle; clients use it")
         parser.add_argument("--service", action="store_true", help=SUPPRESS)
         parser.add_argument("--open", action="store_true", help="open the link in the browser")
-        self._add_network_arguments(parser)
-
-    def _add_network_arguments(self, parser: CommandParser) -> None:
         group = parser.add_argument_group("for a team, beside the loopback address; also by environment")
         group.add_argument("--listen", metavar="HOST:PORT", help="an address for other machines, such as 0.0.0.0:8443")
         group.add_argument("--public-url", metavar="URL", help="what people and clients use: https://hub.example.org")
@@ -47,13 +44,13 @@ class Command(HubCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        from memories.embeddings.engine import can_run
         from memoryhub.mcp.mount import McpMount
         from memoryhub.ops.serving import process, web
         from memoryhub.ops.serving.edge import VARIABLE as LIMITS
         from memoryhub.ops.serving.edge import Limits
         from memoryhub.ops.serving.listener import address_of
         from memoryhub.ops.serving.network import Network
-        from memoryhub.ops.serving.process import Child, Idle, log_to_file
 
         on_demand = options["on_demand"]
         # A hub that a client starts is for this machine alone, whatever the client's environment has.
@@ -63,7 +60,7 @@ class Command(HubCommand):
         if on_demand:
             if process.find_running():
                 return
-            log_to_file()
+            process.log_to_file()
         for name in SECRET_FILES:
             read_or_create_secret(name)
         host = options["host"]
@@ -83,13 +80,14 @@ class Command(HubCommand):
             address = address_of(listener)
             publish(address, network.public_url)
             self._prepare()
-            children = []
+            modules = []
             if not options["no_worker"]:
-                children = [Child(module) for module in self._modules()]
+                modules = [process.WORKER, process.EMBEDDING] if can_run() else [process.WORKER]
+            children = list(map(process.Child, modules))
             ending = web.Ending()
             try:
                 self._announce(address, network.public_url, signs_in=not on_demand, open_it=options["open"])
-                idle = Idle() if on_demand else None
+                idle = process.Idle() if on_demand else None
                 web.serve(
                     listener, ending=ending, idle=idle, mount=McpMount, public=public, network=network, limits=limits
                 )
@@ -109,12 +107,6 @@ class Command(HubCommand):
         except Unavailable as error:
             hub = f"this home's hub runs at {running.address} (process {running.pid})"
             raise Unavailable(f"{error.message}; {hub}: `memory-hub signin` prints a link to it") from error
-
-    def _modules(self) -> list[str]:
-        from memories.embeddings.engine import can_run
-        from memoryhub.ops.serving.process import EMBEDDING, WORKER
-
-        return [WORKER, EMBEDDING] if can_run() else [WORKER]
 
     def _prepare(self) -> None:
         from memoryhub.config.current_settings import config_problem

@@ -8,16 +8,13 @@ from django.core.management.base import CommandParser
 
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
-from memoryhub.management.base import CommandGroup, ProjectCommand
+from memoryhub.management.base import ProjectCommand
 
 _ROW = "{:<26} {:<28} {}"
-_DEFAULT = "the default"
 
 
 class Command(ProjectCommand):
     help = "List a project's settings and their sources; or show or change one."
-    group = CommandGroup.CONTENT
-    is_slim = True
     reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -37,14 +34,12 @@ class Command(ProjectCommand):
             raise Invalid("--default needs the name of a setting and no value")
         with self.store(options):
             if value is not None or options["default"]:
-                self._change(name, None if options["default"] else _read_value(value))
+                from sessions_app.schemas import SettingsChange
+                from sessions_app.services.profile import change_settings
+
+                new = None if options["default"] else _read_value(value)
+                change_settings(command=SettingsChange(settings={name: new}))
             self._show(name)
-
-    def _change(self, name: str, value: Any) -> None:
-        from sessions_app.schemas import SettingsChange
-        from sessions_app.services.profile import change_settings
-
-        change_settings(command=SettingsChange(settings={name: value}))
 
     def _show(self, name: str | None) -> None:
         from memoryhub.config.current_settings import project_settings, settings_decided_by
@@ -52,14 +47,18 @@ class Command(ProjectCommand):
 
         if name is not None:
             check_settings({name: None})
-        values = project_settings().model_dump(mode="json")
-        by = settings_decided_by()
+        decided_by = settings_decided_by()
         current = {}
-        for setting, value in values.items():
+        lines = [_ROW.format("SETTING", "VALUE", "DECIDED BY")]
+        for setting, value in project_settings().model_dump(mode="json").items():
             if name in (None, setting):
-                current[setting] = {"value": value, "decided_by": by.get(setting, _DEFAULT)}
-        rows = [(setting, _value_text(entry["value"]), entry["decided_by"]) for setting, entry in current.items()]
-        self.answer(current, [flat(_ROW.format(*row)) for row in [("SETTING", "VALUE", "DECIDED BY"), *rows]])
+                by = decided_by.get(setting, "the default")
+                current[setting] = {"value": value, "decided_by": by}
+                text = "never" if value is None else value
+                if not isinstance(text, str):
+                    text = json.dumps(value, ensure_ascii=False)
+                lines.append(flat(_ROW.format(setting, text, by)))
+        self.answer(current, lines)
 
 
 # JSON, or else the word itself
@@ -68,11 +67,3 @@ def _read_value(text: str) -> Any:
         return json.loads(text)
     except (json.JSONDecodeError, RecursionError):
         return text
-
-
-def _value_text(value: Any) -> str:
-    if value is None:
-        return "never"
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)

@@ -127,13 +127,19 @@ class Command(HubCommand):
             self._join(target, address, options)
 
     def _join(self, target: SetupTarget | None, address: Address, options: dict[str, Any]) -> None:
-        client = _client_of(target)
+        client = target.client if target else None
         hooks = options["hooks"] and (client is None or client.hooks is not None)
         has_variable = bool(client and client.http and not client.http.input)
         token = ""
         if hooks or has_variable:
             token = self._token(address, options)
-        options["variable"] = variable = _variable(target, address, options)
+        # As chosen, else as the client's entry for the project names it, else as the other clients' do.
+        if options["token_variable"]:
+            variable = check_variable(options["token_variable"])
+        else:
+            named = plan.named_variable(target, address.mcp_url) if target else ""
+            variable = named or token_variable_of(address) or VARIABLE
+        options["variable"] = variable
         if has_variable:
             require_own_variable(variable, address, token)
         if (target and not self._set_up(target, options)) or options["dry_run"] or not (hooks or has_variable):
@@ -157,12 +163,12 @@ class Command(HubCommand):
     def _leave(self, target: SetupTarget | None, options: dict[str, Any]) -> None:
         if (target and not self._set_up(target, options)) or options["dry_run"]:
             return
-        client = _client_of(target)
-        folder = _connected_folder(target)
-        if client:
-            self.stdout.write(disconnect(folder, client=client.id, hooks=client.hooks is not None))
-        else:
-            self.stdout.write(disconnect(folder, client="", hooks=True))
+        client = ""
+        hooks = True
+        if target:
+            client = target.client.id
+            hooks = target.client.hooks is not None
+        self.stdout.write(disconnect(_connected_folder(target), client=client, hooks=hooks))
 
     # "" keeps the token that is there.
     def _token(self, address: Address, options: dict[str, Any]) -> str:
@@ -190,13 +196,13 @@ class Command(HubCommand):
     def _list(self, repository: Path | None, options: dict[str, Any]) -> None:
         if options["check"] or options["remove"] or options["yes"]:
             raise Invalid(f"give a client, one of: {', '.join(all_clients())}")
-        rows = []
+        rows, lines = [], []
         for client in all_clients().values():
             if client.repository or not repository:
                 status = _status(client, repository)
-                rows.append({"client": client.id, "installed": is_installed(client), "status": status})
-        row = "{client:<15} {place:<10} {status}"
-        lines = [row.format(**facts, place="installed" if facts["installed"] else "not found") for facts in rows]
+                has = is_installed(client)
+                rows.append({"client": client.id, "installed": has, "status": status})
+                lines.append(f"{client.id:<15} {'installed' if has else 'not found':<10} {status}")
         self.answer({"results": rows}, lines)
 
     def _check(self, client: Client, repository: Path | None) -> None:
@@ -208,10 +214,7 @@ class Command(HubCommand):
         answer = try_client(target, directory=repository or working_folder())
         state = hub_state()
         captured = state.last_captures.get(client.id)
-        lines = [
-            f"ok: {answer.server} answers with {answer.tools} tools (MCP {answer.protocol})",
-            f"hub: {state.hub}",
-        ]
+        lines = [f"ok: {answer.server} answers with {answer.tools} tools (MCP {answer.protocol})", f"hub: {state.hub}"]
         if client.hooks and captured:
             lines.append(f"hooks: last captured at {clock.minute(captured)}")
         elif client.hooks:
@@ -250,24 +253,18 @@ class Command(HubCommand):
             self.stdout.write(f"{target.agent} is your own and stays as it is: it is not the hub's librarian.")
         project = check_project_id(options["project"], "--project") if options["project"] else None
         url = options["url"] or ""
+        profile = options["profile"] or ""
         variable = options.get("variable", VARIABLE)
         try:
             if options["remove"]:
-                changes = self._planned_removal(target)
-            else:
-                changes = plan.plan_setup(
-                    target,
-                    project=project,
-                    hooks=options["hooks"],
-                    profile=options["profile"] or "",
-                    url=url,
-                    variable=variable,
-                )
+                return self._planned_removal(target)
+            return plan.plan_setup(
+                target, project=project, hooks=options["hooks"], profile=profile, url=url, variable=variable
+            )
         except Invalid as error:
             if "by hand" in error.message and not options["remove"]:
-                self.stdout.write(plan.to_paste(target, project, url, variable, options["profile"] or ""))
+                self.stdout.write(plan.to_paste(target, project, url, variable, profile))
             raise
-        return changes
 
     def _planned_removal(self, target: SetupTarget) -> list[ConfigChange]:
         stay = plan.needs_hooks(target, project_folder(working_folder()))
@@ -293,7 +290,10 @@ class Command(HubCommand):
         for change in changes:
             self.stdout.write(f"{change.path}: {change.outcome}")
         if not options["remove"] and not options["url"]:
-            self._warn_of_another_database()
+            try:
+                require_own(by_client=True)
+            except DatabaseUrlError as error:
+                self.stderr.write(f"The client will be refused: {error}")
         if not options["remove"]:
             has_hooks = options["hooks"] and client.hooks
             if target.option and (has_hooks or not options["url"]):
@@ -304,12 +304,6 @@ class Command(HubCommand):
                 f"Restart {client.name}. To test the connection: memory-hub setup {client.id}{target.option} --check"
             )
 
-    def _warn_of_another_database(self) -> None:
-        try:
-            require_own(by_client=True)
-        except DatabaseUrlError as error:
-            self.stderr.write(f"The client will be refused: {error}")
-
 
 # With --url, one folder's: the project of a team must not become that of every folder.
 def _setup_target(options: dict[str, Any], repository: Path | None) -> SetupTarget:
@@ -319,10 +313,6 @@ def _setup_target(options: dict[str, Any], repository: Path | None) -> SetupTarg
     if options["url"]:
         return folder_target(client, working_folder())
     return user_target(client)
-
-
-def _client_of(target: SetupTarget | None) -> Client | None:
-    return target.client if target else None
 
 
 def _status(client: Client, repository: Path | None) -> str:
@@ -339,11 +329,3 @@ def _connected_folder(target: SetupTarget | None) -> Path:
     if target and target.is_for_all:
         return Path.home()
     return project_folder(working_folder())
-
-
-# As chosen, else as the client's entry for the project names it, else as the other clients' do.
-def _variable(target: SetupTarget | None, address: Address, options: dict[str, Any]) -> str:
-    if options["token_variable"]:
-        return check_variable(options["token_variable"])
-    named = plan.named_variable(target, address.mcp_url) if target else ""
-    return named or token_variable_of(address) or VARIABLE

@@ -3,11 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 from memoryhub.core import clock
-from memoryhub.core.clients import ConnectedClient
 from memoryhub.core.text import counted
 from memoryhub.management.base import CommandGroup, HubCommand
 from memoryhub.ops.serving.state import HubState, hub_state
-from memoryhub.teams.sending import TeamState
 
 
 class Command(HubCommand):
@@ -22,8 +20,21 @@ class Command(HubCommand):
 
 
 def _state_lines(state: HubState) -> list[str]:
-    clients = [f"  {_client(client)}, since {clock.minute(client.since)}" for client in state.clients]
+    clients = []
+    for client in state.clients:
+        name = f"process {client.pid}, no call yet"
+        if client.name:
+            name = f"{client.name}, project {client.project}"
+        clients.append(f"  {name}, since {clock.minute(client.since)}")
     captures = [f"  {name}: {clock.minute(at)}" for name, at in sorted(state.last_captures.items())]
+    teams = []
+    for team in state.teams:
+        line = f"Team:       {team.project} at {team.url}: {counted(team.waiting, 'hook event')} waiting"
+        if team.refused:
+            line += f", {team.refused} were refused"
+        if team.problem:
+            line += f"; since {team.since}: {team.problem}"
+        teams.append(line)
     upgrade = []
     if state.running and state.running.upgrade:
         upgrade.append(f"Upgrade:    {state.running.upgrade}")
@@ -39,21 +50,6 @@ def _state_lines(state: HubState) -> list[str]:
         f"Captured:   {'by each client last at' if captures else 'nothing yet'}",
         *captures,
         f"Spool:      {state.spooled} hook events waiting",
-        *(f"Team:       {_team(team)}" for team in state.teams),
+        *teams,
         f"Embeddings: {state.embeddings_pending} events waiting",
     ]
-
-
-def _team(team: TeamState) -> str:
-    line = f"{team.project} at {team.url}: {counted(team.waiting, 'hook event')} waiting"
-    if team.refused:
-        line += f", {team.refused} were refused"
-    if team.problem:
-        line += f"; since {team.since}: {team.problem}"
-    return line
-
-
-def _client(client: ConnectedClient) -> str:
-    if client.name:
-        return f"{client.name}, project {client.project}"
-    return f"process {client.pid}, no call yet"

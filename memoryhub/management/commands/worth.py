@@ -6,16 +6,14 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memories.worth.report import worth_report
-from memories.worth.schemas import HeldOut, Measure, Period, WorthReport, WorthRequest
+from memories.worth.schemas import Period, WorthReport, WorthRequest
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import CommandGroup, ProjectCommand
+from memoryhub.management.base import ProjectCommand
 
 
 class Command(ProjectCommand):
     help = "Print what context packs cost, what became of them, and sessions with and without memory."
-    group = CommandGroup.CONTENT
-    is_slim = True
     reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -40,20 +38,16 @@ def _worth_lines(report: WorthReport) -> Iterator[str]:
     yield f"{counted(zombies.total, 'memory', 'memories')} in {zombies.least_packs} packs or more and never used"
     yield from (f"  #{item.id} {item.given}x, {item.tokens:,} tokens: {item.title}" for item in zombies.items)
     yield f"{report.never_given:,} of {counted(report.memories, 'memory', 'memories')} never in a pack"
-    yield from _experiment_lines(report.experiment)
-
-
-def _experiment_lines(experiment: HeldOut) -> Iterator[str]:
+    experiment = report.experiment
     if not experiment.measures:
         yield "no session held out; the setting held_out_percent holds some out"
     elif experiment.too_few:
         yield experiment.too_few
     else:
         yield f"sessions compared: {experiment.held_out} held out, {experiment.given} given"
-        yield from map(_measure_line, experiment.measures)
-
-
-def _measure_line(measure: Measure) -> str:
-    means = f"  {measure.label}: {measure.held_out:.2f} held out, {measure.given:.2f} given"
-    interval = "" if measure.low is None else f"{measure.difference:+.2f} ({measure.low:+.2f} to {measure.high:+.2f}), "
-    return f"{means}; {interval}{measure.reading.label.lower()}"
+        for measure in experiment.measures:
+            means = f"  {measure.label}: {measure.held_out:.2f} held out, {measure.given:.2f} given"
+            interval = ""
+            if measure.low is not None:
+                interval = f"{measure.difference:+.2f} ({measure.low:+.2f} to {measure.high:+.2f}), "
+            yield f"{means}; {interval}{measure.reading.label.lower()}"

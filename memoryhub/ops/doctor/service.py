@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
@@ -19,30 +20,29 @@ from memoryhub.config.current_settings import CONFIG_FILE, config_problem, unkno
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import clock, spool
 from memoryhub.core.autostart import is_allowed
-from memoryhub.core.backends.selected import faults, machines, stores
+from memoryhub.core.backends.selected import anchors, faults, machines, stores
+from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.backends.sqlite.structure import template_file, template_problem
-from memoryhub.core.errors import NotFound
+from memoryhub.core.errors import Moved, NotFound, Unavailable
 from memoryhub.core.secret_files import REDACTION_KEY, SECRET_FILES, secret_problem
-from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, folder_of, require_stayed
+from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, folder_of, org_store, project_store, require_stayed
 from memoryhub.core.text import counted
-from memoryhub.ops.backups.files import backups_of, hub_problem, newest_sound_hub_backup
-from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_files, examine_hub_backups, listed_paths
-from memoryhub.ops.doctor.store import examine_store
+from memoryhub.ops.backups.service import backups_of, hub_problem, is_alive
+from memoryhub.ops.doctor.store import (
+    Finding,
+    blamed_on_disk,
+    examine_backups,
+    examine_store,
+    option,
+    restore_command,
+    set_aside,
+)
 from memoryhub.ops.jobs.running import JobTarget, all_stores, worker_is_running
 from memoryhub.ops.jobs.status import JobStatus, job_statuses
 from memoryhub.ops.serving.process import find_running, log_lines
 from memoryhub.teams.sending import team_states
 
 _STOP = "stop `memory-hub serve`"
-
-
-def examine_databases() -> Iterator[Finding]:
-    if machines.SHARED:
-        yield from examine_server()
-        return
-    yield from _hub()
-    yield from _jobs_database()
-    yield from _template()
 
 
 def examine_server() -> list[Finding]:
@@ -55,9 +55,10 @@ def _hub() -> Iterator[Finding]:
     if not problem or (problem == "the file is empty" and not backups_of(None)):
         return  # commands that only read it leave an empty file; the finding on jobs has the repair
     repair = f"{_remove_files(path)}, then `memory-hub jobs` creates it; people and tokens must be added again"
-    backup = newest_sound_hub_backup()
-    if backup:
-        repair = f"`memory-hub restore {quote(str(backup))} --hub` puts the newest sound backup in its place"
+    for backup in reversed(backups_of(None)):
+        if not hub_problem(backup):
+            repair = f"`memory-hub restore {quote(str(backup))} --hub` puts the newest sound backup in its place"
+            break
     yield blamed_on_disk("hub.db", problem) or Finding("hub.db", problem, f"{_STOP}; {repair}")
 
 
@@ -99,19 +100,16 @@ _OVERDUE = timedelta(days=3)
 
 
 def examine_hub(*, deep: bool = False) -> list[Finding]:
-    databases = list(examine_databases())
-    findings = [
-        *_examine_settings(),
-        *_private(),
-        *_examine_secrets(),
-        *examine_files(),
-        *_disk(),
-        *databases,
-        *examine_hub_backups(deep=deep),
-        *_serving(),
-        *_spool(),
-        *_teams(),
-    ]
+    if machines.SHARED:
+        databases = examine_server()
+    else:
+        databases = [*_hub(), *_jobs_database(), *_template()]
+    findings = [*_examine_settings(), *_private(), *_examine_secrets()]
+    paths = sorted(env.home().rglob("*"))
+    findings += [*_linked_paths(paths), *_leftovers(paths), *_misnamed(), *_lost(), *_disk(), *databases]
+    if not machines.SHARED:  # otherwise the hub's own tables are backed up with the database
+        findings += [Finding("the hub's backups", *problem) for problem in examine_backups(None, whole=True, deep=deep)]
+    findings += [*_serving(), *_spool(), *_teams()]
     if not databases:
         findings += _jobs()
     return findings
@@ -134,7 +132,7 @@ def _private() -> Iterator[Finding]:
     home = env.home()
     open_to_others = [path for path in (home, *home.rglob("*")) if _mode(path) & 0o077]
     if open_to_others:
-        what = f"other users of this machine can open private files: {listed_paths(open_to_others)}"
+        what = f"other users of this machine can open private files: {_listed(open_to_others)}"
         yield Finding("the home folder", what, f"`chmod -R go= {quote(str(home))}`")
 
 
@@ -186,15 +184,13 @@ def _serving() -> Iterator[Finding]:
     lines = log_lines()
     if lines and lines[-1].startswith(_REFUSAL):
         problem = lines[-1].removeprefix(_REFUSAL).rstrip(".")
-        yield Finding(
-            "the hub", f"the last one that a client started ended: {problem}", "`memory-hub serve` shows more"
-        )
+        what = f"the last one that a client started ended: {problem}"
+        yield Finding("the hub", what, "`memory-hub serve` shows more")
     waiting = spool.count_waiting()
     if waiting and not is_allowed():
         what = f"{counted(waiting, 'hook event')} waiting, no hub runs, and clients may not start it"
-        yield Finding(
-            "the hub", what, "`memory-hub serve`, or let clients start it: `memory-hub setup CLIENT --autostart`"
-        )
+        repair = "`memory-hub serve`, or let clients start it: `memory-hub setup CLIENT --autostart`"
+        yield Finding("the hub", what, repair)
 
 
 def _spool() -> Iterator[Finding]:
@@ -233,18 +229,14 @@ def _jobs() -> Iterator[Finding]:
         what = f"can't read their status: {error}"
         yield blamed_on_disk("the jobs", str(error)) or Finding("the jobs", what, repair)
         return
-    yield from _overdue(statuses)
-    for status in statuses:
-        yield from _job(status)
-
-
-def _overdue(statuses: list[JobStatus]) -> Iterator[Finding]:
     limit = clock.now() - _OVERDUE
     names = [one.job.slug for one in statuses if one.last is None and one.next_run and one.next_run < limit]
     if names and not worker_is_running():
         what = f"no hub has run for {_OVERDUE.days} days, so these have never run: {', '.join(names)}"
         repair = "let `memory-hub serve` run, or `memory-hub service install` starts it with each sign-in"
         yield Finding("the jobs", what, repair)
+    for status in statuses:
+        yield from _job(status)
 
 
 def _job(status: JobStatus) -> Iterator[Finding]:
@@ -254,9 +246,113 @@ def _job(status: JobStatus) -> Iterator[Finding]:
             what = f"the last run of {job.slug} was {failure.last.result}: {failure.last.message}"
             yield Finding(failure.target.title, what, f"`memory-hub jobs {job.slug}` runs it now and shows details")
     if status.is_off:
-        yield Finding(
-            f"job {job.slug}", "it is switched off", f"`memory-hub jobs {job.slug} --default` switches it on again"
-        )
+        repair = f"`memory-hub jobs {job.slug} --default` switches it on again"
+        yield Finding(f"job {job.slug}", "it is switched off", repair)
+
+
+_FOLDERS = {"projects": project_store, "orgs": org_store}
+# The file beside a store, or in its place in the home, that says that its log has events
+_ANCHOR_FILE = "acknowledged" if machines.SHARED else "head"
+# Drafts begin with a dot and name the process that writes them: `.events.db.<pid>.<ns>`, `.<name>.<pid>.draft`, …
+_PID = re.compile(r"[.-](\d+)(?:[.-]\d+)?(?:\.draft)?(?:-wal|-shm|-journal)?$")
+
+
+# The target of a link is outside the home, with unchecked permissions
+def _linked_paths(paths: list[Path]) -> Iterator[Finding]:
+    for path in paths:
+        if not path.is_symlink() or path.is_dir():
+            continue
+        store = _store_at(path)
+        if not path.exists():
+            repair = f"`rm {quote(str(path))}`"
+        elif store and path.name == "events.db" and not machines.SHARED:
+            repair = f"`memory-hub restore {quote(str(path.resolve()))} {option(store)} --replace` copies it here"
+        else:
+            repair = f"stop `memory-hub serve`; `mv {quote(str(path.resolve()))} {quote(str(path))}`"
+        link = f"{path.relative_to(env.home())} is a symbolic link to {path.readlink()}"
+        yield Finding("the home folder", f"{link}, where it is not protected", repair)
+
+
+# Drafts can contain text that was erased since
+def _leftovers(paths: list[Path]) -> Iterator[Finding]:
+    leftovers = []
+    for path in paths:
+        match = _PID.search(path.name)
+        if path.name.startswith(".") and match and not is_alive(match[1]):
+            leftovers.append(path)
+    if leftovers:
+        repair = f"`rm -r {' '.join(quote(str(path)) for path in leftovers)}`"
+        yield Finding("the home folder", f"a killed process left {_listed(leftovers)}", repair)
+
+
+def _misnamed() -> Iterator[Finding]:
+    for kind in _FOLDERS:
+        for path in sorted((env.home() / kind).glob("*/events.db")):
+            if not SLUG.fullmatch(path.parent.name):
+                repair = f"nothing reads this folder; {set_aside(path.parent)}"
+                yield Finding(f"{kind}/{path.parent.name}", f"{path.parent.name!r} is not a valid store id", repair)
+
+
+def _lost() -> Iterator[Finding]:
+    for store in sorted({*_anchored(), *_backed_up()}, key=lambda store: store.alias):
+        if stores.exists(store) or (path_of(store).is_symlink() and not machines.SHARED):
+            continue
+        where = str(folder_of(store).relative_to(env.home()))
+        try:
+            require_stayed(store)
+        except Moved:
+            continue
+        except Unavailable as error:
+            what, _, repair = error.message.partition("; ")
+            yield Finding(where, what, repair or "correct that, and run doctor again")
+            continue
+        restore, none = restore_command(store)
+        repair = f"{restore} puts the newest sound backup in its place{none}"
+        repair += f"; where no backup is left, `memory-hub doctor --accept-loss {option(store)}` starts an empty store"
+        on_purpose = f"; if it was deleted on purpose, remove its folder in backups/ and its file `{_ANCHOR_FILE}`"
+        yield Finding(where, f"the store's {stores.THING} is gone", repair + on_purpose)
+
+
+def _anchored() -> Iterator[StoreId]:
+    for pattern in ("projects/*", "orgs/*", "global"):
+        for path in env.home().glob(f"{pattern}/{_ANCHOR_FILE}"):
+            store = _store_at(path)
+            # With a database, a store that was deleted on another machine has no anchor there
+            if store and (anchors.exists(store) or not machines.SHARED):
+                yield store
+
+
+def _backed_up() -> Iterator[StoreId]:
+    for folder in sorted((env.home() / "backups").glob("*")):
+        kind, _, name = folder.name.partition("-")
+        make = _FOLDERS.get(f"{kind}s")
+        if folder.name == "global-global":
+            store = GLOBAL_STORE
+        elif make and SLUG.fullmatch(name):
+            store = make(name)
+        else:
+            continue
+        if backups_of(store):
+            yield store
+
+
+def _store_at(path: Path) -> StoreId | None:
+    folder = path.parent
+    if path.name not in ("events.db", _ANCHOR_FILE):
+        return None
+    if folder == env.home() / "global":
+        return GLOBAL_STORE
+    make = _FOLDERS.get(folder.parent.name)
+    if make and folder.parent.parent == env.home() and SLUG.fullmatch(folder.name):
+        return make(folder.name)
+    return None
+
+
+def _listed(paths: list[Path]) -> str:
+    listed = ", ".join(str(path.relative_to(env.home())) for path in paths[:3])
+    if len(paths) > 3:
+        return f"{listed} and {len(paths) - 3} more"
+    return listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +374,11 @@ def report_unusable(store: StoreId | None) -> DoctorReport | None:
         Moved: the store has moved to another place.
     """
     unusable = examine_server()
-    if unusable and not _answers():
-        return DoctorReport(unusable)
+    if unusable:
+        try:
+            stores.exists(GLOBAL_STORE)
+        except DatabaseError:
+            return DoctorReport(unusable)
     if not env.home().is_dir():
         raise NotFound(f"the home folder {env.home()} does not exist yet")
     if store and not stores.exists(store):
@@ -290,20 +389,10 @@ def report_unusable(store: StoreId | None) -> DoctorReport | None:
 
 
 def examine(store: StoreId | None = None, *, deep: bool = False) -> DoctorReport:
-    """Examine a store, or all stores and the hub.
-
-    Args:
-        store: default: all stores and the hub.
-        deep: compare all read models with the log; otherwise a long log is sampled.
-    """
-    stores: list[StoreId] = []
-    in_hub: list[Finding] = []
-    if store:
-        stores.append(store)
-    else:
-        # First, because opening a store makes the home folder private and replaces a damaged template
-        in_hub = examine_hub(deep=deep)
-        stores = all_stores()
+    """Examine a store, or all stores and the hub; ``deep`` compares all read models, even if the log is long."""
+    # First, because opening a store makes the home folder private and replaces a damaged template
+    in_hub = [] if store else examine_hub(deep=deep)
+    stores = [store] if store else all_stores()
     findings: list[Finding] = []
     compared: dict[str, str] = {}
     for store_id in stores:
@@ -315,11 +404,3 @@ def examine(store: StoreId | None = None, *, deep: bool = False) -> DoctorReport
     if machines.SHARED and not examine_server():
         checked = machines.server_address()
     return DoctorReport(findings + in_hub, len(stores), compared, checked)
-
-
-def _answers() -> bool:
-    try:
-        stores.exists(GLOBAL_STORE)
-    except DatabaseError:
-        return False
-    return True

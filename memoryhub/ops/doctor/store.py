@@ -1,7 +1,9 @@
-"""Check one store."""
+"""Findings of the doctor: each is a problem and its repair. Check one store, and its backups."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,18 +22,87 @@ from memoryhub.core.errors import Damaged, HubError, Locked, Moved
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.rebuilding import verify_damaged
 from memoryhub.core.stores.store import StoreId, current_store, folder_of, use_store
-from memoryhub.ops.backups.files import (
+from memoryhub.ops.backups.service import (
     BEFORE_REBUILD,
     backups_of,
+    bundle_problem,
     compared_with_backup,
+    examine_backup,
     foreign_log,
+    hub_problem,
     kept_before_restores,
     made_at,
     newest_sound_backup,
 )
-from memoryhub.ops.doctor.finding import Finding, blamed_on_disk, examine_backups, option, restore_command, set_aside
 from memoryhub.ops.jobs.running import JobTarget
 from memoryhub.ops.jobs.status import models_behind
+
+# Room for the file of a WAL's index, which has 32 KiB, and some more.
+_LEAST_BYTES = 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    # Such as project alpha or hub.db
+    where: str
+    # The problem, as a sentence without its full stop
+    what: str
+    repair: str
+
+
+# SQLite can't open a WAL database where it can't create the index file of the WAL. Such a database need not be
+# damaged, so a restore must not be proposed.
+def blamed_on_disk(where: str, problem: str) -> Finding | None:
+    home = env.home()
+    if shutil.disk_usage(home).free < _LEAST_BYTES:
+        what = f"it cannot be opened while the disk is full: {problem}"
+        return Finding(where, what, "make room on the disk, then run doctor again")
+    if not os.access(home, os.W_OK):
+        what = f"it cannot be opened while its folder is read-only: {problem}"
+        return Finding(where, what, "make the home folder writable, then run doctor again")
+    return None
+
+
+def restore_command(store: StoreId, options: str = "") -> tuple[str, str]:
+    if machines.SHARED:
+        return "the server's own backup of the database, or `memory-hub bundle apply` of a bundle in backups/,", ""
+    backup = newest_sound_backup(store)
+    if backup:
+        return f"`memory-hub restore {quote(str(backup))} {option(store)}{options}`", ""
+    none = "; the home has no sound backup of it, so FILE must be one that you keep elsewhere"
+    return f"`memory-hub restore FILE {option(store)}{options}`", none
+
+
+def option(store: StoreId) -> str:
+    return f"--{store.scope}" if store.scope == "global" else f"--{store.scope} {store.name}"
+
+
+_Pair = tuple[str, str]
+
+
+# None: the hub's own tables. ``whole``: the store has no problem, so another backup can be made. ``deep``: all
+# backups, not only the newest. Those of another kind than this hub makes are from before a move (decision 79), and are
+# left alone.
+def examine_backups(store: StoreId | None, *, whole: bool, deep: bool) -> Iterator[_Pair]:
+    backups = backups_of(store)
+    for path in backups if deep else backups[-1:]:
+        if store is None:
+            problem = hub_problem(path)
+        elif machines.SHARED:
+            problem = bundle_problem(path)
+        else:
+            problem = examine_backup(path, store).problem
+        if problem:
+            repair = "repair the store first; the next backup replaces this one"
+            if whole:
+                repair = f"`rm {quote(str(path))}`, then `memory-hub backup` makes a new one"
+            yield f"the backup {path.name} cannot be restored: {problem}", repair
+
+
+def set_aside(folder: Path) -> str:
+    aside = env.home() / "backups" / f"set-aside-{folder.name}"
+    return f"`mv {quote(str(folder))} {quote(str(aside))}` sets it aside"
+
 
 _ANCHOR = "store's anchor" if machines.SHARED else "file `head` beside the store"
 _WAL_BYTES = 2 * JOURNAL_SIZE_LIMIT
@@ -70,23 +141,26 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
         problems = [_damaged(store, damage)]
     backups = examine_backups(store, whole=not problems, deep=deep)
     where = JobTarget(store).title
-    return Examination(
-        [Finding(where, what, repair) for what, repair in [*problems, *backups, *_beside(store)]], compared
-    )
+    findings = [Finding(where, *problem) for problem in [*problems, *backups, *_beside(store)]]
+    return Examination(findings, compared)
 
 
 def _examine_open_store(store: StoreId, *, deep: bool) -> tuple[list[_Pair], str]:
     changed = integrity.schema_problem()
     verification = log.verify()
-    problems = [*_identity(store), *_schema(store, changed), *_chain(store, verification)]
+    problems = [*_identity(store)]
+    missing = integrity.missing_log_triggers()
+    if missing:
+        what = f"the log can be changed: its triggers are missing ({', '.join(missing)})"
+        problems.append((what, _again(store, "rebuild")))
+    if changed:
+        problems.append((changed, _again(store, "rebuild")))
+    problems += _chain(store, verification)
     # Tables may be missing, or the log can't be trusted
     if changed or not (verification.ok or verification.ahead):
         return problems, ""
     compared, different = _examine_read_models(store, deep=deep)
     return [*problems, *_behind(store), *different], compared
-
-
-_Pair = tuple[str, str]
 
 
 def _unopened(store: StoreId, error: HubError) -> _Pair:
@@ -128,14 +202,6 @@ def _damaged(store: StoreId, problem: str) -> _Pair:
     return f"{problem}; {verification.describe()}; {readable}", _restore(store)
 
 
-def _schema(store: StoreId, changed: str) -> Iterator[_Pair]:
-    missing = integrity.missing_log_triggers()
-    if missing:
-        yield f"the log can be changed: its triggers are missing ({', '.join(missing)})", _again(store, "rebuild")
-    if changed:
-        yield changed, _again(store, "rebuild")
-
-
 def _chain(store: StoreId, verification: log.Verification) -> Iterator[_Pair]:
     if verification.ahead:
         older = compared_with_backup(store)
@@ -146,8 +212,10 @@ def _chain(store: StoreId, verification: log.Verification) -> Iterator[_Pair]:
             yield verification.describe(), rebuild
         return
     if not verification.ok:
-        accept = _accept(store) if log.anchor_problem() else ""
-        yield verification.describe(), _restore(store) + accept
+        repair = _restore(store)
+        if log.anchor_problem():
+            repair += _accept(store)
+        yield verification.describe(), repair
         return
     if verification.events and _has_no_anchor():
         yield (
@@ -214,8 +282,8 @@ def _beside(store: StoreId) -> Iterator[_Pair]:
         yield what, "let `memory-hub serve` run, or run `memory-hub backup`"
     for path in kept_before_restores(store):
         if made_at(path) < clock.now() - _KEPT_LONG:
-            when = f"{_replaced_text(path)} on {made_at(path):%Y-%m-%d}"
-            what = f"a copy of the store from before it was {when} is still kept"
+            verb = "rebuilt" if path.name.endswith(BEFORE_REBUILD) else "restored"
+            what = f"a copy of the store from before it was {verb} on {made_at(path):%Y-%m-%d} is still kept"
             yield what, f"remove {path} when you no longer need it"
 
 
@@ -227,10 +295,6 @@ def _is_older_than_a_backup(store: StoreId) -> bool:
         return first is not None and ids.time_of(first.event_id) < (clock.now() - _BACKUP_AGE).timestamp()
     except (HubError, ValueError):  # also an id that was damaged
         return True
-
-
-def _replaced_text(path: Path) -> str:
-    return "rebuilt" if path.name.endswith(BEFORE_REBUILD) else "restored"
 
 
 def _restore(store: StoreId) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -20,7 +19,7 @@ from django_q.models import Schedule
 
 from memoryhub import env
 from memoryhub.core import clock
-from memoryhub.core.backends.base import Lease, Presence
+from memoryhub.core.backends.base import Lease
 from memoryhub.core.backends.selected import machines
 from memoryhub.core.errors import HubError, Locked
 from memoryhub.core.jobs import Job, Over, Run
@@ -95,7 +94,12 @@ class JobPass:
                 self.remaining = list(targets[number:])
                 break
             outcomes.append(self._run(target))
-        record_idle_runs(self._job, [outcome for outcome in outcomes if outcome.idle])
+        idle = [_job_run(self._job, outcome) for outcome in outcomes if outcome.idle]
+        # One transaction for all stores: idle runs are frequent (decision 22)
+        if idle:
+            with transaction.atomic():
+                JobRun.objects.filter(job=self._job.name, idle=True, store__in=[run.store for run in idle]).delete()
+                JobRun.objects.bulk_create(idle)
         return outcomes
 
     def _run(self, target: JobTarget) -> RunOutcome:
@@ -110,56 +114,44 @@ class JobPass:
             return RunOutcome(target, BUSY, error.message, begun_now(self._asked_by))
 
     def _recorded(self, target: JobTarget, held: HeldLease) -> RunOutcome:
+        result = JobResult.FAILED
         try:
-            outcome = self._outcome(target, held)
+            message = self._work(target, held)
+            result = JobResult.OK
+        except HubError as error:
+            logger.warning("job %s of %s: %s", self._job.name, target.title, error)
+            message = error.message
+        except Exception as error:
+            logger.exception("job %s of %s failed", self._job.name, target.title)
+            message = f"{type(error).__name__}: {error}"
         except BaseException:
             record_run(self._job, RunOutcome(target, JobResult.INTERRUPTED, "stopped", held.begun))
             raise
+        outcome = RunOutcome(target, result, message, held.begun)
         if not outcome.idle:
             record_run(self._job, outcome)
         return outcome
-
-    def _outcome(self, target: JobTarget, held: HeldLease) -> RunOutcome:
-        try:
-            message = self._work(target, held)
-        except HubError as error:
-            logger.warning("job %s of %s: %s", self._job.name, target.title, error)
-            return RunOutcome(target, JobResult.FAILED, error.message, held.begun)
-        except Exception as error:
-            logger.exception("job %s of %s failed", self._job.name, target.title)
-            return RunOutcome(target, JobResult.FAILED, f"{type(error).__name__}: {error}", held.begun)
-        return RunOutcome(target, JobResult.OK, message, held.begun)
 
     def _work(self, target: JobTarget, held: HeldLease) -> str:
         def report(count: int, total: int) -> None:
             held.report(count, total)
             self._watch(target, count, total)
 
-        with ExitStack() as stack:
-            if target.store and self._job.opened:
-                stack.enter_context(use_store(target.store))
-            stack.enter_context(use_origin(source="job", actor=self._job.name))
-            return self._job.work(
-                Run(
-                    store=target.store,
-                    seconds=self._job.cap if self._capped else math.inf,
-                    seen_at=partial(seen_at, self._job, target),
-                    on_progress=report,
-                )
-            )
+        run = Run(
+            store=target.store,
+            seconds=self._job.cap if self._capped else math.inf,
+            seen_at=partial(seen_at, self._job, target),
+            on_progress=report,
+        )
+        opened = use_store(target.store) if target.store and self._job.opened else nullcontext()
+        with opened, use_origin(source="job", actor=self._job.name):
+            return self._job.work(run)
 
 
 def run_job(
     *, job: Job, targets: Sequence[JobTarget] | None = None, asked_by: str, watch: Watch = lambda *_: None
 ) -> list[RunOutcome]:
-    """Run a job now, in this process, without a time limit; return the outcomes.
-
-    Args:
-        job: the job.
-        targets: default: all targets of the job.
-        asked_by: shown with the runs.
-        watch: called with the target and its progress.
-    """
+    """Run a job now, in this process, without a time limit; ``watch`` is called with each target and its progress."""
     if targets is None:
         targets = targets_of(job)
     return JobPass(job, asked_by=asked_by, capped=False, watch=watch).over(targets)
@@ -244,17 +236,16 @@ def lease_name(job: Job, target: JobTarget) -> str:
     return name
 
 
-def announce_worker() -> Presence:
+def announce_worker() -> ExitStack:
     return machines.announce(_WORKER)
 
 
 def worker_is_running() -> bool:
-    """Return whether a worker runs, on any machine of this hub."""
     return machines.is_present(_WORKER)
 
 
 def _parse_begun(content: str) -> Begun | None:
-    with contextlib.suppress(ValueError, TypeError):
+    with suppress(ValueError, TypeError):
         return Begun(**json.loads(content))
     return None
 
@@ -289,15 +280,6 @@ def record_run(job: Job, outcome: RunOutcome) -> None:
         runs = JobRun.objects.filter(job=job.name, store=outcome.target.alias, idle=False)
         # By their order: a run of a time when the clock was ahead must not outlast later ones
         JobRun.objects.filter(pk__in=list(runs.order_by("-pk").values_list("pk", flat=True)[KEPT:])).delete()
-
-
-# One transaction for all stores: idle runs are frequent (decision 22)
-def record_idle_runs(job: Job, outcomes: Iterable[RunOutcome]) -> None:
-    rows = [_job_run(job, outcome) for outcome in outcomes]
-    if rows:
-        with transaction.atomic():
-            JobRun.objects.filter(job=job.name, idle=True, store__in=[row.store for row in rows]).delete()
-            JobRun.objects.bulk_create(rows)
 
 
 def _job_run(job: Job, outcome: RunOutcome) -> JobRun:
@@ -344,19 +326,14 @@ def seen_at(job: Job, target: JobTarget) -> datetime | None:
 
     Runs of a time when the clock was ahead do not count.
     """
-    latest = clock.now() - min(_SEEN_AFTER, _interval(job) / 2)
+    # Only the last run that found nothing to do is stored, so a job that runs every hour cannot look back half a day
+    interval = timedelta(days=1)
+    if schedule := Schedule.objects.filter(name=job.name).first():
+        interval = schedule.calculate_next_run(schedule.next_run) - schedule.next_run
+    latest = clock.now() - min(_SEEN_AFTER, interval / 2)
     earlier = JobRun.objects.filter(job=job.name, store=target.alias, started_at__lte=latest)
     newest: datetime | None = earlier.aggregate(newest=Max("started_at"))["newest"]
     return newest
-
-
-# Only the last run that found nothing to do is stored, so a job that runs every hour cannot look back half a day
-def _interval(job: Job) -> timedelta:
-    schedule = Schedule.objects.filter(name=job.name).first()
-    if schedule is None:
-        return timedelta(days=1)
-    interval: timedelta = schedule.calculate_next_run(schedule.next_run) - schedule.next_run
-    return interval
 
 
 # By job and store

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, get_args
 
-from django.db import close_old_connections, transaction
+from django.db import DatabaseError, close_old_connections, transaction
+from django_q.brokers.orm import ORM
 from django_q.conf import Conf
 from django_q.models import OrmQ, Schedule
 from django_q.scheduler import scheduler
@@ -54,15 +56,11 @@ def install_schedules() -> None:
             schedule.args = repr(schedule.name)
             schedule.intended_date_kwarg = "due"
         Schedule.objects.bulk_update(older, ["func", "args", "intended_date_kwarg"])
-        _queue_renamed_again()
-
-
-def _queue_renamed_again() -> None:
-    for row in OrmQ.objects.all():
-        task: dict[str, Any] = row.task
-        if task.get("func") == _EARLIER_FUNCTION:
-            row.delete()
-            async_task(FUNCTION, *task["args"], **task["kwargs"], group=task["args"][0])
+        for row in OrmQ.objects.all():
+            task: dict[str, Any] = row.task
+            if task.get("func") == _EARLIER_FUNCTION:
+                row.delete()
+                async_task(FUNCTION, *task["args"], **task["kwargs"], group=task["args"][0])
 
 
 def new_schedule(job: Job) -> Schedule:
@@ -94,15 +92,12 @@ def run_scheduled(
     fell_due = datetime.fromisoformat(due) if due else clock.now()
     outcomes, remaining = run_due(job=job, due=fell_due, targets=targets, asked_by=asked_by)
     if remaining:
-        _enqueue(job, remaining, due=fell_due, asked_by=asked_by)
+        enqueue(job=job, targets=remaining, asked_by=asked_by, due=fell_due)
     return {outcome.target.title: outcome.message for outcome in outcomes if outcome.message}
 
 
-def queue_now(*, job: Job, targets: Sequence[JobTarget], asked_by: str) -> None:
-    _enqueue(job, targets, due=clock.now(), asked_by=asked_by)
-
-
-def _enqueue(job: Job, targets: Sequence[JobTarget], *, due: datetime, asked_by: str) -> None:
+def enqueue(*, job: Job, targets: Sequence[JobTarget], asked_by: str, due: datetime | None = None) -> None:
+    due = due or clock.now()
     aliases = [target.alias for target in targets]
     async_task(FUNCTION, job.name, due=due.isoformat(), aliases=aliases, asked_by=asked_by, group=job.name)
 
@@ -126,11 +121,6 @@ def queued() -> dict[str, set[str] | None]:
 
 def next_runs() -> dict[str, datetime]:
     return {schedule.name: schedule.next_run for schedule in Schedule.objects.filter(func=FUNCTION).exclude(repeats=0)}
-
-
-def state_of_queue() -> object:
-    planned = Schedule.objects.order_by("pk").values_list("pk", "schedule_type", "minutes", "repeats", "next_run")
-    return list(OrmQ.objects.order_by("pk").values_list("pk", flat=True)), list(planned)
 
 
 # Otherwise tasks taken by a worker that died would wait for an hour (decision 22)
@@ -321,3 +311,55 @@ def _realigned(next_run: datetime, step: timedelta, now: datetime) -> datetime:
     if next_run < now - _LONG_MISSED:
         return next_run + (now - next_run) // step * step
     return next_run
+
+
+# Longer than a lease, so that a killed worker's run has ended for all before its task is taken again
+HELD_SECONDS = 60.0
+_RENEW_SECONDS = 15.0
+
+
+# The queue of several workers: a task is held for a minute at a time, for as long as the worker that took it lives
+class SharedQueue(ORM):  # type: ignore[misc]
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._lock = threading.Lock()
+        # When each task was taken by this process, on the monotonic clock
+        self._claimed: dict[int, float] = {}
+        self._renews = False
+
+    def timeout(self, task: OrmQ) -> datetime:
+        return clock.now() + timedelta(seconds=HELD_SECONDS)
+
+    def dequeue(self) -> list[tuple[int, str]] | None:
+        tasks: list[tuple[int, str]] | None = super().dequeue()
+        if tasks:
+            with self._lock:
+                self._claimed.update(dict.fromkeys((key for key, _ in tasks), time.monotonic()))
+                if not self._renews:
+                    self._renews = True
+                    threading.Thread(target=self._keep, name="queue", daemon=True).start()
+        return tasks
+
+    # In a thread, because the process that takes tasks waits until a worker is free
+    def _keep(self) -> None:
+        while True:
+            time.sleep(_RENEW_SECONDS)
+            longest = time.monotonic() - Conf.TIMEOUT
+            with self._lock:
+                # A failed task stays in the queue, to be taken again after the longest time that a run may take
+                self._claimed = {key: since for key, since in self._claimed.items() if since > longest}
+                keys = list(self._claimed)
+                if not keys:
+                    self._renews = False
+                    return
+            try:
+                self._renew(keys)
+            except DatabaseError as error:
+                logger.warning("tasks of the queue could not be held: %s", error)
+
+    def _renew(self, keys: list[int]) -> None:
+        rows = OrmQ.objects.filter(pk__in=keys)
+        rows.update(lock=clock.now() + timedelta(seconds=HELD_SECONDS))
+        held = set(rows.values_list("pk", flat=True))
+        with self._lock:
+            self._claimed = {key: since for key, since in self._claimed.items() if key in held or key not in keys}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import zlib
-from collections.abc import Sequence
 
 from memories.embeddings.following import embed_current_store
 from memories.search.index import index_problem
@@ -14,15 +13,13 @@ from memoryhub.core.backends.selected import integrity
 from memoryhub.core.counters import fold_ended
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import Every, Over, Run, define_job
-from memoryhub.core.stores.store import StoreId, current_store, folder_of, use_store
+from memoryhub.core.stores.store import current_store, folder_of, use_store
 from memoryhub.core.text import counted
-from memoryhub.ops.backups.rebuilding import Rebuilt, rebuild_store
+from memoryhub.ops.backups.restoring import Rebuilt, rebuild_store
 from memoryhub.ops.backups.service import back_up_target
 from memoryhub.ops.jobs.status import check_store
 from sessions_app.services import end_idle_sessions
 from sessions_app.services.turns import expire_turns
-
-_SEARCH_TABLES = ("memories_searchdocument",)
 
 
 # The store may be damaged, as long as its log can be read (decision 32)
@@ -50,23 +47,16 @@ def prune_statistics(run: Run) -> str:
 
 
 def reindex(run: Run) -> str:
-    rebuilt = _rebuilt(run, only=_SEARCH_TABLES)
-    shutil.rmtree(folder_of(current_store()) / "index", ignore_errors=True)
-    return "; ".join(filter(None, [rebuilt, _embedded(run)]))
-
-
-def _embedded(run: Run) -> str:
-    try:
-        return embed_current_store(until=run.until)
-    except Unavailable as error:
-        return f"the worker will embed the rest: {error.message}"
-
-
-def _rebuilt(run: Run, *, only: Sequence[str] = ()) -> str:
     events = log.head()[0]
-    report = log.rebuild(lambda count: _report(run, min(count, events), events), only=only)
+    search_tables = ["memories_searchdocument"]
+    report = log.rebuild(lambda count: _report(run, min(count, events), events), only=search_tables)
     run.report(report.events, report.events)
-    return _rebuilt_text(Rebuilt(report))
+    shutil.rmtree(folder_of(current_store()) / "index", ignore_errors=True)
+    try:
+        embedded = embed_current_store(until=run.until)
+    except Unavailable as error:
+        embedded = f"the worker will embed the rest: {error.message}"
+    return "; ".join(filter(None, [_rebuilt_text(Rebuilt(report)), embedded]))
 
 
 def _report(run: Run, count: int, events: int) -> None:
@@ -106,10 +96,16 @@ def _compare_store(run: Run, events: int) -> str:
     problem = index_problem()
     if problem:
         raise Unavailable(problem)
+
+    def report(count: int) -> None:
+        run.report(min(count, events), events)
+        if run.over:
+            raise _OutOfTime
+
+    # Stores are spread over the week by a hash of their names
+    is_its_day = (clock.now().toordinal() + zlib.crc32(current_store().alias.encode())) % 7 == 0
     try:
-        comparison = log.compare(
-            whole=_is_its_day(current_store()), progress=lambda count: _report_check(run, count, events)
-        )
+        comparison = log.compare(whole=is_its_day, progress=report)
     except _OutOfTime:
         comparison = log.compare_sample()
     if comparison.differences:
@@ -121,17 +117,6 @@ def _compare_store(run: Run, events: int) -> str:
 
 class _OutOfTime(Exception):
     pass
-
-
-def _report_check(run: Run, count: int, events: int) -> None:
-    run.report(min(count, events), events)
-    if run.over:
-        raise _OutOfTime
-
-
-# Stores are spread over the week by a hash of their names
-def _is_its_day(store: StoreId) -> bool:
-    return (clock.now().toordinal() + zlib.crc32(store.alias.encode())) % 7 == 0
 
 
 def _counted(count: int, one: str, many: str) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from django.db import models
+from django_q.models import OrmQ, Schedule
 
 from memories.events import MEMORY_REVISED, MEMORY_WRITTEN
 from memories.models import MemoryVersion
@@ -34,10 +35,9 @@ from memoryhub.ops.jobs.running import (
     targets_of,
     worker_is_running,
 )
-from memoryhub.ops.jobs.schedules import NO_PLAN, SchedulePlan, plans, queue_now, queued, state_of_queue
+from memoryhub.ops.jobs.schedules import NO_PLAN, SchedulePlan, enqueue, plans, queued
 from memoryhub.ops.serving.live import LiveSource, stamp_of_files
-from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED
-from sessions_app.events.sessions import ITERATION_STARTED, TURN_BEGAN
+from sessions_app.events import COMMIT_RECORDED, ITERATION_STARTED, SESSION_STARTED, TURN_BEGAN
 from sessions_app.models import Commit, Iteration, Session, Turn
 
 # Read models with exactly one row per event of these types
@@ -52,21 +52,16 @@ _MADE_FROM: dict[type[models.Model], tuple[EventType[Any], ...]] = {
 
 # Missing events by read model; one that is ahead counts as one
 def models_behind() -> dict[str, int]:
-    lags = {str(model._meta.model_name): _lag(model) for model in _MADE_FROM}
-    return {name: lag for name, lag in lags.items() if lag}
-
-
-def projection_lag() -> int:
-    return max(models_behind().values(), default=0)
-
-
-def _lag(model: type[models.Model]) -> int:
-    events = log.events().of_type(*_MADE_FROM[model]).readable()
-    last = model._default_manager.aggregate(last=models.Max("pk"))["last"] or 0
-    lag = events.window(after=last).count()
-    if last and not events.filter(position=last).exists():
-        return max(lag, 1)
-    return lag
+    behind = {}
+    for model, types in _MADE_FROM.items():
+        events = log.events().of_type(*types).readable()
+        last = model._default_manager.aggregate(last=models.Max("pk"))["last"] or 0
+        lag = events.window(after=last).count()
+        if not lag and last and not events.filter(position=last).exists():
+            lag = 1
+        if lag:
+            behind[str(model._meta.model_name)] = lag
+    return behind
 
 
 _WORST = (JobResult.FAILED, JobResult.INTERRUPTED, JobResult.OK)
@@ -136,15 +131,14 @@ def job_statuses() -> list[JobStatus]:
     due = plans()
     statuses = []
     for job, targets in jobs:
-        stores = [_over(job, target, running, last, waiting) for target in targets]
-        statuses.append(JobStatus(job, due.get(job.name, NO_PLAN), stores))
+        status = JobStatus(job, due.get(job.name, NO_PLAN))
+        aliases = waiting.get(job.name, set())
+        for target in targets:
+            key = job.name, target.alias
+            is_queued = aliases is None or target.alias in aliases
+            status.stores.append(OverOne(target, running.get(key), last.get(key), is_queued))
+        statuses.append(status)
     return statuses
-
-
-def state_of_jobs() -> object:
-    """Return what differs after every run of a job, its progress, and every change of the queue and the schedules."""
-    last = JobRun.objects.aggregate(last=models.Max("pk"))["last"]
-    return last, state_of_queue(), sorted(machines.texts().items())
 
 
 def status_of_job(job: Job) -> JobStatus:
@@ -162,25 +156,8 @@ def _running(jobs: list[tuple[Job, list[JobTarget]]]) -> dict[tuple[str, str], B
     return begun
 
 
-def _over(
-    job: Job,
-    target: JobTarget,
-    running: Mapping[tuple[str, str], Begun],
-    last: Mapping[tuple[str, str], JobRun],
-    waiting: Mapping[str, set[str] | None],
-) -> OverOne:
-    aliases = waiting.get(job.name, set())
-    queued = aliases is None or target.alias in aliases
-    return OverOne(target, running.get((job.name, target.alias)), last.get((job.name, target.alias)), queued)
-
-
 def ask_worker(*, job: Job, alias: str | None, asked_by: str) -> str:
-    """Queue a run of a job; return a sentence on what was queued.
-
-    Args:
-        job: the job.
-        alias: of the store, "" for the hub itself, None for all targets.
-        asked_by: shown with the run.
+    """Queue a run of a job; return a sentence on what was queued. ``alias`` is "" for the hub, None for all targets.
 
     Raises:
         Invalid: the job does not run over that store.
@@ -201,7 +178,7 @@ def ask_worker(*, job: Job, alias: str | None, asked_by: str) -> str:
     idle = [store.target for store in chosen if store.result not in ("running", "queued")]
     if not idle:
         raise ConflictError(f"{_job_title(job, [store.target for store in chosen])} is already running or queued")
-    queue_now(job=job, targets=idle, asked_by=asked_by)
+    enqueue(job=job, targets=idle, asked_by=asked_by)
     return f"{_job_title(job, idle)} is queued; the worker runs it within a few seconds."
 
 
@@ -222,7 +199,12 @@ def source_of_jobs() -> LiveSource:
 
 def jobs_version() -> str:
     """Return what changes with every run of a job, its progress, every schedule, and every task."""
-    state = state_of_jobs() if machines.SHARED else file_stamps(_job_files())
+    state: object = file_stamps(_job_files())
+    if machines.SHARED:
+        last = JobRun.objects.aggregate(last=models.Max("pk"))["last"]
+        planned = Schedule.objects.order_by("pk").values_list("pk", "schedule_type", "minutes", "repeats", "next_run")
+        queue = list(OrmQ.objects.order_by("pk").values_list("pk", flat=True)), list(planned)
+        state = last, queue, sorted(machines.texts().items())
     tasks = [(task.id, task.version) for task in running_tasks()]
     return hashlib.sha256(repr((state, tasks)).encode()).hexdigest()[:16]
 

@@ -65,7 +65,9 @@ class WsgiBridge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        if not _is_automatic(scope):
+        headers = dict(scope["headers"])
+        # A page that follows changes does not keep an idle hub running
+        if b"hub-live" not in headers and headers.get(b"accept") != b"text/event-stream":
             self._on_request()
         body = await self._read(receive)
         if body is None:
@@ -164,12 +166,6 @@ class _Exchange:
 async def _send_unavailable(send: Send) -> None:
     await send({"type": "http.response.start", "status": 503, "headers": [(b"retry-after", b"1")]})
     await send(_receive_body(b"", more=False))
-
-
-# A page that follows changes does not keep an idle hub running
-def _is_automatic(scope: Scope) -> bool:
-    headers = dict(scope["headers"])
-    return b"hub-live" in headers or headers.get(b"accept") == b"text/event-stream"
 
 
 def _receive_body(content: bytes, *, more: bool) -> Message:
@@ -316,7 +312,6 @@ class Outbox:
         self._loop.call_soon_threadsafe(self._news.set)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the answer until its end."""
         while True:
             self._news.clear()
             with self._lock:

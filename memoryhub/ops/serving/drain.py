@@ -69,20 +69,18 @@ def drain(stop: threading.Event | None = None, *, project: str | None = None, wa
     """Capture all spooled events, or those of a project. Another process that drains is waited for ``wait`` seconds."""
     total = Drained()
     spool.wait_for_arriving(seconds=_WAIT_SECONDS)
-    with spool.only_taker(seconds=wait) as alone:
-        if alone:
-            _drain(spool.take(), total, project, stop)
-    return total
-
-
-def _drain(paths: list[Path], total: Drained, project: str | None, stop: threading.Event | None) -> None:
     waiting: list[SpooledEvent] = []
-    with closing(Attempts()) as attempts:
-        for path in paths:
-            if stop and stop.is_set():
-                return
-            waiting += _File(path, total, project, attempts).drain()
-        attempts.forget(waiting=waiting)
+    with spool.only_taker(seconds=wait) as alone:
+        if not alone:
+            return total
+        paths = spool.take()
+        with closing(Attempts()) as attempts:
+            for path in paths:
+                if stop and stop.is_set():
+                    return total
+                waiting += _File(path, total, project, attempts).drain()
+            attempts.forget(waiting=waiting)
+    return total
 
 
 def drain_before_reading(project: str) -> None:
@@ -109,8 +107,8 @@ class _File:
         self._postponed: list[SpooledEvent] = []
         self._closed: set[str] = set()
 
+    # Returns the events that still wait
     def drain(self) -> list[SpooledEvent]:
-        """Return the events that still wait."""
         for project, group in groupby(self._placed(), key=lambda placed: placed.project):
             events = list(group)
             for start in range(0, len(events), _BATCH):

@@ -59,7 +59,8 @@ class RequestGuard:
     # Sets the scope's client, scheme, Host and person from a named proxy's headers, and removes all such headers
     def _resolve(self, scope: Scope) -> None:
         peer, port = scope.get("client") or ("", 0)
-        scope["client"] = (str(parsed_peer(peer) or peer), port)
+        address = parsed_peer(peer)
+        scope["client"] = (str(address or peer), port)
         forwarded: dict[bytes, list[bytes]] = {}
         headers: Headers = []
         named = self._network.remote_user_header.encode()
@@ -74,7 +75,7 @@ class RequestGuard:
         scope[REMOTE_USER] = ""
         is_public = scope.get("state", {}).get(BY_PUBLIC_SOCKET, False)
         is_forwarded = self._network.is_proxy(peer) and (bool(forwarded) or is_public)
-        scope[IS_LOCAL] = not (is_public or is_forwarded) and _is_of_machine(peer)
+        scope[IS_LOCAL] = not (is_public or is_forwarded) and (address is None or address.is_loopback)
         if is_forwarded:
             self._believe(scope, forwarded)
 
@@ -87,7 +88,10 @@ class RequestGuard:
         scope["scheme"] = scheme
         named = self._network.remote_user_header.encode()
         if named and named in forwarded:
-            scope[REMOTE_USER] = _only(forwarded[named], self._network.remote_user_header)
+            # A proxy that adds its header to a client's, instead of replacing it, would let the client choose.
+            if len(forwarded[named]) != 1:
+                raise HttpRefusal(400, f"{self._network.remote_user_header} was sent more than once")
+            scope[REMOTE_USER] = forwarded[named][0].decode("latin-1").strip()
         if host := _last_value(forwarded.get(b"x-forwarded-host", [])):
             headers = [(name, value) for name, value in scope["headers"] if name != b"host"]
             scope["headers"] = [*headers, (b"host", host.encode("latin-1"))]
@@ -108,7 +112,7 @@ class RequestGuard:
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         if len(hosts) != 1:
             raise HttpRefusal(400, "a request needs exactly one Host")
-        is_local = scope[IS_LOCAL] and _without_port(hosts[0]) in LOCAL_HOSTS
+        is_local = scope[IS_LOCAL] and re.sub(r":[0-9]*$", "", hosts[0]) in LOCAL_HOSTS
         if scope["scheme"] != "https" and not is_local:
             raise HttpRefusal(403, f"this hub answers over HTTPS only; use {self._network.public_url}/")
         origin_of_host = f"{scope['scheme']}://{hosts[0]}"
@@ -124,15 +128,6 @@ class RequestGuard:
             raise HttpRefusal(400, "a request has a Content-Length or a Transfer-Encoding, not both")
 
 
-def _is_of_machine(peer: str) -> bool:
-    address = parsed_peer(peer)
-    return address is None or address.is_loopback
-
-
-def _without_port(host: str) -> str:
-    return re.sub(r":[0-9]*$", "", host)
-
-
 def _split_header(values: list[bytes]) -> list[str]:
     return [part.strip() for part in b",".join(values).decode("latin-1").split(",") if part.strip()]
 
@@ -140,13 +135,6 @@ def _split_header(values: list[bytes]) -> list[str]:
 def _last_value(values: list[bytes]) -> str:
     parts = _split_header(values)
     return parts[-1] if parts else ""
-
-
-# A proxy that adds its header to a client's, instead of replacing it, would let the client choose.
-def _only(values: list[bytes], header: str) -> str:
-    if len(values) != 1:
-        raise HttpRefusal(400, f"{header} was sent more than once")
-    return values[0].decode("latin-1").strip()
 
 
 async def _answer(send: Send, refusal: HttpRefusal) -> None:
@@ -394,11 +382,8 @@ class Limiter:
         self._failures.take(caller.key)
         self._of_address.take(caller.address)
         FAILURES.count(caller.kind, now=False)
-        self._log(caller)
-
-    # The first at once, then a line a minute with what came since
-    def _log(self, caller: _Caller) -> None:
         self._failed[f"{caller.kind} from {caller.address}"] += 1
+        # The first is logged at once, then a line a minute with what came since
         if self._timer is None:
             self._write_log()
 

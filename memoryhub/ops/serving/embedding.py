@@ -106,19 +106,15 @@ def main() -> None:
     env.prepare_home()
     engine = _Holder()
     with _EmbeddingServer(engine, secrets.token_urlsafe(32)) as server:
-        _publish_address(server)
+        path = env.home() / ADDRESS_FILE
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump({"port": server.server_address[1], "secret": server.secret, "pid": os.getpid()}, file)
+        draft.rename(path)
         threading.Thread(target=server.serve_forever, name="embedding", daemon=True).start()
         threading.Thread(target=engine.keep, name="embedding-idle", daemon=True).start()
         sys.stdin.buffer.read()
-        (env.home() / ADDRESS_FILE).unlink(missing_ok=True)
-
-
-def _publish_address(server: _EmbeddingServer) -> None:
-    path = env.home() / ADDRESS_FILE
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump({"port": server.server_address[1], "secret": server.secret, "pid": os.getpid()}, file)
-    draft.rename(path)
+        path.unlink(missing_ok=True)
 
 
 # Imports numpy and the engine on the first request

@@ -167,7 +167,6 @@ class Streams:
 
     @contextlib.contextmanager
     def watching(self, source: LiveSource) -> Iterator[Watcher]:
-        """Follow a source inside the block."""
         watcher = self._watchers.get(source.name) or Watcher(source, self._threads)
         self._watchers[source.name] = watcher
         watcher.listeners += 1

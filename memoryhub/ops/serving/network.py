@@ -19,12 +19,14 @@ from cryptography.x509.oid import ExtensionOID
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
 
-LISTEN = "MEMORY_HUB_LISTEN"
-PUBLIC_URL = "MEMORY_HUB_PUBLIC_URL"
-TLS_CERT = "MEMORY_HUB_TLS_CERT"
-TLS_KEY = "MEMORY_HUB_TLS_KEY"
-TRUSTED_PROXIES = "MEMORY_HUB_TRUSTED_PROXIES"
-REMOTE_USER_HEADER = "MEMORY_HUB_REMOTE_USER_HEADER"
+_VARIABLES = {
+    "listen": "MEMORY_HUB_LISTEN",
+    "public_url": "MEMORY_HUB_PUBLIC_URL",
+    "tls_cert": "MEMORY_HUB_TLS_CERT",
+    "tls_key": "MEMORY_HUB_TLS_KEY",
+    "remote_user_header": "MEMORY_HUB_REMOTE_USER_HEADER",
+}
+_TRUSTED_PROXIES = "MEMORY_HUB_TRUSTED_PROXIES"
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 # A year, as browsers' preload lists want it
@@ -83,7 +85,6 @@ class Network:
         return address is not None and any(address in proxies for proxies in self.proxies)
 
     def configure(self, settings: Any) -> None:
-        """Set Django's settings that depend on this."""
         settings.ALLOWED_HOSTS = self.hosts
         settings.CSRF_TRUSTED_ORIGINS = self.origins
         settings.PUBLIC_URL = self.public_url
@@ -99,7 +100,7 @@ class Network:
             Invalid: an option is malformed, or the combination would be unsafe.
         """
         values = {name: options.get(name) or environment.get(variable, "") for name, variable in _VARIABLES.items()}
-        proxies = options.get("trusted_proxy") or re.split(r"[\s,]+", environment.get(TRUSTED_PROXIES, "").strip())
+        proxies = options.get("trusted_proxy") or re.split(r"[\s,]+", environment.get(_TRUSTED_PROXIES, "").strip())
         network = cls(
             listen=_listen_address(values["listen"]) if values["listen"] else None,
             public_url=_url(values["public_url"]) if values["public_url"] else "",
@@ -143,15 +144,6 @@ class Network:
                 f"--listen {host} would send tokens and memories unencrypted; add --tls-cert and --tls-key, or "
                 "--trusted-proxy with the address of a proxy that ends TLS"
             )
-
-
-_VARIABLES = {
-    "listen": LISTEN,
-    "public_url": PUBLIC_URL,
-    "tls_cert": TLS_CERT,
-    "tls_key": TLS_KEY,
-    "remote_user_header": REMOTE_USER_HEADER,
-}
 
 
 def parsed_peer(text: str) -> Address | None:

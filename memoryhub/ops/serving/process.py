@@ -64,7 +64,6 @@ def _lock_path() -> Path:
 
 
 def started_by(*, on_demand: bool, service: bool) -> str:
-    """Return how a hub was started, as its lock names it."""
     if on_demand:
         return ON_DEMAND
     return SERVICE if service else BY_HAND
@@ -79,16 +78,13 @@ def hold_home(*, started: str) -> Iterator[Callable[..., None]]:
         since = clock.to_text(clock.now())
 
         def publish(address: str, url: str = "") -> None:
-            _publish(descriptor, Running(os.getpid(), address, since, started, url, __version__))
+            running = Running(os.getpid(), address, since, started, url, __version__)
+            os.pwrite(descriptor, json.dumps(asdict(running)).encode(), 0)
 
         yield publish
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
-
-
-def _publish(descriptor: int, running: Running) -> None:
-    os.pwrite(descriptor, json.dumps(asdict(running)).encode(), 0)
 
 
 # Waits, because hooks and commands that only look also hold the lock for a moment
@@ -168,7 +164,6 @@ def log_to_file() -> None:
 
 
 def log_lines() -> list[str]:
-    """Return the lines of ``serve.log``, which has at most ``MAX_LOG_BYTES``; none if it does not exist."""
     try:
         return (env.home() / LOG_FILE).read_text("utf-8", "replace").splitlines()
     except OSError:

@@ -43,14 +43,11 @@ class HubState:
         hub = self.running
         if hub:
             since = clock.minute(hub.since) if hub.since else "some time"
-            return f"running since {since}, started {hub.started}, at {self._at} (process {hub.pid})"
-        return f"not running; {'the next client starts it' if self.autostart else 'start it with `memory-hub serve`'}"
-
-    @property
-    def _at(self) -> str:
-        hub = self.running
-        urls = [f"{url}/" for url in (hub.address, hub.public_url) if url] if hub else []
-        return " and ".join(urls)
+            urls = " and ".join(f"{url}/" for url in (hub.address, hub.public_url) if url)
+            return f"running since {since}, started {hub.started}, at {urls} (process {hub.pid})"
+        if self.autostart:
+            return "not running; the next client starts it"
+        return "not running; start it with `memory-hub serve`"
 
 
 def hub_state() -> HubState:

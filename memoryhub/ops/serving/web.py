@@ -91,16 +91,11 @@ def listen_anywhere(port: int) -> Listener:
         return listen("127.0.0.1", 0)
 
 
-def listen(host: str, port: int) -> Listener:
-    return bind(_loopback(host), port, option="--port")
-
-
 def listen_publicly(network: Network) -> Listener | None:
-    """Return a socket that listens at the network's address, if it has one."""
     return bind(*network.listen, option="--listen") if network.listen else None
 
 
-def _loopback(host: str) -> str:
+def listen(host: str, port: int) -> Listener:
     address = "127.0.0.1" if host == "localhost" else host
     try:
         allowed = ipaddress.ip_address(address).is_loopback
@@ -111,7 +106,7 @@ def _loopback(host: str) -> str:
             f"--host {host} would open this hub to other machines; use 127.0.0.1, and --listen with --public-url for "
             "other machines"
         )
-    return address
+    return bind(address, port, option="--port")
 
 
 class _Site:
@@ -196,7 +191,14 @@ def serve(
         on_request=on_request,
     )
     site = _Site(bridge, mount(bridge.streams, on_request) if mount else None)
-    server = _PublicServer(_config(site, limits, network), site, public, network, ending)
+    config = uvicorn.Config(
+        RequestGuard(Limiter(site, limits), network),
+        http=TimedProtocol.with_limits(limits),
+        proxy_headers=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        **UVICORN_OPTIONS,
+    )
+    server = _PublicServer(config, site, public, network, ending)
     stop = _start_keepers(idle)
     try:
         server.run(sockets=[listener])  # raises the signal again at its end, for ``ending``
@@ -219,16 +221,6 @@ def _limit_connections(listener: Listener, public: Listener | None, limits: Limi
         )
         if network.certificate:
             public.connections.refusal = b""
-
-
-def _config(site: _Site, limits: Limits, network: Network) -> uvicorn.Config:
-    return uvicorn.Config(
-        RequestGuard(Limiter(site, limits), network),
-        http=TimedProtocol.with_limits(limits),
-        proxy_headers=False,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-        **UVICORN_OPTIONS,
-    )
 
 
 # Returns the event that ends them
@@ -348,8 +340,7 @@ class TimedProtocol(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._reading is None:
-            self._reading = self.loop.call_later(self.limits.answer_seconds, self.transport.abort)
+        self._abort_late()
 
     def resume_writing(self) -> None:
         self._stop_reading()
@@ -358,10 +349,11 @@ class TimedProtocol(H11Protocol):
     # A client that does not read the end of its last answer would otherwise keep the connection for good.
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        self._abort_late()
+        if self.transport.get_write_buffer_size():
+            self._abort_late()
 
     def _abort_late(self) -> None:
-        if self._reading is None and self.transport.get_write_buffer_size():
+        if self._reading is None:
             self._reading = self.loop.call_later(self.limits.answer_seconds, self.transport.abort)
 
     def _stop_reading(self) -> None:
@@ -386,4 +378,5 @@ class TimedProtocol(H11Protocol):
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.write(_TOO_LATE)
         self.transport.close()
-        self._abort_late()
+        if self.transport.get_write_buffer_size():
+            self._abort_late()

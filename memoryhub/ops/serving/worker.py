@@ -67,14 +67,10 @@ def main() -> None:
 
 def _stop_at_end_of_input(cluster: Any) -> None:
     sys.stdin.buffer.read()
-    killer = threading.Timer(_GRACE_SECONDS, _end_group)
+    killer = threading.Timer(_GRACE_SECONDS, os.killpg, [os.getpgrp(), signal.SIGKILL])
     killer.daemon = True
     killer.start()
     cluster.stop()
-
-
-def _end_group() -> None:
-    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

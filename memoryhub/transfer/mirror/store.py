@@ -25,8 +25,8 @@ from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import flat
 from memoryhub.transfer.folder import FolderForm, vault_tag
 from memoryhub.transfer.mirror.files import DECISION, MEMORY, REVISION, MirrorDocument, formatted
+from sessions_app.events import WORK
 from sessions_app.events.client import ACTIONS, MESSAGES
-from sessions_app.events.sessions import WORK
 
 KEY = "mirror:"
 _BATCH = 500

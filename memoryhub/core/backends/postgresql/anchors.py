@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from memoryhub.core.backends.postgresql.locations import (
     HEADS,
     Direct,
     direct,
-    label_of,
     lock_of,
     quote,
     schema_of,
@@ -83,16 +83,18 @@ def acknowledged(store: StoreId) -> list[Anchor]:
     if row is None:
         return []
     heads = [row]
-    copy = _read_file(store)
-    if copy and copy.oid == row.oid and copy.generation >= row.generation:
-        heads.append(copy)
-        if copy.generation > row.generation:
-            heads = [copy]  # a row of an earlier generation is what a recovery has brought back
+    with suppress(FileNotFoundError, ValueError):  # there is none, or a power cut has left part of one
+        generation, oid, position, digest = _anchor_file(store).read_text("ascii").split()
+        copy = _AnchoredHead(int(position), digest, int(generation), int(oid))
+        if copy.oid == row.oid and copy.generation >= row.generation:
+            heads.append(copy)
+            if copy.generation > row.generation:
+                heads = [copy]  # a row of an earlier generation is what a recovery has brought back
     return [Anchor(head.position, head.digest) for head in heads if head.position]
 
 
 def _read_row(store: StoreId) -> _AnchoredHead | None:
-    parameters = [quote(schema_of(store)), label_of(store)]
+    parameters = [quote(schema_of(store)), store.text]
     if current_alias() == store.alias:
         connection: Any = connections[store.alias]
         if connection.in_atomic_block:
@@ -108,18 +110,18 @@ def advance(store: StoreId, anchor: Anchor, *, holds: Callable[[], bool]) -> Non
     row = _read_row(store)
     if row is None:
         create_table(url_of(store))
-        row = _AnchoredHead(*direct(store).rows(_ROW, [quote(schema_of(store)), label_of(store)])[0])
+        row = _AnchoredHead(*direct(store).rows(_ROW, [quote(schema_of(store)), store.text])[0])
     if row.position >= anchor.position or not holds():
         return
     # Does nothing if another process was faster, or has replaced the anchor since
-    values = [label_of(store), anchor.position, anchor.digest, row.generation]
+    values = [store.text, anchor.position, anchor.digest, row.generation]
     if _put(store, _ADVANCE, values):
         _write_file(store, _AnchoredHead(anchor.position, anchor.digest, row.generation, row.oid))
 
 
 def replace(store: StoreId, anchor: Anchor) -> None:
     create_table(url_of(store))
-    values = [label_of(store), anchor.position, anchor.digest, quote(schema_of(store))]
+    values = [store.text, anchor.position, anchor.digest, quote(schema_of(store))]
     ((generation, oid),) = _put(store, _REPLACE, values)
     _write_file(store, _AnchoredHead(anchor.position, anchor.digest, generation, oid))
 
@@ -140,7 +142,7 @@ def create_table(url: str) -> None:
 def remove(store: StoreId) -> None:
     remove_file(store)
     try:
-        direct(store).rows(REMOVE_ROW, [label_of(store)])
+        direct(store).rows(REMOVE_ROW, [store.text])
     except ProgrammingError:
         return
 
@@ -165,12 +167,3 @@ def _write_file(store: StoreId, head: _AnchoredHead) -> None:
         os.pwrite(descriptor, line.encode(), 0)
     finally:
         os.close(descriptor)
-
-
-# None if there is none, or a power cut has left part of one
-def _read_file(store: StoreId) -> _AnchoredHead | None:
-    try:
-        generation, oid, position, digest = _anchor_file(store).read_text("ascii").split()
-        return _AnchoredHead(int(position), digest, int(generation), int(oid))
-    except (FileNotFoundError, ValueError):
-        return None

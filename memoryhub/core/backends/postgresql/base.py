@@ -19,7 +19,7 @@ from memoryhub.core.backends.postgresql.locations import lock_of, quote
 from memoryhub.core.backends.postgresql.options import BUSY_TIMEOUT_SECONDS
 from memoryhub.core.backends.postgresql.pool import PooledSession
 from memoryhub.core.stores.dialect import render
-from memoryhub.core.stores.rows import GathersInserts, Row
+from memoryhub.core.stores.rows import Gathered, Row
 
 
 class DatabaseOperations(operations.DatabaseOperations):
@@ -85,7 +85,8 @@ class DatabaseFeatures(features.DatabaseFeatures):
     has_native_json_field = False
 
 
-class PostgreSQLConnection(GathersInserts, base.DatabaseWrapper):
+class PostgreSQLConnection(base.DatabaseWrapper):
+    gathered: Gathered | None = None
     data_types = {**base.DatabaseWrapper.data_types, **_KINDS}
     features_class = DatabaseFeatures
     ops_class = DatabaseOperations
@@ -103,9 +104,6 @@ class PostgreSQLConnection(GathersInserts, base.DatabaseWrapper):
         return PooledSession(self.settings_dict["URL"], self._preamble, self._beginning)
 
     def init_connection_state(self) -> None:
-        self.check_database_version_supported_once()
-
-    def check_database_version_supported_once(self) -> None:
         if self.settings_dict["URL"] not in _servers_of_known_version:
             self.check_database_version_supported()
             _servers_of_known_version.add(self.settings_dict["URL"])
@@ -121,7 +119,8 @@ class PostgreSQLConnection(GathersInserts, base.DatabaseWrapper):
             self.connection.autocommit = autocommit
 
     def create_cursor(self, name: str | None = None) -> Any:
-        self.insert_gathered()
+        if self.gathered is not None:
+            self.gathered.insert_all()
         return self.connection.cursor()
 
     def _preamble(self) -> str:
@@ -141,7 +140,7 @@ class PostgreSQLConnection(GathersInserts, base.DatabaseWrapper):
             schemas.append(self.attached)
         return "".join(f"SELECT pg_advisory_xact_lock({lock_of(schema)}); " for schema in sorted(schemas))
 
-    def _run_many(self, sql: str, rows: list[Row]) -> None:
+    def run_many(self, sql: str, rows: list[Row]) -> None:
         """Insert rows with one statement, or with one each, but sent together, if they may concern the same row."""
         text = self._rendered(sql)
         with self.wrap_database_errors:

@@ -6,11 +6,11 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from django.db import DatabaseError, OperationalError, ProgrammingError, connections, models, transaction
+from django.db import DatabaseError, OperationalError, ProgrammingError, connections, transaction
 
 from memoryhub.core import clock
 from memoryhub.core.backends import differing
@@ -96,30 +96,21 @@ _HAS_TABLE = "SELECT 1 FROM pg_class WHERE relname = %s AND relnamespace = quote
 
 
 def record_differing(model: Model) -> bool:
-    table = _differing_table(model)
-    _watch(table)
+    table = Differing(model)
+    if not rows.fetch(_HAS_TABLE, [f"differing_{table.name}"]):
+        _watch(table)
     return table.find()
 
 
-def recorded(model: Model, *, limit: int) -> tuple[int, tuple[str, ...]]:
-    return _differing_table(model).recorded(limit=limit)
-
-
 def apply_recorded(model: Model) -> None:
-    table = _differing_table(model)
+    table = Differing(model)
     keys = f"SELECT * FROM {table.records}"
     table.delete_outdated(keys)
     table.insert_missing(keys)
 
 
-def _differing_table(model: Model) -> Differing:
-    return Differing(model, database=HERE, equals="IS NOT DISTINCT FROM")
-
-
 def _watch(table: Differing) -> None:
     """Create the table of differing keys, and triggers of the copy that fill it."""
-    if rows.fetch(_HAS_TABLE, [f"differing_{table.name}"]):
-        return
     keys = ", ".join(table.key)
     rows.execute(f'CREATE TABLE {table.records} AS SELECT {keys} FROM {HERE}."{table.name}" WHERE false')
     notes = "".join(
@@ -136,6 +127,10 @@ def _watch(table: Differing) -> None:
     )
 
 
+recorded = differing.recorded
+table_digest = differing.table_digest
+
+
 def replace_table(table: str) -> None:
     if not rows.fetch(_HAS_TABLE, [table]):
         return
@@ -143,35 +138,14 @@ def replace_table(table: str) -> None:
     rows.execute(f'INSERT INTO {LIVE}."{table}" SELECT * FROM {HERE}."{table}"')
 
 
-def table_digest(model: Model, database: str) -> tuple[int, str]:
-    return differing.table_digest(model, database, _lengths_and_texts)
-
-
-def _lengths_and_texts(fields: list[Any]) -> str:
-    texts = map(_sql_text, fields)
-    return " || ".join(f"coalesce(octet_length({text}) || ':' || {text}, '-')" for text in texts)
-
-
-# The same text as in SQLite
-def _sql_text(field: models.Field[Any, Any]) -> str:
-    if isinstance(field, models.BooleanField):
-        return f'"{field.column}"::int::text'
-    if isinstance(field, models.BinaryField):
-        return f"convert_from(\"{field.column}\", 'UTF8')"
-    return f'"{field.column}"::text'
-
-
 _WHY = "a store in PostgreSQL is repaired by the server's own backups"
 
 
-@contextmanager
-def passing_over_damage() -> Iterator[None]:
-    yield
+passing_over_damage = nullcontext
 
 
-@contextmanager
-def salvaged(store: StoreId) -> Iterator[Source | None]:
-    yield store
+def salvaged(store: StoreId) -> AbstractContextManager[Source | None]:
+    return nullcontext(store)
 
 
 @contextmanager
@@ -190,15 +164,11 @@ _IN_USE_SECONDS = 0.5
 _PREFIX = "view:"
 _FIND = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
 _TABLES = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = to_regnamespace(%s)"
-_USED = (
-    "SELECT n.nspname, d.description FROM pg_namespace n JOIN pg_description d ON d.objoid = n.oid "
-    "AND d.classoid = 'pg_namespace'::regclass WHERE starts_with(d.description, %s)"
-)
 
 
 def view_names(store: StoreId, prefix: str = "") -> list[tuple[str, float]]:
     views = []
-    for _, text in direct(store).rows(_USED, [_PREFIX]):
+    for _, text in direct(store).labelled(_PREFIX):
         name, used = text.removeprefix(_PREFIX).split("@")
         if name.startswith(f"{prefix or key_of(store)}-"):
             locations.note_view(name, url_of(store))
@@ -283,7 +253,7 @@ def remove_views(names: Iterable[str]) -> None:
 
 
 def remove_abandoned_views(store: StoreId) -> None:
-    for name, text in direct(store).rows(_USED, [DRAFT]):
+    for name, text in direct(store).labelled(DRAFT):
         if abs(clock.now().timestamp() - float(text.removeprefix(DRAFT))) > _ABANDONED_SECONDS:
             _remove_unused(name, store)
 
@@ -296,10 +266,17 @@ def forget_views_early(store: StoreId) -> None:
 
 
 def forget_views(store: StoreId) -> None:
-    for schema, text in direct(store).rows(_USED, [_PREFIX]):
+    for schema, text in direct(store).labelled(_PREFIX):
         if text.removeprefix(_PREFIX).startswith(f"{key_of(store)}-"):
-            _remove_view(schema, store)
-    for schema, _ in direct(store).rows(_USED, [DRAFT]):
+            try:
+                direct(store).rows(f"DROP SCHEMA IF EXISTS {quote(schema)} CASCADE")
+            except OperationalError as error:
+                if not faults.is_locked(error):
+                    raise
+                raise Locked(
+                    f"a view of {store.name!r} at a past position is being read, so it could not be removed"
+                ) from error
+    for schema, _ in direct(store).labelled(DRAFT):
         if schema.startswith(f"{DRAFT_NAME}_{key_of(store)}_") and not _remove_unused(schema, store):
             # Its builder does not publish it, and removes it. If that is killed, ``remove_abandoned_views`` does
             with suppress(DatabaseError):  # it has just been removed
@@ -310,22 +287,11 @@ def forget_views(store: StoreId) -> None:
 def remove_dead_copies(store: StoreId) -> list[str]:
     """Remove what processes that were killed have left of copies of a store; return those that are still in use."""
     in_use = []
-    for name, _ in direct(store).rows(_USED, [DRAFT]):
+    for name, _ in direct(store).labelled(DRAFT):
         is_copy = name.startswith(f"{SCRATCH}_{key_of(store)}_")
         if is_copy and (machines.any_held(name) or not _remove_unused(name, store)):
             in_use.append(name)
     return in_use
-
-
-def _remove_view(schema: str, store: StoreId) -> None:
-    try:
-        direct(store).rows(f"DROP SCHEMA IF EXISTS {quote(schema)} CASCADE")
-    except OperationalError as error:
-        if not faults.is_locked(error):
-            raise
-        raise Locked(
-            f"a view of {store.name!r} at a past position is being read, so it could not be removed"
-        ) from error
 
 
 def _remove_unused(schema: str, store: StoreId) -> bool:

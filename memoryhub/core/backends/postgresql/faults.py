@@ -37,13 +37,12 @@ def may_have_committed(error: BaseException) -> bool:
     return state is None or state.startswith(_UNDECIDED)
 
 
-# The schema of a store that has moved has another name
-def is_fenced(error: BaseException) -> bool:
-    return _sqlstate(error) in ("42P01", "3F000")
-
-
 def is_missing_table(error: BaseException) -> bool:
     return _sqlstate(error) in ("42P01", "3F000")
+
+
+# The schema of a store that has moved has another name
+is_fenced = is_missing_table
 
 
 def is_damage(error: BaseException | None) -> bool:

@@ -38,6 +38,10 @@ _CREATE = (
 _PUT = f"INSERT INTO {HEADS}.places VALUES (%s, %s) ON CONFLICT (store) DO UPDATE SET server = excluded.server"
 _REMOVE = f"DELETE FROM {HEADS}.places WHERE store = %s"
 _READ = f"SELECT store, server FROM {HEADS}.places"
+_LABELLED = (
+    "SELECT n.nspname, d.description FROM pg_namespace n JOIN pg_description d ON d.objoid = n.oid "
+    "AND d.classoid = 'pg_namespace'::regclass WHERE starts_with(d.description, %s)"
+)
 
 # Servers by store, by the address of the hub's own tables, with the time when they were read
 _assigned: dict[str, tuple[float, dict[str, str]]] = {}
@@ -66,11 +70,6 @@ def shortened(name: str) -> str:
     return f"{name[: _LONGEST - _DIGEST - 1]}_{digest}"
 
 
-def label_of(store: StoreId) -> str:
-    """Return the comment of a store's schema, which names it in full."""
-    return store.text
-
-
 @lru_cache(maxsize=4096)
 def lock_of(schema: str) -> int:
     """Return the key of the advisory lock that writers of a schema take."""
@@ -86,6 +85,10 @@ class Direct:
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run statements in one transaction, and return the rows of the last one."""
         return run(self._url, sql, parameters, before=f"SET LOCAL lock_timeout TO '{_LOCK_SECONDS}s'; ")
+
+    def labelled(self, beginning: str) -> list[tuple[str, str]]:
+        """Return the names and the comments of schemas whose comment has this beginning."""
+        return self.rows(_LABELLED, [beginning])
 
     def alone(self, sql: str) -> None:
         """Run a statement that may not be in a transaction."""
@@ -196,18 +199,14 @@ def assigned() -> dict[str, str]:
     main = env.database_url()
     read_at, servers = _assigned.get(main, (0.0, {}))
     if not read_at or time.monotonic() - read_at > _CACHE_SECONDS:
-        servers = _read_assigned(main)
+        try:
+            servers = dict(run(main, _READ))
+        except ProgrammingError as error:
+            if not faults.is_missing_table(error):
+                raise
+            servers = {}  # no store was ever assigned
         _assigned[main] = time.monotonic(), servers
     return servers
-
-
-def _read_assigned(main: str) -> dict[str, str]:
-    try:
-        return dict(run(main, _READ))
-    except ProgrammingError as error:
-        if faults.is_missing_table(error):  # no store was ever assigned
-            return {}
-        raise
 
 
 def assign(store: StoreId, server: str) -> None:

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from django.db import DatabaseError, ProgrammingError
 
 from memoryhub import env
 from memoryhub.core.backends.postgresql import locations
-from memoryhub.core.backends.postgresql.locations import HEADS, HUB, JOBS, Direct, direct, label_of, lock_of, place_of
+from memoryhub.core.backends.postgresql.locations import HEADS, HUB, JOBS, Direct, direct, lock_of, place_of
 from memoryhub.core.errors import Locked, Unavailable
 from memoryhub.core.stores.store_id import StoreId
 
@@ -78,17 +78,11 @@ def texts() -> dict[str, str]:
     return {name: text for name, text in lease_texts.items() if text and not name.startswith(_PRESENT)}
 
 
-class _LeasedPresence:
-    def __init__(self, name: str) -> None:
-        self._lease = acquire(f"{_PRESENT}{name} {machine()} {os.getpid()} {time.time_ns()}")
-
-    def close(self) -> None:
-        if self._lease:
-            self._lease.give_back()
-
-
-def announce(name: str) -> _LeasedPresence:
-    return _LeasedPresence(name)
+def announce(name: str) -> ExitStack:
+    presence = ExitStack()
+    if lease := acquire(f"{_PRESENT}{name} {machine()} {os.getpid()} {time.time_ns()}"):
+        presence.callback(lease.give_back)
+    return presence
 
 
 def is_present(name: str) -> bool:
@@ -117,7 +111,7 @@ class _Heads:
             if not self._reads:
                 self._reads = True
                 threading.Thread(target=self._keep_reading, name="heads", daemon=True).start()
-        return self._heads.get(label_of(store))
+        return self._heads.get(store.text)
 
     def _keep_reading(self) -> None:
         try:

@@ -8,7 +8,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from memoryhub.core.backends.postgresql.locations import (
     Direct,
     connected,
     direct,
-    label_of,
     location_of,
     lock_of,
     locked,
@@ -59,10 +58,7 @@ _FIND = (
     "coalesce(obj_description(n.oid, 'pg_namespace'), '') "
     "FROM pg_namespace n JOIN pg_roles r ON r.rolname = current_user WHERE n.nspname = %s"
 )
-_NAMES = (
-    "SELECT substr(d.description, %s) FROM pg_namespace n JOIN pg_description d ON d.objoid = n.oid "
-    "AND d.classoid = 'pg_namespace'::regclass WHERE starts_with(d.description, %s)"
-)
+
 _MAY_CREATE_ROLES = "SELECT current_database(), rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"
 _SIZES = (
     "SELECT coalesce(sum(pg_relation_size(oid)), 0)::bigint, coalesce(sum(pg_indexes_size(oid)), 0)::bigint, "
@@ -89,9 +85,9 @@ def exists(store: StoreId) -> bool:
 
 def names(scope: Scope) -> list[str]:
     prefix = f"{scope}:"
-    store_names = {name for (name,) in direct().rows(_NAMES, [len(prefix) + 1, prefix])}
-    store_names |= {label.removeprefix(prefix) for label in locations.assigned() if label.startswith(prefix)}
-    return sorted(name for name in store_names if SLUG.fullmatch(name))
+    labels = {label for _, label in direct().labelled(prefix)}
+    labels.update(label for label in locations.assigned() if label.startswith(prefix))
+    return sorted(filter(SLUG.fullmatch, (label.removeprefix(prefix) for label in labels)))
 
 
 def identity(store: StoreId) -> StoreSchema | None:
@@ -115,7 +111,7 @@ def _find_schema(store: StoreId) -> StoreSchema | None:
     if not rows_of_schema:
         return None
     schema = StoreSchema(*rows_of_schema[0])
-    if schema.label.partition("@")[0] != label_of(store):
+    if schema.label.partition("@")[0] != store.text:
         raise Invalid(f"{store.scope} id {store.name!r} can't be used: another store's schema has the same short name")
     _cached_schemas[key] = time.monotonic(), schema
     return schema
@@ -148,7 +144,7 @@ def _explaining_refusals() -> Iterator[None]:
 @_explaining_refusals()
 def create(store: StoreId) -> None:
     anchors.create_table(url_of(store))
-    create_schema(schema_of(store), label_of(store), url=url_of(store))
+    create_schema(schema_of(store), store.text, url=url_of(store))
     forget_schema(store)
     home_database.remember(env.database_url())
 
@@ -217,10 +213,8 @@ def recreate(store: StoreId) -> str:
     return problem
 
 
-@contextmanager
-def upgrading(store: StoreId) -> Iterator[None]:
-    with locked(f"upgrade {schema_of(store)}", url_of(store)):
-        yield
+def upgrading(store: StoreId) -> AbstractContextManager[None]:
+    return locked(f"upgrade {schema_of(store)}", url_of(store))
 
 
 def back_up(store: StoreId, *, reason: str) -> None:
@@ -246,7 +240,7 @@ def remove(store: StoreId) -> None:
         connection.run(f"DROP SCHEMA IF EXISTS {quote(schema_of(store))} CASCADE", ())
         if schema and schema.owner:
             connection.run(f"DROP OWNED BY {quote(schema.owner)}; DROP ROLE {quote(schema.owner)}", ())
-        connection.run(anchors.REMOVE_ROW, [label_of(store)])
+        connection.run(anchors.REMOVE_ROW, [store.text])
     anchors.remove_file(store)
     forget_schema(store)
     if store.scope is not Scope.GLOBAL:
@@ -266,8 +260,7 @@ def changed_at(_store: StoreId) -> float:
     return 0.0
 
 
-def location(store: StoreId) -> str:
-    return location_of(store)
+location = location_of
 
 
 def report_after_failure(connection: BaseDatabaseWrapper) -> str:
@@ -315,10 +308,7 @@ _REMOVE = f"DELETE FROM {HEADS}.departures WHERE store = %s"
 _IS_KEPT = "COALESCE(CAST(departure AS json) ->> 'kept', 'true') = 'true'"
 _REMOVE_OF = f"{_REMOVE} AND CAST(departure AS json) ->> 'epoch' = %s AND {_IS_KEPT} RETURNING departure"
 _FORGET = f"{_REMOVE} AND NOT {_IS_KEPT}"
-_COMMENTS = (
-    "SELECT d.description FROM pg_namespace n JOIN pg_description d ON d.objoid = n.oid "
-    "AND d.classoid = 'pg_namespace'::regclass WHERE starts_with(d.description, %s)"
-)
+
 # "" if the schema belongs to the role that connects
 _OWNER = (
     "SELECT coalesce(nullif(pg_get_userbyid(nspowner)::text, current_user::text), '') "
@@ -328,7 +318,7 @@ _OWNER = (
 
 def departure(store: StoreId) -> Departure | None:
     try:
-        stored = direct(store).rows(_READ, [label_of(store)])
+        stored = direct(store).rows(_READ, [store.text])
     except ProgrammingError:  # no store ever left
         return None
     return Departure(**json.loads(stored[0][0])) if stored else None
@@ -341,9 +331,9 @@ def prepare_to_leave(store: StoreId) -> None:
 def leave(store: StoreId, departure: Departure) -> None:
     moved = quote(_moved_schema(store))
     rows.execute("SET LOCAL ROLE NONE")
-    rows.execute(_PUT, [label_of(store), json.dumps(asdict(departure))])
+    rows.execute(_PUT, [store.text, json.dumps(asdict(departure))])
     rows.execute(f"ALTER SCHEMA {quote(schema_of(store))} RENAME TO {moved}")
-    rows.execute(f"COMMENT ON SCHEMA {moved} IS %s", [_MOVED + label_of(store)])
+    rows.execute(f"COMMENT ON SCHEMA {moved} IS %s", [_MOVED + store.text])
 
 
 def _moved_schema(store: StoreId) -> str:
@@ -354,10 +344,8 @@ def mark_left(store: StoreId) -> None:
     forget_schema(store)
 
 
-@contextmanager
-def kept_copy(store: StoreId) -> Iterator[None]:
-    with _opened(_moved_schema(store), store):
-        yield
+def kept_copy(store: StoreId) -> AbstractContextManager[None]:
+    return _opened(_moved_schema(store), store)
 
 
 @contextmanager
@@ -370,14 +358,14 @@ def _opened(schema: str, store: StoreId) -> Iterator[None]:
 
 
 def kept_stores() -> list[StoreId]:
-    labels = sorted(text.removeprefix(_MOVED) for (text,) in direct().rows(_COMMENTS, [_MOVED]))
+    labels = sorted(text.removeprefix(_MOVED) for _, text in direct().labelled(_MOVED))
     return [StoreId.parse(label) for label in labels]
 
 
 def come_back(store: StoreId, epoch: str) -> None:
     with _departed(store, epoch) as (connection, _):
         connection.run(f"ALTER SCHEMA {quote(_moved_schema(store))} RENAME TO {quote(schema_of(store))}", ())
-        connection.run(f"COMMENT ON SCHEMA {quote(schema_of(store))} IS %s", [label_of(store)])
+        connection.run(f"COMMENT ON SCHEMA {quote(schema_of(store))} IS %s", [store.text])
     forget_schema(store)
 
 
@@ -385,8 +373,8 @@ def remove_kept(store: StoreId, epoch: str) -> None:
     anchors.create_table(url_of(store))
     with _departed(store, epoch) as (connection, departure):
         connection.run(f"DROP SCHEMA IF EXISTS {quote(_moved_schema(store))} CASCADE", ())
-        connection.run(_PUT, [label_of(store), json.dumps(asdict(replace(departure, kept=False)))])
-        connection.run(anchors.REMOVE_ROW, [label_of(store)])
+        connection.run(_PUT, [store.text, json.dumps(asdict(replace(departure, kept=False)))])
+        connection.run(anchors.REMOVE_ROW, [store.text])
         drop_role(connection, store)
     anchors.remove_file(store)
 
@@ -396,19 +384,19 @@ def remove_kept(store: StoreId, epoch: str) -> None:
 def _departed(store: StoreId, epoch: str) -> Iterator[tuple[Any, Departure]]:
     prepare_to_leave(store)
     with connected(schema_of(store), url=url_of(store)) as connection, transaction.atomic(using=connection.alias):
-        departures = connection.run(_REMOVE_OF, [label_of(store), epoch]).fetchall()
+        departures = connection.run(_REMOVE_OF, [store.text, epoch]).fetchall()
         if not departures:
             raise ConflictError(f"{store.scope} {store.name!r} was moved or came back meanwhile; run it again")
         yield connection, Departure(**json.loads(departures[0][0]))
 
 
 def forget_departure(store: StoreId) -> None:
-    direct(store).rows(_FORGET, [label_of(store)])
+    direct(store).rows(_FORGET, [store.text])
 
 
 def drafts(store: StoreId) -> list[str]:
-    end = f":{label_of(store)}"
-    labels = [text for (text,) in direct(store).rows(_COMMENTS, [_ARRIVING]) if text.endswith(end)]
+    end = f":{store.text}"
+    labels = [text for _, text in direct(store).labelled(_ARRIVING) if text.endswith(end)]
     return sorted(text.removeprefix(_ARRIVING).removesuffix(end) for text in labels)
 
 
@@ -417,15 +405,11 @@ def _draft(store: StoreId, epoch: str) -> str:
 
 
 def create_draft(store: StoreId, epoch: str) -> None:
-    create_schema(
-        _draft(store, epoch), f"{_ARRIVING}{epoch}:{label_of(store)}", url=url_of(store), final=schema_of(store)
-    )
+    create_schema(_draft(store, epoch), f"{_ARRIVING}{epoch}:{store.text}", url=url_of(store), final=schema_of(store))
 
 
-@contextmanager
-def draft(store: StoreId, epoch: str) -> Iterator[None]:
-    with _opened(_draft(store, epoch), store):
-        yield
+def draft(store: StoreId, epoch: str) -> AbstractContextManager[None]:
+    return _opened(_draft(store, epoch), store)
 
 
 def discard_draft(store: StoreId, epoch: str) -> None:
@@ -441,7 +425,7 @@ def arrive(store: StoreId, epoch: str, anchor: Anchor) -> None:
         direct(store).rows(
             f"DROP SCHEMA IF EXISTS {quote(_moved_schema(store))} CASCADE; {_REMOVE}; "
             f"ALTER SCHEMA {quote(_draft(store, epoch))} RENAME TO {schema}; COMMENT ON SCHEMA {schema} IS %s",
-            [label_of(store), label_of(store)],
+            [store.text, store.text],
         )
     except ProgrammingError as error:
         raise ConflictError(f"the copy of {store.name!r} is gone; another move has used or replaced it") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from django.db import DatabaseError, connections, transaction
@@ -147,6 +148,11 @@ _TABLE_NAMES = (
 _TRIGGER_NAMES = (
     "SELECT tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE c.relnamespace = to_regnamespace(%s)"
 )
+_INSERTS = (
+    "SELECT format('INSERT INTO %%I (%%s) VALUES (%%s)', %s, string_agg(quote_ident(key), ', '), "
+    "string_agg(quote_nullable(value), ', ')) FROM (SELECT row_number() OVER () AS number, to_jsonb(t) AS row "
+    "FROM {table} t) AS r, jsonb_each_text(row) GROUP BY number ORDER BY number"
+)
 # What migrations and required SQL put into tables
 _FILLED = ("django_migrations", "search_totals", "store_meta")
 
@@ -154,42 +160,31 @@ _FILLED = ("django_migrations", "search_totals", "store_meta")
 def template_text() -> str:
     """Return the statements that create a store's tables in the schema of the search path."""
     path = template_file()
-    try:
+    with suppress(FileNotFoundError):
         return path.read_text("utf-8")
-    except FileNotFoundError:
-        return _build(path)
+    env.prepare_home()
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    with connected(_DRAFT) as connection, transaction.atomic(using=connection.alias):
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE SCHEMA {quote(_DRAFT)}")
+        schema.migrate(connection)
+        text = BETWEEN.join(statements_of(connection, _DRAFT))
+        transaction.set_rollback(True, using=connection.alias)
+    with replacing(path) as file:
+        file.write(text.encode())
+    return text
 
 
 def template_file() -> Path:
     return env.home() / "templates" / f"{schema.fingerprint()[:16]}.sql"
 
 
-def _build(path: Path) -> str:
-    env.prepare_home()
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    with connected(_DRAFT) as connection:
-        text = _statements_of_new_store(connection)
-    with replacing(path) as file:
-        file.write(text.encode())
-    return text
-
-
-def _statements_of_new_store(connection: BaseDatabaseWrapper) -> str:
-    with transaction.atomic(using=connection.alias):
-        with connection.cursor() as cursor:
-            cursor.execute(f"CREATE SCHEMA {quote(_DRAFT)}")
-        schema.migrate(connection)
-        text = BETWEEN.join(statements_of(connection, _DRAFT))
-        transaction.set_rollback(True, using=connection.alias)
-    return text
-
-
 def statements_of(connection: BaseDatabaseWrapper, name: str) -> list[str]:
     """Return the statements that create the tables of a schema in another one."""
 
-    def formatted(template: str, sql: str) -> list[str]:
+    def formatted(template: str, sql: str, parameter: str = quote(name)) -> list[str]:
         with connection.cursor() as cursor:
-            cursor.execute(sql, [quote(name)])
+            cursor.execute(sql, [parameter])
             return [template.format(*row) for row in cursor.fetchall()]
 
     here = f"{quote(name)}."
@@ -202,20 +197,9 @@ def statements_of(connection: BaseDatabaseWrapper, name: str) -> list[str]:
     parts += formatted("ALTER TABLE {} SET ({})", _OPTIONS)
     parts += formatted("ALTER TABLE {} ALTER COLUMN {} SET STORAGE EXTERNAL", _STORAGE)
     for table in _FILLED:
-        parts += _inserts(connection, table)
+        parts += formatted("{}", _INSERTS.format(table=quote(table)), table)
     parts.append(_SEQUENCES)
     return [part.strip().replace(here, "").replace(f"{name}.", "") for part in parts]
-
-
-def _inserts(connection: BaseDatabaseWrapper, table: str) -> list[str]:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT format('INSERT INTO %%I (%%s) VALUES (%%s)', %s, string_agg(quote_ident(key), ', '), "
-            "string_agg(quote_nullable(value), ', ')) FROM (SELECT row_number() OVER () AS number, to_jsonb(t) AS row "
-            f"FROM {quote(table)} t) AS r, jsonb_each_text(row) GROUP BY number ORDER BY number",
-            [table],
-        )
-        return [text for (text,) in cursor.fetchall()]
 
 
 def damage() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from memoryhub.core.backends.base import Anchor
@@ -53,7 +53,10 @@ def advance(store: StoreId, anchor: Anchor, *, holds: Callable[[], bool]) -> Non
     was_stuck = time.monotonic() - _stuck_at.get(store, -_SKIP_WAIT_SECONDS) < _SKIP_WAIT_SECONDS
     try:
         with _locked_file(store, 0.0 if was_stuck else _LOCK_SECONDS) as descriptor:
-            if _anchored_position(descriptor) < anchor.position and holds():
+            anchored = 0
+            with suppress(ValueError):  # there is none, or a power cut has left part of one
+                anchored = _parse_anchor(os.pread(descriptor, _WIDTH, 0)).position
+            if anchored < anchor.position and holds():
                 _write_anchor(descriptor, anchor)
                 if time.monotonic() - _synced_at.get(store, -_SYNC_SECONDS) >= _SYNC_SECONDS:
                     os.fdatasync(descriptor)
@@ -92,11 +95,3 @@ def _write_anchor(descriptor: int, anchor: Anchor) -> None:
 def _parse_anchor(content: bytes) -> Anchor:
     position, digest = content.decode("ascii").split()
     return Anchor(int(position), digest)
-
-
-# 0 if there is none, or a power cut has left part of one
-def _anchored_position(descriptor: int) -> int:
-    try:
-        return _parse_anchor(os.pread(descriptor, _WIDTH, 0)).position
-    except ValueError:
-        return 0

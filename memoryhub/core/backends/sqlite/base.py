@@ -12,14 +12,16 @@ from django.db.utils import OperationalError
 
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
 from memoryhub.core.stores.dialect import render
-from memoryhub.core.stores.rows import GathersInserts, Row
+from memoryhub.core.stores.rows import Gathered, Row
 
 # SQLite's busy handler backs off to 100 ms, so late-comers overtake older waiters. Short jittered retries give every
 # writer the same chance, which keeps the longest wait well under the timeout (decision 7).
 _RETRY_SECONDS = (0.0005, 0.004)
 
 
-class SQLiteConnection(GathersInserts, base.DatabaseWrapper):
+class SQLiteConnection(base.DatabaseWrapper):
+    gathered: Gathered | None = None
+
     def init_connection_state(self) -> None:
         super().init_connection_state()
         for pragma in PRAGMAS:
@@ -34,10 +36,11 @@ class SQLiteConnection(GathersInserts, base.DatabaseWrapper):
                 self.connection.rollback()
 
     def create_cursor(self, name: str | None = None) -> Any:
-        self.insert_gathered()
+        if self.gathered is not None:
+            self.gathered.insert_all()
         return super().create_cursor(name)
 
-    def _run_many(self, sql: str, rows: list[Row]) -> None:
+    def run_many(self, sql: str, rows: list[Row]) -> None:
         with self.wrap_database_errors:
             self.connection.executemany(_as_sqlite(sql), rows)
 

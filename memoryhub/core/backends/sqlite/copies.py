@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from django.db import DatabaseError
@@ -37,14 +36,11 @@ _ABANDONED_SECONDS = 6 * 3600.0
 # The file has no name any more, so it disappears with this process
 @contextmanager
 def temporary_copy(store: StoreId) -> Iterator[None]:
-    folder = draft_folder(store)
-    try:
+    with draft_folder(store) as folder:
         copy_template(folder / NAME)
         with open_draft(folder / NAME, _ALIAS):
             shutil.rmtree(folder)
             yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -74,15 +70,19 @@ def drafts_folder() -> Path:
     return folder
 
 
-def draft_folder(store: StoreId) -> Path:
-    """Create an empty folder for a copy of ``store``; the caller removes it."""
+@contextmanager
+def draft_folder(store: StoreId) -> Iterator[Path]:
+    """Create an empty folder for a copy of ``store``, and remove it after the block."""
     folder = drafts_folder() / f".draft-{key_of(store)}-{os.getpid()}-{time.monotonic_ns()}"
     folder.mkdir(mode=0o700)
-    return folder
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def record_differing(model: Model) -> bool:
-    table = _differing_table(model)
+    table = Differing(model)
     rows.execute(f"CREATE TEMP TABLE IF NOT EXISTS differing_{table.name} ({', '.join(table.key)})")
     for event, versions in (("INSERT", ("NEW",)), ("UPDATE", ("OLD", "NEW")), ("DELETE", ("OLD",))):
         notes = " ".join(f"INSERT INTO differing_{table.name} VALUES ({table.keys(row)});" for row in versions)
@@ -93,12 +93,8 @@ def record_differing(model: Model) -> bool:
     return table.find()
 
 
-def recorded(model: Model, *, limit: int) -> tuple[int, tuple[str, ...]]:
-    return _differing_table(model).recorded(limit=limit)
-
-
 def apply_recorded(model: Model) -> None:
-    table = _differing_table(model)
+    table = Differing(model)
     page = f"SELECT {', '.join(table.key)} FROM {table.records} WHERE rowid > %s AND rowid <= %s"
     for bounds in _pages(table.records):
         table.delete_outdated(page, bounds)
@@ -106,8 +102,8 @@ def apply_recorded(model: Model) -> None:
         table.insert_missing(page, bounds)
 
 
-def _differing_table(model: Model) -> Differing:
-    return Differing(model, database="temp", equals="IS")
+recorded = differing.recorded
+table_digest = differing.table_digest
 
 
 def replace_table(table: str) -> None:
@@ -130,17 +126,6 @@ def _pages(table: str) -> Iterator[tuple[int, int]]:
     while (last := rows.fetch(f"SELECT max(id) FROM ({page})", [first])[0][0]) is not None:
         yield first, last
         first = last
-
-
-def table_digest(model: Model, database: str) -> tuple[int, str]:
-    return differing.table_digest(model, database, _lengths_and_texts)
-
-
-# As bytes, because a damaged file may have texts that are not in UTF-8
-def _lengths_and_texts(fields: list[Any]) -> str:
-    columns = [f'"{field.column}"' for field in fields]
-    values = [f"coalesce(length(CAST({column} AS BLOB)) || ':' || {column}, '-')" for column in columns]
-    return f"CAST({' || '.join(values)} AS BLOB)"
 
 
 # Header and schema only say where the table of events begins. Its root page can be found without them: it is a table
@@ -168,20 +153,16 @@ def salvage(source: Path, folder: Path) -> Path | None:
     for suffix in ("", "-wal"):
         with suppress(FileNotFoundError):
             shutil.copyfile(f"{source}{suffix}", f"{raw}{suffix}")
-    _mend_header(raw)
+    header = bytearray(template_path().read_bytes()[:_HEADER_BYTES])
+    header[24:48] = struct.pack(">6I", 1, 0, 0, 0, 0, 4)  # no size (SQLite counts pages), no free pages, format 4
+    header[92:96] = bytes(4)
+    with raw.open("r+b") as file:
+        file.write(header)
     with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(raw)) as original:
         with closing(sqlite3.connect(merged)) as copy:
             original.backup(copy)
         return _with_root(merged)
     return None
-
-
-def _mend_header(path: Path) -> None:
-    header = bytearray(template_path().read_bytes()[:_HEADER_BYTES])
-    header[24:48] = struct.pack(">6I", 1, 0, 0, 0, 0, 4)  # no size (SQLite counts pages), no free pages, format 4
-    header[92:96] = bytes(4)
-    with path.open("r+b") as file:
-        file.write(header)
 
 
 def _with_root(path: Path) -> Path | None:
@@ -243,11 +224,8 @@ def passing_over_damage() -> Iterator[None]:
 
 @contextmanager
 def salvaged(store: StoreId) -> Iterator[Path | None]:
-    folder = draft_folder(store)
-    try:
+    with draft_folder(store) as folder:
         yield salvage(path_of(store), folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -290,8 +268,7 @@ def touch_view(view: StoreId) -> bool:
 def make_view(
     view: StoreId, store: StoreId, *, like: str | None, fill: Callable[[], object], may_publish: Callable[[], bool]
 ) -> bool:
-    folder = draft_folder(store)
-    try:
+    with draft_folder(store) as folder, suppress(FileNotFoundError):  # an erasure removes the draft
         draft = folder / NAME
         if like is None:
             copy_template(draft)
@@ -300,15 +277,11 @@ def make_view(
         with open_draft(draft, _ALIAS):
             fill()
         with _views_lock():
-            if not may_publish():
-                return False
-            if not path_of(view).exists():
-                folder.rename(path_of(view).parent)
-        return True
-    except FileNotFoundError:  # an erasure removed the draft
-        return False
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            if may_publish():
+                if not path_of(view).exists():
+                    folder.rename(path_of(view).parent)
+                return True
+    return False
 
 
 def remove_views(names: Iterable[str]) -> None:

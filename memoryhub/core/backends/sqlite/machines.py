@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from memoryhub import env
@@ -77,19 +77,13 @@ def texts() -> dict[str, str]:
     return lease_texts
 
 
-class _LockedPresence:
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-
 # Shared, so that the processes that this one forks share the lock until the last has ended
-def announce(name: str) -> _LockedPresence:
+def announce(name: str) -> ExitStack:
     descriptor = _open_file(name)
     share_lock(descriptor)
-    return _LockedPresence(descriptor)
+    presence = ExitStack()
+    presence.callback(os.close, descriptor)
+    return presence
 
 
 def is_present(name: str) -> bool:

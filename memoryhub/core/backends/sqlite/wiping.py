@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator
-from contextlib import closing
+from collections.abc import Collection
+from contextlib import closing, suppress
 from pathlib import Path
 
 from django.db import DatabaseError
@@ -56,16 +56,13 @@ def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
 
 
 def shorten_all(*, limit: int = JOURNAL_SIZE_LIMIT) -> list[Path]:
-    return [path for path in _stores_over(limit) if shorten(path)]
-
-
-def _stores_over(limit: int) -> Iterator[Path]:
+    shortened = []
     for log in sorted(env.home().glob("**/events.db-wal")):
-        try:
-            if log.stat().st_size > limit:
-                yield log.with_name("events.db")
-        except FileNotFoundError:
-            continue  # its last connection was closed just now
+        path = log.with_name("events.db")
+        with suppress(FileNotFoundError):  # its last connection was closed just now
+            if log.stat().st_size > limit and shorten(path):
+                shortened.append(path)
+    return shortened
 
 
 def shorten(path: Path) -> bool:
