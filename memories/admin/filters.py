@@ -5,12 +5,12 @@ from typing import Any
 
 from django.db.models import Count, F, Q, QuerySet
 from django.http import HttpRequest
-from sessions_app.admin import SessionFilter
 
 from memories.models import Conflict, MemoryKind, MemoryScope, MemoryTag, MemoryUse, ReviewState
 from memoryhub.core import clock
 from memoryhub.core.admin import ConditionFilter, DefaultFilter, Facet, SinceFilter, ValueFilter, value_filter
 from memoryhub.core.kinds import KINDS, AttributeShape
+from sessions_app.admin import SessionFilter
 
 KindFilter = value_filter("kind", MemoryKind.choices)
 

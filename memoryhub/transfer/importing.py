@@ -26,7 +26,7 @@ from memories.schemas.links import LinkStatus, RelationCreate
 from memories.selectors.versions import imported_states
 from memories.services import write_memories
 from memories.services.links import create_relation
-from memoryhub.config.folder import NO_FOLDER, use_folder
+from memoryhub.config.current_settings import NO_FOLDER, use_folder
 from memoryhub.config.identity import identify_project
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, HubError, Invalid

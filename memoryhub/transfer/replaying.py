@@ -193,7 +193,7 @@ class Replay:
     # The message keeps its numbers; the decisions that they name here are in the payload.
     def _mentioned(self, message: str) -> dict[int, str]:
         last = len(self._positions) - 1
-        named = [(self._position_of(old), link) for old, link in mentions(message) if old <= last]
+        named = [(self._position_of(old), link) for old, link in mentions(message).items() if old <= last]
         return {new: link.value for new, link in named if new}
 
     def _append(self, event: EventLine, draft: Draft[Any] | EventType[Any]) -> None:

@@ -123,7 +123,7 @@ def _transfer(fork: int) -> None:
     is_changed = bool(rows.fetch(_CHANGED))
     rows.execute(_PUT_PAYLOADS)
     rows.execute(_PUT_TAIL, [fork])
-    for table in text_caches():
+    for table in text_caches:
         rows.execute(f"DELETE FROM {LIVE}.{table}")
     if is_changed:
         mark_unwiped(head()[0], LIVE)
