@@ -419,7 +419,7 @@ class IterationAdmin(WorkAdmin):
             "steps": steps,
             "commits": commits.defer("files").order_by("-id")[:_MAX_COMMITS],
             "commit_total": commits.count(),
-            **rail(request, timeline.iteration_events(iteration)),
+            **rail(request, log.events().window(after=iteration.id - 1, up_to=iteration.end_position)),
         }
 
     @admin.display(description="iteration", ordering="description")

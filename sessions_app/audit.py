@@ -87,7 +87,7 @@ def replay_page(*, command: AuditReplay) -> Listing:
     window = _events_of(command)
     (start,) = decode_cursor(command.cursor, (int,)) or (0,)
     events = window.filter(position__gt=start)[: command.limit + 1]
-    rows = [described(event) for event in events]
+    rows = list(map(described, events))
     if command.compact:
         rows = [{"event_type": event["event_type"], "position": event["position"]} for event in rows]
     return page(

@@ -303,7 +303,7 @@ def find_commits(event: HookEvent) -> list[CommitRecord]:
         # A program's output may say so any number of times, and each costs git a look
         shas = dict.fromkeys(_NEW_COMMIT.findall(event.payload.get("output", "")))
         commits = [git.read_commit(folder, sha) for sha in list(shas)[:_MOST]]
-        return [commit for commit in commits if commit] or _latest(folder)
+        return list(filter(None, commits)) or _latest(folder)
     except Unavailable as error:
         logger.warning("the commits of a command are not recorded: %s", error.message)
         return []

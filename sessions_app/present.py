@@ -57,7 +57,7 @@ def iteration_text(iteration: dict[str, Any]) -> str:
         lines.append(f"outcome: {hanging(iteration['outcome'])}")
     if iteration["artifacts"]:
         lines.append(flat(f"artifacts: {', '.join(iteration['artifacts'])}"))
-    lines += [commit_line(commit) for commit in iteration["commits"]]
+    lines += map(commit_line, iteration["commits"])
     lines += [
         flat(f"#{event['position']} {clock.minute(event['occurred_at'])} {event['type']} {event['title']}")
         for event in iteration["events"]

@@ -120,6 +120,10 @@ def keep_open(event: Event[Any]) -> None:
 @projects(events.COMMIT_RECORDED)
 def record_commit(event: Event[events.CommitRecorded]) -> None:
     payload = event.payload
+    iteration_id = payload.iteration_id
+    if not iteration_id:
+        active = [models.IterationStatus.ACTIVE]
+        iteration_id = rows.column("SELECT max(id) FROM sessions_app_iteration WHERE status = %s", active)[0]
     rows.insert(
         models.Commit,
         id=event.position,
@@ -129,7 +133,7 @@ def record_commit(event: Event[events.CommitRecorded]) -> None:
         committed_at=clock.from_text(payload.committed_at),
         insertions=sum(file.insertions or 0 for file in payload.files),
         deletions=sum(file.deletions or 0 for file in payload.files),
-        iteration_id=payload.iteration_id or _active_iteration(),
+        iteration_id=iteration_id,
         files=[file.model_dump() for file in payload.files],
     )
 
@@ -138,14 +142,6 @@ def record_commit(event: Event[events.CommitRecorded]) -> None:
 def move_commit(event: Event[events.CommitLinked]) -> None:
     if event.payload.iteration_id is not None:
         rows.update(models.Commit, event.payload.commit_id, iteration_id=event.payload.iteration_id)
-
-
-def _active_iteration() -> int | None:
-    iterations = rows.fetch(
-        "SELECT max(id) FROM sessions_app_iteration WHERE status = %s", [models.IterationStatus.ACTIVE]
-    )
-    active: int | None = iterations[0][0]
-    return active
 
 
 @projects(events.ITERATION_STARTED)

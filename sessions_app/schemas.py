@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from memoryhub.config.secret_rules import MAX_ALLOWED, MAX_RULES, Allowed, PersonalType, SecretRule
+from memoryhub.config.project_settings import MAX_ALLOWED, MAX_SECRET_RULES, Allowed, PersonalType, SecretRule
 from memoryhub.core.schemas import (
     LISTED_AS,
     LOWERED,
@@ -232,16 +232,10 @@ class TurnView(BaseModel):
     summary: str
 
 
-def _as_change(file: object) -> object:
-    if isinstance(file, str):
-        return {"path": file}
-    return file
-
-
 # A path, or an object with the numbers of inserted and deleted lines too.
 ChangedFile = Annotated[
     FileChange,
-    BeforeValidator(_as_change),
+    BeforeValidator(lambda file: {"path": file} if isinstance(file, str) else file),
     WithJsonSchema({"anyOf": [{"type": "string"}, FileChange.model_json_schema()], LISTED_AS: {"type": "string"}}),
 ]
 
@@ -423,7 +417,7 @@ class Sanitise(Command):
 
     text: str = Field(max_length=MAX_TEXT, description="text to check")
     secret_rules: list[SecretRule] | None = Field(
-        None, max_length=MAX_RULES, description="instead of the project's own rules"
+        None, max_length=MAX_SECRET_RULES, description="instead of the project's own rules"
     )
     secret_allow: list[Allowed] | None = Field(
         None, max_length=MAX_ALLOWED, description="instead of the project's allow-list"

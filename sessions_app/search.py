@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
@@ -74,12 +75,12 @@ def _commit_text(message: str, author: str, sha: str, paths: list[str], about: s
 
 
 def _about_iteration(commit_id: int) -> str:
-    titles = rows.fetch(
+    titles = rows.column(
         "SELECT i.command || ' ' || i.description FROM sessions_app_commit c "
         "JOIN sessions_app_iteration i ON i.id = c.iteration_id WHERE c.id = %s",
         [commit_id],
     )
-    return "".join(title for (title,) in titles)
+    return "".join(titles)
 
 
 @indexed_when(events.SESSION_STARTED, events.SESSION_ENDED)
@@ -148,7 +149,7 @@ _MESSAGES = (
 
 def _around(positions: Sequence[int]) -> list[int]:
     neighbours = rows.fetch(_AROUND.format(is_message=_is_message(), void=void_sql()), [json.dumps(list(positions))])
-    return sorted({position for pair in neighbours for position in pair if position is not None})
+    return sorted({*chain.from_iterable(neighbours)} - {None})
 
 
 def _messages(positions: Sequence[int]) -> Iterator[Document]:

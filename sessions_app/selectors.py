@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
-
-from django.db.models import QuerySet
 
 from memoryhub.core import log
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import outside_quarantine, quarantine_notes
 from memoryhub.core.log.read import timeline_entry
-from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.paging import newest_first
 from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.stores import rows
 from sessions_app import schemas
@@ -113,7 +111,8 @@ def list_sessions(*, command: schemas.SessionList) -> Listing:
     sessions = outside_quarantine(Session.objects.all())
     if command.status:
         sessions = sessions.filter(status=command.status)
-    return _page_of(sessions, command, view_sessions, session_line, brief=("id", "session_id"))
+    views = partial(_brief, name="session_id") if command.compact else view_sessions
+    return newest_first(sessions, command, views, session_line)
 
 
 def list_turns(*, command: schemas.TurnList) -> Listing:
@@ -123,7 +122,7 @@ def list_turns(*, command: schemas.TurnList) -> Listing:
         turns = turns.filter(session_id=command.session_id)
     if command.status:
         turns = turns.filter(status=command.status)
-    return _page_of(turns, command, partial(map, view_turn), turn_line)
+    return newest_first(turns, command, lambda entries: list(map(view_turn, entries)), turn_line)
 
 
 def list_iterations(*, command: schemas.IterationList) -> Listing:
@@ -131,38 +130,18 @@ def list_iterations(*, command: schemas.IterationList) -> Listing:
     iterations = outside_quarantine(Iteration.objects.all())
     if command.status:
         iterations = iterations.filter(status=command.status)
-    return _page_of(iterations, command, partial(map, view_iteration), iteration_line)
+    return newest_first(iterations, command, lambda entries: list(map(view_iteration, entries)), iteration_line)
 
 
 def list_commits(*, command: Paging) -> Listing:
     """Return a page of commits, the last recorded first."""
     commits = outside_quarantine(Commit.objects.all())
-    return _page_of(commits, command, view_commits, commit_line, brief=("id", "sha"))
+    views = partial(_brief, name="sha") if command.compact else view_commits
+    return newest_first(commits, command, views, commit_line)
 
 
-def _page_of(
-    matching: QuerySet[Any],
-    command: Paging,
-    view: Callable[[Any], Iterable[Any]],
-    line: Any,
-    brief: Sequence[str] = (),
-) -> Listing:
-    window = matching.order_by("-id")
-    if parts := decode_cursor(command.cursor, (int,)):
-        window = window.filter(id__lt=parts[0])
-    window = window[: command.limit + 1]
-    if command.compact and brief:
-        views = list(window.values(*brief))
-    else:
-        views = list(view(window))
-    return page(
-        views[: command.limit],
-        total=matching.count(),
-        more=len(views) > command.limit,
-        cursor_of=lambda item: encode_cursor(item["id"]),
-        line=line,
-        max_tokens=command.max_tokens,
-    )
+def _brief(entries: Iterable[Any], *, name: str) -> list[dict[str, Any]]:
+    return [{"id": entry.id, name: getattr(entry, name)} for entry in entries]
 
 
 def profile() -> schemas.ProfileView:

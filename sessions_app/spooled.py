@@ -38,8 +38,9 @@ def hook_names() -> frozenset[str]:
     paths = {ROOT_KEY}
     for hooks in hook_clients().values():
         paths |= {hooks.session, hooks.directory, hooks.tool, hooks.call, hooks.input}
-        paths.update(path for hook in hooks.events.values() for path in hook.paths())
-    return frozenset(part for path in paths for part in path.split("."))
+        for hook in hooks.events.values():
+            paths.update(hook.paths())
+    return frozenset(".".join(paths).split("."))
 
 
 def find_spooled(clean: Cleaner) -> Spooled:

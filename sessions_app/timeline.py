@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from itertools import groupby
@@ -22,7 +22,7 @@ from memoryhub.core.paging import BYTES_PER_TOKEN
 from memoryhub.core.stores import rows
 from memoryhub.core.text import first_line
 from sessions_app.events import TURN_BEGAN, TURN_ENDED
-from sessions_app.models import Iteration, Session, Turn, TurnStatus
+from sessions_app.models import Session, Turn, TurnStatus
 
 # Events per page.
 PAGE = 200
@@ -114,10 +114,6 @@ def turn_events(turn: Turn) -> EventQuerySet:
     return events.filter(position__lte=last)
 
 
-def iteration_events(iteration: Iteration) -> EventQuerySet:
-    return log.events().window(after=iteration.id - 1, up_to=iteration.end_position)
-
-
 def count_types(events: EventQuerySet) -> dict[str, int]:
     counts = events.order_by().values("event_type").annotate(events=Count("position"))
     return dict(counts.values_list("event_type", "events"))
@@ -126,14 +122,7 @@ def count_types(events: EventQuerySet) -> dict[str, int]:
 def timeline_page(
     events: EventQuerySet, *, before: int | None = None, after: int | None = None, size: int = PAGE
 ) -> TimelinePage:
-    """Return a page of ``events``: the last one, or the one before or after a position.
-
-    Args:
-        events: in any order.
-        before: the newest events below this position.
-        after: the oldest events above this position; overrides ``before``.
-        size: events per page.
-    """
+    """Return a page of ``events``: the last one, or the one before or after a position. ``after`` wins."""
     if after is not None:
         ordered = events.filter(position__gt=after).order_by("position")
     elif before is not None:
@@ -180,7 +169,12 @@ def _days(events: list[StoredEvent]) -> list[Day]:
 
 def _measure(parts: list[TimelinePart]) -> None:
     turns = {part.turn.id: part.turn for part in parts if part.turn}
-    tokens = _count_tokens(turns.values())
+    events = log.events().of_session(*{turn.session_id for turn in turns.values()})
+    events = events.filter(turn_id__in={turn.turn_id for turn in turns.values()}).order_by()
+    sizes: dict[tuple[str, str], int] = {}
+    for row in events.values("session_id", "turn_id").annotate(size=Sum(Length("payload_json"))):
+        sizes[row["session_id"], row["turn_id"]] = row["size"] or 0
+    tokens = {id_: sizes.get((turn.session_id, turn.turn_id), 0) // BYTES_PER_TOKEN for id_, turn in turns.items()}
     now = clock.now()
     # Not below zero: the clock may have been set back meanwhile
     seconds = {id_: max(0.0, ((turn.ended_at or now) - turn.began_at).total_seconds()) for id_, turn in turns.items()}
@@ -190,15 +184,6 @@ def _measure(parts: list[TimelinePart]) -> None:
             part.tokens = tokens[part.turn.id]
             part.token_share = round(100 * part.tokens / most)
             part.time_share = round(100 * seconds[part.turn.id] / longest)
-
-
-def _count_tokens(turns: Collection[Turn]) -> dict[int, int]:
-    events = log.events().of_session(*{turn.session_id for turn in turns})
-    events = events.filter(turn_id__in={turn.turn_id for turn in turns}).order_by()
-    sizes: dict[tuple[str, str], int] = {}
-    for row in events.values("session_id", "turn_id").annotate(size=Sum(Length("payload_json"))):
-        sizes[row["session_id"], row["turn_id"]] = row["size"] or 0
-    return {turn.id: sizes.get((turn.session_id, turn.turn_id), 0) // BYTES_PER_TOKEN for turn in turns}
 
 
 def _parts(
@@ -300,13 +285,7 @@ _TEXTS = ("content", "output", "change", "summary", "outcome", "detail", "messag
 
 
 def event_title(type_name: str, payload: Mapping[str, Any], title: str) -> str:
-    """Return one line that describes an event.
-
-    Args:
-        type_name: such as ``command.run``.
-        payload: its payload; empty once erased.
-        title: title of the entity that the event belongs to, if known.
-    """
+    """Return one line that describes an event; ``title`` is that of the entity that it belongs to, if known."""
     if not payload:
         return title
     declared = event_type(type_name)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from memoryhub.config.folder import NO_FOLDER, FolderSettings, read_folder
+from memoryhub.config.current_settings import NO_FOLDER, FolderSettings, read_folder
 from memoryhub.config.identity import bind_project, identify_project
 from memoryhub.core.errors import Forbidden, HubError
 from memoryhub.core.origin import use_origin
@@ -18,7 +18,7 @@ from memoryhub.core.permissions import EVERYTHING, Grant
 from memoryhub.core.stores.store import StoreId, project_store, use_store
 from memoryhub.core.windows import session_of
 from memoryhub.mcp.threads import Workers
-from sessions_app.services.adapter import TurnPlace, entered_turn, leave_turn
+from sessions_app.services.sessions import TurnPlace, entered_turn, leave_turn
 
 logger = logging.getLogger(__name__)
 

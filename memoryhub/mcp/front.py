@@ -53,7 +53,8 @@ def serve(chosen: options.Options) -> int:
 
         return serve_http(chosen, chosen.http)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave)
+        # Nothing is open yet, and a thread that is importing can't be joined.
+        signal.signal(number, lambda *_: os._exit(0))
     front = Front(chosen, claim())
     try:
         hub = front.run()
@@ -131,11 +132,6 @@ def _refusal_line(message: Message, refusal: HubRefusal) -> bytes:
     return jsonrpc.dump({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
-def _leave(_number: int, _frame: object) -> None:
-    # Nothing is open yet, and a thread that is importing can't be joined.
-    os._exit(0)
-
-
 class Front:
     def __init__(self, chosen: options.Options, wire: Wire) -> None:
         self.exit_code = 0
@@ -159,7 +155,12 @@ class Front:
         finally:
             sys.setswitchinterval(interval)
         if self._failure:
-            self._refuse_all()
+            self.exit_code = 1
+            sys.stderr.write(self._failure)
+            reason = "Memory Hub could not start: " + self._failure.strip().rpartition("\n")[2]
+            for request_id in self._pending_requests():
+                line = jsonrpc.error_line(request_id, jsonrpc.INTERNAL_ERROR, reason)
+                write_all(self.handover.wire.outgoing, line)
         return self._hub
 
     def _build(self) -> None:
@@ -207,11 +208,3 @@ class Front:
         if step.result is not None:
             answer = f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},"result":{step.result}}}\n'
             write_all(self.handover.wire.outgoing, answer.encode())
-
-    def _refuse_all(self) -> None:
-        self.exit_code = 1
-        sys.stderr.write(self._failure)
-        reason = "Memory Hub could not start: " + self._failure.strip().rpartition("\n")[2]
-        for request_id in self._pending_requests():
-            line = jsonrpc.error_line(request_id, jsonrpc.INTERNAL_ERROR, reason)
-            write_all(self.handover.wire.outgoing, line)

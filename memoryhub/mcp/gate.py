@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -126,7 +126,8 @@ class Gate:
             send.on_session = lambda begun: self._sessions.begin(begun, caller)
         with self._sessions.using(session, caller) if session else nullcontext():
             host = await self._ready()
-            if _is_stream(request):
+            # The newest revision repeats the method in a header, and the SDK refuses another one than the body's.
+            if request.method == "GET" or request.headers.get("mcp-method") == "subscriptions/listen":
                 with self._streams.one_of(caller.owner):
                     await self._run_stream(host, request, receive, send)
             else:
@@ -147,8 +148,7 @@ class Gate:
 
     # The body is read before, so that a slow client doesn't delay a shutdown.
     async def _answer(self, host: Host, request: Request, project: str, receive: Receive, send: _Sent) -> None:
-        with self._bodies.one() as body:
-            problem = await body.read(receive, self._max_body)
+        async with self._bodies.read(receive, self._max_body) as (body, problem):
             if problem is not None:
                 await problem(request.scope, receive, send)
                 return
@@ -159,7 +159,7 @@ class Gate:
             self._answering += 1
             self._idle.clear()
             try:
-                await host.handle(request.scope, body.replayed_by(receive), send)
+                await host.handle(request.scope, _replayed(bytes(body), receive), send)
             finally:
                 self._answering -= 1
                 if not self._answering:
@@ -251,11 +251,6 @@ class _Sent:
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _is_stream(request: Request) -> bool:
-    # The newest revision repeats the method in a header, and the SDK refuses another one than the body's.
-    return request.method == "GET" or request.headers.get("mcp-method") == "subscriptions/listen"
-
-
 def _open_to_all(path: str) -> Response | None:
     # Nothing at /.well-known/: after a 401 clients would look for an OAuth server.
     if path.startswith(PROBLEMS_PATH) and (description := describe_problem(path.removeprefix(PROBLEMS_PATH))):
@@ -274,51 +269,44 @@ def _problem(error: HubError) -> Response:
 
 class Bodies:
     def __init__(self) -> None:
-        self.held = 0
+        self._held = 0
 
-    @contextmanager
-    def one(self) -> Iterator[RequestBody]:
-        body = RequestBody(self)
-        try:
-            yield body
-        finally:
-            self.held -= len(body.content)
-
-
-class RequestBody:
-    def __init__(self, bodies: Bodies) -> None:
-        self._bodies = bodies
-        self.content = bytearray()
-
-    async def read(self, receive: Receive, most: int) -> Response | None:
-        """Read it; return the response to one that is too long or too slow.
+    @asynccontextmanager
+    async def read(self, receive: Receive, most: int) -> AsyncIterator[tuple[bytearray, Response | None]]:
+        """Yield a request's body, and the response to one that is too long or too slow.
 
         Raises:
             Busy: all bodies together are too large.
         """
+        body = bytearray()
+        problem = None
+        has_more = True
         try:
-            async with asyncio.timeout(MOST_SECONDS_OF_A_BODY):
-                has_more = True
-                while has_more and len(self.content) <= most:
-                    message = await receive()
-                    part = message.get("body", b"")
-                    if self._bodies.held + len(part) > MOST_BYTES_OF_BODIES:
-                        raise Busy("the bodies of all requests together are too large; try again in a moment")
-                    self._bodies.held += len(part)
-                    self.content += part
-                    has_more = bool(message.get("more_body", False))
-        except TimeoutError:
-            return PlainTextResponse("The body took too long\n", 408)
-        if len(self.content) > most:
-            return PlainTextResponse("The body is too large\n", 413)
-        return None
+            try:
+                async with asyncio.timeout(MOST_SECONDS_OF_A_BODY):
+                    while has_more and len(body) <= most:
+                        message = await receive()
+                        part = message.get("body", b"")
+                        if self._held + len(part) > MOST_BYTES_OF_BODIES:
+                            raise Busy("the bodies of all requests together are too large; try again in a moment")
+                        self._held += len(part)
+                        body += part
+                        has_more = bool(message.get("more_body", False))
+                if len(body) > most:
+                    problem = PlainTextResponse("The body is too large\n", 413)
+            except TimeoutError:
+                problem = PlainTextResponse("The body took too long\n", 408)
+            yield body, problem
+        finally:
+            self._held -= len(body)
 
-    def replayed_by(self, receive: Receive) -> Receive:
-        messages: list[Message] = [{"type": "http.request", "body": bytes(self.content), "more_body": False}]
 
-        async def replayed() -> Message:
-            if messages:
-                return messages.pop()
-            return await receive()
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-        return replayed
+    async def replayed() -> Message:
+        if messages:
+            return messages.pop()
+        return await receive()
+
+    return replayed

@@ -278,7 +278,10 @@ class _Follower:
                 has_changed = followed.digest not in ("", digest)
                 followed.digest = digest
                 if has_changed:
-                    await self._notify(uri)
+                    await self._bus.publish(ResourceUpdated(uri))
+                    for recipient in self._sessions.values():
+                        if uri in recipient.uris:
+                            recipient.notify(uri)
 
     async def _follow(self) -> None:
         with self._streams.watching(source_of_store(self._store)) as watcher:
@@ -307,12 +310,6 @@ class _Follower:
                     text = f"{error.code} {error.message}"
                 digests[uri] = hashlib.sha256(text.encode()).hexdigest()
             return digests
-
-    async def _notify(self, uri: str) -> None:
-        await self._bus.publish(ResourceUpdated(uri))
-        for recipient in self._sessions.values():
-            if uri in recipient.uris:
-                recipient.notify(uri)
 
 
 class _Recipient:

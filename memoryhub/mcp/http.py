@@ -41,7 +41,13 @@ def serve_http(options: Options, address: tuple[str, int]) -> int:
             from memoryhub.mcp.binding import Binding  # needs Django
 
             binding = Binding(options.project, working_folder())
-            _announce(binding.store().name, listener, options)
+            project, callers = binding.store().name, "everyone on this machine"
+            read_or_create_secret(TOKEN)
+            if options.token:
+                callers = f"clients with the token in {env.home() / TOKEN} or an agent's token"
+            place = f"{address_of(listener)}{PATH}"
+            sys.stderr.write(f"Memory Hub serves {project} over MCP at {place} to {callers}\n")
+            sys.stderr.flush()
             with asyncio.Runner() as runner:
                 host = runner.run(_serve(binding, options, listener))
             for number in STOP_SIGNALS:
@@ -51,15 +57,6 @@ def serve_http(options: Options, address: tuple[str, int]) -> int:
     except HubError as error:
         sys.stderr.write(f"{error.message}\n")
         return error.exit_code
-
-
-def _announce(project: str, listener: socket.socket, options: Options) -> None:
-    read_or_create_secret(TOKEN)
-    callers = "everyone on this machine"
-    if options.token:
-        callers = f"clients with the token in {env.home() / TOKEN} or an agent's token"
-    sys.stderr.write(f"Memory Hub serves {project} over MCP at {address_of(listener)}{PATH} to {callers}\n")
-    sys.stderr.flush()
 
 
 async def _serve(binding: Binding, options: Options, listener: socket.socket) -> Host:

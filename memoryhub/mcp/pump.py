@@ -18,7 +18,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from memoryhub.mcp import jsonrpc
-from memoryhub.mcp.jsonrpc import Handover, MalformedError, Overlong
+from memoryhub.mcp.jsonrpc import Handover, MalformedError
 from memoryhub.mcp.snapshot import HANDSHAKE_VERSIONS, LIST_METHODS, MODERN_VERSIONS, REPLAY_ID, Answers
 from memoryhub.mcp.threads import LAST_WRITE_SECONDS
 
@@ -103,16 +103,13 @@ class Pump:
         except OSError:
             chunk = b""
         for line in self._handover.buffer.feed(chunk):
-            self._take(line)
+            try:
+                self._accept(jsonrpc.parse(line))
+            except MalformedError as malformed:
+                for answer in malformed.answers:
+                    self._output.write(answer)
         if not chunk:
             self._end()
-
-    def _take(self, line: bytes | Overlong) -> None:
-        try:
-            self._accept(jsonrpc.parse(line))
-        except MalformedError as malformed:
-            for answer in malformed.answers:
-                self._output.write(answer)
 
     def _accept(self, message: Message) -> None:
         if "method" in message and "id" in message:

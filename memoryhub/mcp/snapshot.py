@@ -116,7 +116,9 @@ class Opening:
         opens = self._era is _Era.UNOPENED
         if opens:
             self._open(message)
-        result = self._find(message, opens=opens)
+        result = None
+        if self._is_plain(message, opens=opens):
+            result = self._answers.get(self._version, {}).get(message["method"])
         if result is None:
             if opens:
                 self._era = _Era.SERVER
@@ -134,11 +136,6 @@ class Opening:
         elif isinstance(meta, dict) and _is_modern_envelope(meta):
             self._era = _Era.MODERN
             self._version = meta[_VERSION_KEY]
-
-    def _find(self, message: Message, *, opens: bool) -> str | None:
-        if not self._is_plain(message, opens=opens):
-            return None
-        return self._answers.get(self._version, {}).get(message["method"])
 
     def _is_plain(self, message: Message, *, opens: bool) -> bool:
         params = message.get("params")

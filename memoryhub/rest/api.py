@@ -217,17 +217,6 @@ def export_packs_read(request: HttpRequest, command: Query[AuditExport]) -> Any:
     return _streamed(request, lambda: map(str.encode, export_audit(command=command)), command.form, "audit")
 
 
-# One message to the server for each line would cost more than the line.
-def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    waiting = bytearray()
-    for piece in pieces:
-        waiting += piece
-        if len(waiting) >= _PIECE:
-            yield bytes(waiting)
-            waiting.clear()
-    yield bytes(waiting)
-
-
 # The answer is read after the view has returned, so the stream opens the store and takes the grant again.
 def _streamed(
     request: HttpRequest, pieces: Callable[[], Iterator[bytes]], ending: str, suffix: str = ""
@@ -236,8 +225,14 @@ def _streamed(
     grant: Grant = request.grant  # type: ignore[attr-defined]
 
     def stream() -> Iterator[bytes]:
+        waiting = bytearray()
         with use_grant(grant), use_store(store):
-            yield from _gathered(pieces())
+            for piece in pieces():
+                waiting += piece
+                if len(waiting) >= _PIECE:  # one message to the server for each line would cost more than the line
+                    yield bytes(waiting)
+                    waiting.clear()
+            yield bytes(waiting)
 
     response = StreamingHttpResponse(stream(), content_type=_TYPES[ending])
     response["Content-Disposition"] = f'attachment; filename="{"-".join(filter(None, (store.name, suffix)))}.{ending}"'
@@ -325,16 +320,12 @@ class MemberList(BaseModel):
     results: list[MemberFacts]
 
 
-def _member_list(people: list[members.Member]) -> dict[str, Any]:
-    return {"results": [asdict(member) for member in people]}
-
-
 @memberships.get(
     "projects/{project_id}/members", response=MemberList, tags=["members"], summary="List a project's members"
 )
 def list_project_members(request: HttpRequest, project_id: str) -> Any:
     """Also those whose role in its organisation or in the hub counts here. For owners, and those who manage people."""
-    return _member_list(members.list_members(project_store(project_id)))
+    return {"results": list(map(asdict, members.list_members(project_store(project_id))))}
 
 
 @memberships.put(
@@ -365,7 +356,7 @@ def remove_project_member(request: HttpRequest, project_id: str, person: str) ->
 )
 def list_org_members(request: HttpRequest, org_id: str) -> Any:
     """Also those whose role in the hub counts here. For owners, and those who manage people."""
-    return _member_list(members.list_members(org_store(org_id)))
+    return {"results": list(map(asdict, members.list_members(org_store(org_id))))}
 
 
 @memberships.put(

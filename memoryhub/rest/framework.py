@@ -60,7 +60,15 @@ def from_caller(view: View) -> View:
 
     @wraps(view)
     def inside(request: HttpRequest, **arguments: Any) -> Any:
-        _refuse_unknown_parameters(request, arguments)
+        # A misspelt filter would otherwise widen the result unnoticed.
+        parameters: set[str] = set()
+        for value in arguments.values():
+            if isinstance(value, BaseModel):
+                parameters.update(type(value).model_fields)
+        for name in request.GET:
+            if name not in parameters:
+                accepted = ", ".join(sorted(parameters)) or "none"
+                raise Invalid(f"there is no parameter {name[:80]!r} here; known: {accepted}")
         origin = use_origin(
             source="rest",
             actor=request.auth,  # type: ignore[attr-defined]
@@ -89,17 +97,6 @@ def header_of(request: HttpRequest, header: str) -> str | None:
     if value is not None and len(value) > MAX_HEADER:
         raise Invalid(f"{header} must have at most {MAX_HEADER} characters")
     return value
-
-
-def _refuse_unknown_parameters(request: HttpRequest, arguments: dict[str, Any]) -> None:
-    # A misspelt filter would otherwise widen the result unnoticed.
-    parameters: set[str] = set()
-    for value in arguments.values():
-        if isinstance(value, BaseModel):
-            parameters.update(type(value).model_fields)
-    for name in request.GET:
-        if name not in parameters:
-            raise Invalid(f"there is no parameter {name[:80]!r} here; known: {', '.join(sorted(parameters)) or 'none'}")
 
 
 def _with_key(request: HttpRequest, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from governance import imports
 from governance.audit import AuditExport, AuditPeriod, AuditRequest, export_audit, list_activity, list_packs_read
 from governance.blame import Blame, BlameRequest, blame
-from governance.graph import Graph, GraphEdge, GraphNode, NodeType, graph_around
+from governance.graph import Graph, GraphNode, NodeType, graph_around
 from memories.admin.base import sentence
 from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Stats
 from memories.selectors import list_memories, search
@@ -35,7 +35,6 @@ from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.views import as_of
 from memoryhub.core.paging import SEARCH_MODES
 from memoryhub.core.permissions import Act, require
-from memoryhub.core.schemas import Listing
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from, explain
@@ -241,28 +240,25 @@ def show_graph(request: HttpRequest, entity_id: int, context: dict[str, Any]) ->
 
 def _box(graph: Graph, number: int, place: tuple[float, float], centre: int) -> Box:
     node = graph.nodes[number]
+    relations = []
+    for edge in graph.edges:
+        if edge.start == number:
+            relations.append((edge.label, True, graph.nodes[edge.end]))
+        elif edge.end == number:
+            relations.append((edge.label, False, graph.nodes[edge.start]))
+    # A file has no page; the search names what mentions it
+    url = f"{reverse('admin:memories_searchdocument_changelist')}?{urlencode({'query': node.title})}"
+    if node.type is not NodeType.FILE:
+        url = reverse(_VIEWS[node.type], args=[node.id])
     return Box(
         node,
         *place,
         wrapped(node.title) or ["(no title)"],
-        _url(node),
+        url,
         reverse("admin:graph", args=[number]) if number > 0 else "",
-        [_relation(edge, number, graph) for edge in graph.edges if number in (edge.start, edge.end)],
+        relations,
         number == centre,
     )
-
-
-def _relation(edge: GraphEdge, number: int, graph: Graph) -> tuple[str, bool, GraphNode]:
-    is_out = edge.start == number
-    other = edge.end if is_out else edge.start
-    return edge.label, is_out, graph.nodes[other]
-
-
-# A file has no page; the search names what mentions it
-def _url(node: GraphNode) -> str:
-    if node.type is NodeType.FILE:
-        return f"{reverse('admin:memories_searchdocument_changelist')}?{urlencode({'query': node.title})}"
-    return reverse(_VIEWS[node.type], args=[node.id])
 
 
 def _groups(boxes: list[Box], graph: Graph) -> list[tuple[str, list[Box], int]]:
@@ -347,21 +343,15 @@ def _payload_text(event: log.StoredEvent) -> str | None:
 
 
 def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
-    """Return the counts and one page of memories as of an event.
-
-    Args:
-        position: of the last event to apply.
-        question: search query; empty lists all memories, last changed first.
-        cursor: from the previous page; empty for the first page.
-
-    Raises:
-        NotFound: the log has no event at the position.
-        Invalid: the cursor is not valid for this list.
-    """
+    """Return the counts and one page of memories as of an event: those that a question finds, or all."""
     head, _ = log.head()
     with as_of(position):
         counts = stats(command=Stats())
-        listing = _memories(question.strip()[:_MAX_QUESTION], cursor or None)
+        page: dict[str, Any] = {"limit": _MEMORIES_PER_PAGE, "cursor": cursor or None}
+        if query := question.strip()[:_MAX_QUESTION]:
+            listing = search(command=MemorySearch(query=query, sources=[SearchSourceName.MEMORY], **page))
+        else:
+            listing = list_memories(command=MemoryList(**page))
     return {
         "position": position,
         "head": head,
@@ -374,10 +364,3 @@ def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
         "mode": SEARCH_MODES.get(listing.meta.mode or "", ""),
         "next_cursor": listing.meta.next_cursor,
     }
-
-
-def _memories(question: str, cursor: str | None) -> Listing:
-    if not question:
-        return list_memories(command=MemoryList(limit=_MEMORIES_PER_PAGE, cursor=cursor))
-    sources = [SearchSourceName.MEMORY]
-    return search(command=MemorySearch(query=question, sources=sources, limit=_MEMORIES_PER_PAGE, cursor=cursor))

@@ -26,23 +26,12 @@ from memoryhub.core.text import counted
 from memoryhub.web.live import HEADER
 from memoryhub.web.pages import number_from, with_query
 
-_LABELS = {
-    InboxItemType.SECRET: "Secrets",
-    InboxItemType.CONFLICT: "Conflicts",
-    InboxItemType.PROPOSAL: "Proposals",
-    InboxItemType.RECHECK: "Recheck",
-}
-_NAMES = {
-    InboxItemType.SECRET: "Secrets",
-    InboxItemType.CONFLICT: "Conflict",
-    InboxItemType.PROPOSAL: "Proposal",
-    InboxItemType.RECHECK: "Recheck",
-}
-_VIEWS = {
-    InboxItemType.SECRET: "admin:governance_redaction_changelist",
-    InboxItemType.CONFLICT: "admin:memories_conflict_change",
-    InboxItemType.PROPOSAL: "admin:memories_review_item",
-    InboxItemType.RECHECK: "admin:governance_affirmation_item",
+# Label of the filter, label of a row, view of an item
+_TYPES = {
+    InboxItemType.SECRET: ("Secrets", "Secrets", "admin:governance_redaction_changelist"),
+    InboxItemType.CONFLICT: ("Conflicts", "Conflict", "admin:memories_conflict_change"),
+    InboxItemType.PROPOSAL: ("Proposals", "Proposal", "admin:memories_review_item"),
+    InboxItemType.RECHECK: ("Recheck", "Recheck", "admin:governance_affirmation_item"),
 }
 # Types whose verdicts can be given to several at once
 _IN_BULK = (InboxItemType.PROPOSAL, InboxItemType.RECHECK)
@@ -151,11 +140,11 @@ def _inbox_row(entry: InboxItem, type_filter: InboxItemType | None, current: str
     if entry.kind in KINDS:
         kind = KINDS[entry.kind].label
     selectable = can_select and entry.type in _IN_BULK
-    return InboxRow(entry, _url(entry, type_filter), _NAMES[entry.type], kind, entry.key == current, selectable)
+    return InboxRow(entry, _url(entry, type_filter), _TYPES[entry.type][1], kind, entry.key == current, selectable)
 
 
 def _url(entry: InboxItem, type_filter: InboxItemType | None) -> str:
-    view = _VIEWS[entry.type]
+    view = _TYPES[entry.type][2]
     if entry.type is InboxItemType.SECRET:
         return f"{reverse(view)}?way=rules"
     return _inbox_url(reverse(view, args=[entry.id]), type_filter)
@@ -166,11 +155,12 @@ def _inbox_url(url: str, type_filter: InboxItemType | None, page: int = 0) -> st
 
 
 def _filters(counts: dict[InboxItemType, int], type_filter: InboxItemType | None) -> list[dict[str, Any]]:
-    url = reverse("admin:inbox")
-    filters = [{"label": "All", "count": sum(counts.values()), "url": url, "is_shown": type_filter is None}]
+    home = reverse("admin:inbox")
+    filters = [{"label": "All", "count": sum(counts.values()), "url": home, "is_shown": type_filter is None}]
     for name, count in counts.items():
         is_shown = name == type_filter
-        filters.append({"label": _LABELS[name], "count": count, "url": _inbox_url(url, name), "is_shown": is_shown})
+        label, url = _TYPES[name][0], _inbox_url(home, name)
+        filters.append({"label": label, "count": count, "url": url, "is_shown": is_shown})
     return filters
 
 

@@ -39,7 +39,7 @@ def show_jobs(request: HttpRequest) -> HttpResponse:
     request.live_version = jobs_version()  # type: ignore[attr-defined]
     administers = may(request.user, Act.ADMINISTER)
     context = {
-        "jobs": [_job_context(status) for status in job_statuses()],
+        "jobs": list(map(_job_context, job_statuses())),
         "tasks": [(task, StorePlace.of(task.store)) for task in running_tasks() if reaches(task.store.place)],
         "worker": worker_is_running(),
         "may_run": administers,
@@ -88,20 +88,18 @@ def plan_job(request: HttpRequest) -> HttpResponse:
 
 
 def _job_context(status: JobStatus) -> dict[str, Any]:
-    stores = [_store_context(store) for store in status.stores]
+    stores = list(map(_store_context, status.stores))
+    count = sum(1 for store in status.stores if store.target.store)
+    and_the_hub = " and the hub" if count < len(status.stores) else ""
+    facts = {name: getattr(status, name) for name in ("job", "result", "last", "now", "runs", "plan")}
     return {
-        "job": status.job,
-        "result": status.result,
+        **facts,
         "badge": _BADGES.get(status.result, status.result),
-        "last": status.last,
-        "now": status.now,
         "next": "switched off" if status.is_off else _ahead(status.next_run),
-        "runs": status.runs,
-        "plan": status.plan,
         "hows": _hows(status),
         "stores": stores,
         "of_hub": len(stores) == 1 and not stores[0]["target"].store,
-        "counted": _counted(status),
+        "counted": f"{counted(count, 'store')}{and_the_hub}",
         "failures": [store for store in stores if store["result"] in ("failed", "interrupted")],
     }
 
@@ -122,24 +120,12 @@ def _hows(status: JobStatus) -> list[dict[str, Any]]:
 
 
 def _store_context(store: OverOne) -> dict[str, Any]:
-    context = {
-        "target": store.target,
-        "result": store.result,
-        "badge": _BADGES.get(store.result, store.result),
-        "now": store.now,
-        "last": store.last,
-    }
+    context = {name: getattr(store, name) for name in ("target", "result", "now", "last")}
+    context["badge"] = _BADGES.get(store.result, store.result)
     if store.last:
         context["lasted"] = lasted(store.last.started_at, store.last.ended_at)
         context["message"] = store.last.message.replace("`", "") or "Nothing to do"
     return context
-
-
-def _counted(status: JobStatus) -> str:
-    count = sum(1 for store in status.stores if store.target.store)
-    if count < len(status.stores):
-        return f"{counted(count, 'store')} and the hub"
-    return counted(count, "store")
 
 
 def _ahead(moment: datetime | None) -> str:

@@ -167,7 +167,12 @@ class CurrentStore(_Middleware):
                 use_origin(source="admin", actor=request.user.get_username()),
             ):
                 request.live_version = store_version()  # type: ignore[attr-defined]
-                return _finished(view(request, *args, **kwargs), store)
+                response: HttpResponseBase = view(request, *args, **kwargs)
+                if isinstance(response, StreamingHttpResponse):
+                    response.streaming_content = _streamed(response.streaming_content, store)  # opens the store again
+                elif hasattr(response, "render"):
+                    response = response.render()
+                return response
         except HubError as error:
             return error_page(request, error)
 
@@ -175,14 +180,6 @@ class CurrentStore(_Middleware):
         if isinstance(exception, HubError):
             return error_page(request, exception)
         return None
-
-
-def _finished(response: HttpResponseBase, store: StoreId) -> HttpResponseBase:
-    if isinstance(response, StreamingHttpResponse):
-        response.streaming_content = _streamed(response.streaming_content, store)
-    elif hasattr(response, "render"):
-        response = response.render()
-    return response
 
 
 def _streamed(content: Any, store: StoreId) -> Iterator[bytes]:

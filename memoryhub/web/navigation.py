@@ -20,22 +20,17 @@ from memoryhub.core.backends.selected import stores as backend
 from memoryhub.core.errors import HubError
 from memoryhub.core.events.event_types import quoted
 from memoryhub.core.kinds import KINDS
-from memoryhub.core.permissions import GLOBAL, HUB, Act, may, reaches
+from memoryhub.core.permissions import GLOBAL, HUB, Act, may
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import LIKE
 from memoryhub.core.stores.store import (
-    GLOBAL_STORE,
     StoreId,
     current_store,
-    list_orgs,
-    list_projects,
-    org_store,
-    project_store,
     use_store,
 )
 from memoryhub.core.text import one_line
 from memoryhub.registry.saved_views import delete_view, normal_query, rename_view, save_view, saved_views
-from memoryhub.web.pages import StorePlace, apply_change, hub_page, number_from
+from memoryhub.web.pages import StorePlace, apply_change, hub_page, number_from, visible_stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,12 +230,14 @@ class PaletteLink:
 def show_palette(request: HttpRequest) -> HttpResponse:
     """Show what matches ``q``; with ``fragment``, only the list for ``shell.js``, from the page at ``from``."""
     typed = " ".join(request.GET.get("q", "").split())[:_MAX_CHARS]
-    current = _store_at(request.GET.get("from", ""))
+    page = request.GET.get("from", "")
+    visible = visible_stores()[:_MOST_STORES]
+    current = next((store for store in visible if page.startswith(StorePlace.of(store).url)), None)
     if "fragment" not in request.GET:
         groups = find_links(typed, user=request.user, current=current)
         return render(request, "memoryhub/palette.html", {"groups": groups, "typed": typed})
     groups = find_links(typed, user=request.user, current=current, most_stores=_MOST_AT_ONCE)
-    context = {"groups": groups, "typed": typed, "more": len(_stores()) > _MOST_AT_ONCE}
+    context = {"groups": groups, "typed": typed, "more": len(visible) > _MOST_AT_ONCE}
     return render(request, "memoryhub/palette_results.html", context)
 
 
@@ -261,7 +258,7 @@ def find_links(
 
     Entries come from the current store and the ``most_stores`` that were changed last.
     """
-    stores = sorted(_stores(), key=lambda store: store != current)
+    stores = sorted(visible_stores()[:_MOST_STORES], key=lambda store: store != current)
     places = {store.alias: StorePlace.of(store) for store in stores}
     links = {
         "Pages": list(_page_links(user, current)),
@@ -277,17 +274,6 @@ def find_links(
         matches = filter(partial(_link_matches, typed.lower().split()), candidates)
         groups.append((title, list(islice(matches, _MOST_OF_A_GROUP))))
     return [(title, group) for title, group in groups if group]
-
-
-def _stores() -> list[StoreId]:
-    stores = [*map(project_store, list_projects()), *map(org_store, list_orgs())]
-    if reaches(GLOBAL_STORE.place):
-        stores.append(GLOBAL_STORE)
-    return stores[:_MOST_STORES]
-
-
-def _store_at(path: str) -> StoreId | None:
-    return next((store for store in _stores() if path.startswith(StorePlace.of(store).url)), None)
 
 
 def _page_links(user: Any, current: StoreId | None) -> Iterator[PaletteLink]:

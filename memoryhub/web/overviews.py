@@ -146,7 +146,7 @@ def description() -> dict[str, Any]:
     if view.org:
         context["organisation"] = StorePlace.of(org_store(view.org))
     if store.scope is Scope.ORG:
-        context["members"] = [StorePlace.of(project_store(project)) for project in projects_of(store.name)]
+        context["members"] = list(map(StorePlace.of, map(project_store, projects_of(store.name))))
     if view.metadata:
         context["metadata"] = json.dumps(view.metadata, ensure_ascii=False, indent=2)
     return context
@@ -187,32 +187,29 @@ def first_steps(request: HttpRequest, place: StorePlace) -> list[FirstStep]:
     """Return the first steps in the current store; empty if all are done, hidden, or there are many events."""
     if not place.is_project or log.head()[0] > _MOST_EVENTS or place.id in request.session.get(_HIDDEN, ()):
         return []
-    steps = [_connect_step(), _memory_step(place), _decision_step(), _review_step()]
+    called = "Waiting for its first call."
+    call = log.events().filter(source__in=_BY_CLIENTS).first()
+    if call:
+        called = f"{call.actor or call.source} made the first call."
+    memory = _first_title(Memory.objects.live(), Memory.objects.all())
+    remember = f"Ask the agent to remember something, or run `memory-hub import markdown docs/ --project {place.id}`."
+    decision = _first_title(Decision.objects.filter(status__in=IN_FORCE), Decision.objects.all())
+    decide = "Tell the agent what you chose and why, or import decision records."
+    review = "Accept or reject what agents propose."
+    is_reviewed = log.events().of_type(MEMORY_REVIEWED).exists()
+    if is_reviewed:
+        review = "You reviewed what an agent proposed."
+    steps = [
+        FirstStep("client", "Connect a client", called, call is not None),
+        FirstStep("memory", "Store a memory", memory or remember, bool(memory), reverse("admin:memories_memory_add")),
+        FirstStep(
+            "decision", "Record a decision", decision or decide, bool(decision), reverse("admin:decisions_decision_add")
+        ),
+        FirstStep("review", "Review a memory", review, is_reviewed, reverse("admin:memories_review_changelist")),
+    ]
     if all(step.is_done for step in steps):
         return []
     return steps
-
-
-def _connect_step() -> FirstStep:
-    text = "Waiting for its first call."
-    first = log.events().filter(source__in=_BY_CLIENTS).first()
-    if first:
-        text = f"{first.actor or first.source} made the first call."
-    return FirstStep("client", "Connect a client", text, first is not None)
-
-
-def _memory_step(place: StorePlace) -> FirstStep:
-    to_do = f"Ask the agent to remember something, or run `memory-hub import markdown docs/ --project {place.id}`."
-    text = _first_title(Memory.objects.live(), Memory.objects.all())
-    return FirstStep("memory", "Store a memory", text or to_do, bool(text), reverse("admin:memories_memory_add"))
-
-
-def _decision_step() -> FirstStep:
-    to_do = "Tell the agent what you chose and why, or import decision records."
-    text = _first_title(Decision.objects.filter(status__in=IN_FORCE), Decision.objects.all())
-    return FirstStep(
-        "decision", "Record a decision", text or to_do, bool(text), reverse("admin:decisions_decision_add")
-    )
 
 
 def _first_title(current: QuerySet[Any], existing: QuerySet[Any]) -> str:
@@ -221,14 +218,6 @@ def _first_title(current: QuerySet[Any], existing: QuerySet[Any]) -> str:
     if first:
         return f"“{first.title}”"
     return "Done." if existing.exists() else ""
-
-
-def _review_step() -> FirstStep:
-    text = "Accept or reject what agents propose."
-    is_done = log.events().of_type(MEMORY_REVIEWED).exists()
-    if is_done:
-        text = "You reviewed what an agent proposed."
-    return FirstStep("review", "Review a memory", text, is_done, reverse("admin:memories_review_changelist"))
 
 
 def can_load_sample() -> bool:

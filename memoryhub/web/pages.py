@@ -21,6 +21,7 @@ from memoryhub.core.stores.store import GLOBAL_STORE, Scope, StoreId, list_orgs,
 from memoryhub.core.text import as_sentence
 
 _KINDS = {Scope.PROJECT: "project", Scope.ORG: "organisation", Scope.GLOBAL: "global scope"}
+_GROUPS = {Scope.PROJECT: "Projects", Scope.ORG: "Organisations", Scope.GLOBAL: "For all projects"}
 _ADDRESSES = {Scope.PROJECT: "/p/{}/admin/", Scope.ORG: "/o/{}/admin/", Scope.GLOBAL: "/global/admin/"}
 
 
@@ -49,20 +50,20 @@ class StorePlace:
         return cls(store.name, label, _KINDS[store.scope], _ADDRESSES[store.scope].format(store.name), store.place)
 
 
+def visible_stores() -> list[StoreId]:
+    stores = [*map(project_store, list_projects()), *map(org_store, list_orgs())]
+    if reaches(GLOBAL_STORE.place):
+        stores.append(GLOBAL_STORE)
+    return stores
+
+
 def other_places(store: StoreId | None) -> list[tuple[str, list[StorePlace]]]:
     """Return the stores except ``store`` in groups with a title; empty groups are left out."""
-    stores = {
-        "Projects": list(map(project_store, list_projects())),
-        "Organisations": list(map(org_store, list_orgs())),
-    }
-    if reaches(GLOBAL_STORE.place):
-        stores["For all projects"] = [GLOBAL_STORE]
-    groups = []
-    for title, members in stores.items():
-        places = [StorePlace.of(member) for member in members if member != store]
-        if places:
-            groups.append((title, places))
-    return groups
+    groups: dict[str, list[StorePlace]] = {}
+    for other in visible_stores():
+        if other != store:
+            groups.setdefault(_GROUPS[other.scope], []).append(StorePlace.of(other))
+    return list(groups.items())
 
 
 def with_query(url: str, **query: object) -> str:
@@ -84,9 +85,7 @@ View = Callable[..., HttpResponse]
 def hub_page(act: Act, *, to: str = "") -> Callable[[View], View]:
     """Return a decorator for a page that requires a permission; signed-out users go to the sign-in page.
 
-    Args:
-        act: the required permission.
-        to: the page's purpose, for the error message; by default all that ``act`` allows.
+    ``to`` is the page's purpose, for the error message; by default all that ``act`` allows.
     """
 
     def decorate(view: View) -> View:

@@ -115,7 +115,7 @@ def _people_page(request: HttpRequest, form: PersonForm, **extra: Any) -> HttpRe
         "people": [(person, memberships.get(person.name, [])) for person in listed],
         "roles": list(ROLES),
         "member_roles": list(MEMBER_ROLES),
-        "places": [StorePlace.of(store) for store in members.places_to_manage()],
+        "places": list(map(StorePlace.of, members.places_to_manage())),
         "form": form,
         **extra,
     }

@@ -19,7 +19,7 @@ from memoryhub.config.current_settings import project_settings, settings_decided
 from memoryhub.config.project_settings import ProjectSettings, setting_info
 from memoryhub.core.admin.schema_form import SchemaForm, posted
 from memoryhub.core.errors import HubError
-from memoryhub.core.secrets.catalogue import RuleInfo, catalogue
+from memoryhub.core.secrets.catalogue import catalogue
 from memoryhub.core.text import as_sentence
 from memoryhub.core.validation import explain
 from sessions_app.schemas import MAX_TEXT, FoundSecret, Sanitise, SettingsChange
@@ -181,11 +181,10 @@ def _pieces(text: str, secrets: list[FoundSecret]) -> Iterator[tuple[str, FoundS
 
 def _pack(request: HttpRequest) -> dict[str, Any]:
     words = request.GET.get("q", "").lower().split()
-    rules = [rule for rule in catalogue().values() if _rule_matches(words, rule)]
+    rules = []
+    for rule in catalogue().values():
+        text = " ".join((rule.id, rule.type, rule.description, *rule.keywords, *rule.origins)).lower()
+        if all(word in text for word in words):
+            rules.append(rule)
     page = Paginator(rules, _RULES_PER_PAGE).get_page(request.GET.get("page"))
     return {"query": request.GET.get("q", ""), "page": page, "all_rules": len(catalogue())}
-
-
-def _rule_matches(words: list[str], rule: RuleInfo) -> bool:
-    text = " ".join((rule.id, rule.type, rule.description, *rule.keywords, *rule.origins)).lower()
-    return all(word in text for word in words)

@@ -16,7 +16,7 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 
 from memoryhub.config import current_settings
-from memoryhub.config.folder import read_folder
+from memoryhub.config.current_settings import read_folder
 from memoryhub.config.identity import bound_folders
 from memoryhub.config.project_settings import (
     GROUP_HELP,
@@ -431,7 +431,7 @@ def _save(request: HttpRequest, form: SettingsForm) -> bool:
     except HubError as error:
         messages.error(request, as_sentence(error.message))
         return False
-    messages.success(request, f"Changed: {', '.join(setting_label(name) for name in changes)}.")
+    messages.success(request, f"Changed: {', '.join(map(setting_label, changes))}.")
     return True
 
 

@@ -12,10 +12,9 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from memories.admin.base import sentence
-from memories.worth.report import worth_report
-from memories.worth.schemas import Lines, Measure, Period, WorthReport, WorthRequest
-from memories.worth.zombies import FOLLOWED, reject_zombies, restore_zombies
-from memoryhub.core.admin.svg import BarChart, bar_chart
+from memories.worth.report import FOLLOWED, reject_zombies, restore_zombies, worth_report
+from memories.worth.schemas import Lines, Measure, Period, WorthRequest
+from memoryhub.core.admin.svg import bar_chart
 from memoryhub.core.errors import HubError
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act, require
@@ -42,12 +41,16 @@ def worth_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         _change(request)
         return redirect(reverse("admin:worth", query={"period": period.value}))
     report = worth_report(command=WorthRequest(period=period))
+    spent = {spent.day: spent.tokens for spent in report.spent}
+    unit = "day" if report.step_days == 1 else "week"
+    described = f"{sum(spent.values()):,} tokens in {counted(len(spent), unit)}"
+    label_every = max(1, len(spent) // 5)
     page = {
         "report": report,
         "periods": [(choice.value, choice.label, choice is period) for choice in Period],
         "parts": _outcome_parts(report.lines),
-        "chart": _chart(report),
-        "rows": [_compared_outcome(measure) for measure in report.experiment.measures],
+        "chart": bar_chart(spent, description=f"{described}; a day begins at midnight UTC", label_every=label_every),
+        "rows": list(map(_compared_outcome, report.experiment.measures)),
         "percents": {
             "used": _percent(report.lines.cited + report.lines.used, report.lines.total),
             "unused": _percent(report.judged.unused, report.judged.ended),
@@ -106,13 +109,6 @@ def _outcome_parts(lines: Lines) -> list[dict[str, Any]]:
         parts.append({**part, "x": round(x, 1), "width": round(width, 1)})
         x += width
     return parts
-
-
-def _chart(report: WorthReport) -> BarChart:
-    counts = {spent.day: spent.tokens for spent in report.spent}
-    unit = "day" if report.step_days == 1 else "week"
-    description = f"{sum(counts.values()):,} tokens in {counted(len(counts), unit)}; a day begins at midnight UTC"
-    return bar_chart(counts, description=description, label_every=max(1, len(counts) // 5))
 
 
 # An outcome with its interval, if it has one, on a scale around zero, in units of the SVG's view box

@@ -374,11 +374,6 @@ PROJECT_DESCRIBED = _define_setting(
 )
 
 
-def _default(name: str) -> JsonValue:
-    default: JsonValue = ProjectDescribed.model_fields[name].get_default(call_default_factory=True)
-    return default
-
-
 define_effect(
     Effect(
         "describe",
@@ -387,7 +382,7 @@ define_effect(
         Values(
             read=lambda _position, payload: payload,
             write=lambda step, _reason: ProjectDescribed(**{step.name: step.after}),
-            default=_default,
+            default=lambda name: ProjectDescribed.model_fields[name].get_default(call_default_factory=True),
         ),
     )
 )

@@ -2,6 +2,8 @@
 
 from sessions_app.git.commits import (
     FirstCommit,
+    Line,
+    blame,
     count_commits,
     first_commits,
     last_changes,
@@ -9,7 +11,6 @@ from sessions_app.git.commits import (
     read_commit,
     read_commits,
 )
-from sessions_app.git.lines import Line, blame
 from sessions_app.git.process import list_files, path_in_worktree, top_of_worktree
 
 __all__ = [

@@ -256,7 +256,7 @@ def list_files(directory: Path) -> list[str] | None:
         ignored = run_in_repository(directory, "check-ignore", "--quiet", ".")
         if ignored is not None and ignored.returncode == 0:
             return None
-    return sorted({os.fsdecode(path) for path in answer.stdout.split(b"\0") if path})
+    return sorted(set(map(os.fsdecode, filter(None, answer.stdout.split(b"\0")))))
 
 
 def path_in_worktree(directory: Path) -> str:

@@ -14,16 +14,7 @@ from memoryhub.core.events.event_types import EventType
 from memoryhub.core.log import Draft
 from memoryhub.core.origin import use_origin
 from memoryhub.core.text import shortened
-from sessions_app.events import (
-    SESSION_ENDED,
-    SESSION_STARTED,
-    TURN_BEGAN,
-    TURN_ENDED,
-    SessionEnded,
-    SessionStarted,
-    TurnBegan,
-    TurnEnded,
-)
+from sessions_app import events
 from sessions_app.events.client import ASSISTANT_MESSAGE, MAX_TEXT, USER_MESSAGE, Message
 from sessions_app.models import Session, SessionStatus, Turn
 from sessions_app.services.turns import stream_of_turn
@@ -90,11 +81,11 @@ def _planned(session: PastSession, summary: str | None, turns: dict[str, set[str
         return PlannedSession(session, Fate.CREATED)
     recorded = turns.get(session.session_id, set())
     # Imported turns are numbered; those that were captured have random names
-    are_imported = recorded == {str(number) for number in range(1, len(recorded) + 1)}
+    are_imported = recorded == set(map(str, range(1, len(recorded) + 1)))
     if not are_imported or (not recorded and session.turns):
         return PlannedSession(session, Fate.CAPTURED)
     fate = Fate.UNCHANGED
-    ended = log.prepare(SESSION_ENDED, _ended(session)).payload
+    ended = log.prepare(events.SESSION_ENDED, _ended(session)).payload
     if len(recorded) < len(session.turns) or ended.summary != summary:
         fate = Fate.EXTENDED
     return PlannedSession(session, fate, len(recorded))
@@ -106,10 +97,16 @@ def drafts_of(planned: PlannedSession) -> list[tuple[str, str, Draft[Any]]]:
     stream = f"session:{session.session_id}"
     drafts: list[tuple[str, str, Draft[Any]]] = []
     if planned.fate is Fate.CREATED:
-        drafts.append(("", stream, log.prepare(SESSION_STARTED, _started(session))))
+        started = events.SessionStarted(
+            session_id=session.session_id,
+            purpose=shortened(session.purpose, _MAX_PURPOSE),
+            agent=session.agent,
+            **_at("started_at", session.started_at),
+        )
+        drafts.append(("", stream, log.prepare(events.SESSION_STARTED, started)))
     for number, turn in enumerate(session.turns[planned.known_turns :], planned.known_turns + 1):
         drafts += _drafts_of_turn(session, str(number), turn)
-    drafts.append(("", stream, log.prepare(SESSION_ENDED, _ended(session))))
+    drafts.append(("", stream, log.prepare(events.SESSION_ENDED, _ended(session))))
     return drafts
 
 
@@ -129,13 +126,13 @@ def record_past_session(*, planned: PlannedSession) -> set[str]:
 def _drafts_of_turn(session: PastSession, name: str, turn: PastTurn) -> list[tuple[str, str, Draft[Any]]]:
     stream = stream_of_turn(session.session_id, name)
     names = {"session_id": session.session_id, "turn_id": name}
-    began = TurnBegan(**names, ack_seconds=0, automatic=True, **_at("began_at", turn.began_at))
-    ended = TurnEnded(**names, **_at("ended_at", turn.ended_at or turn.began_at))
+    began = events.TurnBegan(**names, ack_seconds=0, automatic=True, **_at("began_at", turn.began_at))
+    ended = events.TurnEnded(**names, **_at("ended_at", turn.ended_at or turn.began_at))
     messages = [
         _message(USER_MESSAGE, turn.prompt, turn.began_at),
         _message(ASSISTANT_MESSAGE, turn.answer, turn.ended_at or turn.began_at),
     ]
-    drafts = [log.prepare(TURN_BEGAN, began), *filter(None, messages), log.prepare(TURN_ENDED, ended)]
+    drafts = [log.prepare(events.TURN_BEGAN, began), *filter(None, messages), log.prepare(events.TURN_ENDED, ended)]
     return [(name, stream, draft) for draft in drafts]  # type: ignore[misc]
 
 
@@ -148,17 +145,8 @@ def _message(event_type: EventType[Message], text: str, moment: datetime | None)
         return None  # nothing is left of it without its private parts
 
 
-def _started(session: PastSession) -> SessionStarted:
-    return SessionStarted(
-        session_id=session.session_id,
-        purpose=shortened(session.purpose, _MAX_PURPOSE),
-        agent=session.agent,
-        **_at("started_at", session.started_at),
-    )
-
-
-def _ended(session: PastSession) -> SessionEnded:
-    return SessionEnded(
+def _ended(session: PastSession) -> events.SessionEnded:
+    return events.SessionEnded(
         session_id=session.session_id,
         status=SessionStatus.COMPLETED,
         summary=shortened(session.summary, _MAX_SUMMARY),

@@ -228,9 +228,8 @@ def expire_turns() -> int:
         for turn in expired:
             payload = events.TurnExpired(session_id=turn.session_id, turn_id=turn.turn_id)
             with use_origin(session_id=turn.session_id, turn_id=turn.turn_id, ack_token=""):
-                log.append(
-                    log.prepare(events.TURN_EXPIRED, payload), stream=stream_of_turn(turn.session_id, turn.turn_id)
-                )
+                stream = stream_of_turn(turn.session_id, turn.turn_id)
+                log.append(log.prepare(events.TURN_EXPIRED, payload), stream=stream)
     return len(expired)
 
 
@@ -297,7 +296,7 @@ class TurnRefusal(Enum):
         return self.name.lower()
 
 
-REJECTIONS = counters.define(
+REJECTIONS = counters.Counter(
     "append_rejections", "Calls that were refused because a turn's precondition failed", "reason"
 )
 

@@ -315,30 +315,23 @@ def _short_name(value: Any) -> str:
 
 def _apply(state: PluginState) -> None:
     iteration = active_iteration()
-    if iteration and not _is_of(iteration, state):
-        outcome = f"{STATE_FILE} describes other work: {state.command}"
-        complete_iteration(command=IterationComplete(id=iteration.id, outcome=outcome, abandon=True))
-        iteration = None
+    if iteration:
+        has_begun_again = not set(iteration.phases_completed) <= set(state.phases)  # it has lost a phase
+        if iteration.command != state.command or has_begun_again:
+            outcome = f"{STATE_FILE} describes other work: {state.command}"
+            complete_iteration(command=IterationComplete(id=iteration.id, outcome=outcome, abandon=True))
+            iteration = None
     if iteration is None:
         if not state.phase and _is_recorded(state):
             return
         iteration = start_iteration(command=IterationStart(command=state.command, description=state.description))
-    _advance(iteration, state)
-    if not state.phase:
-        complete_iteration(command=IterationComplete(id=iteration.id))
-
-
-def _advance(iteration: Iteration, state: PluginState) -> None:
     names = [name for name in state.phases if name not in iteration.phases_completed]
     for name, following in zip(names, [*names, state.phase][1:], strict=True):
         record_phase(iteration, completed=name, phase=following, artifacts=state.phases[name])
     if not names and state.phase and state.phase != iteration.phase:
         record_phase(iteration, completed="", phase=state.phase, artifacts=[])
-
-
-# Work that has lost a phase has begun again
-def _is_of(iteration: Iteration, state: PluginState) -> bool:
-    return iteration.command == state.command and set(iteration.phases_completed) <= set(state.phases)
+    if not state.phase:
+        complete_iteration(command=IterationComplete(id=iteration.id))
 
 
 def _is_recorded(state: PluginState) -> bool:

@@ -15,9 +15,8 @@ from memoryhub.core.backends.selected import stores
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.core.text import flat
 from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin
-from memoryhub.registry import project_lookup
-from memoryhub.registry.project_lookup import ProjectRow
-from memoryhub.registry.projects import ProjectCreate, ProjectDetails, create_project
+from memoryhub.registry import projects
+from memoryhub.registry.projects import ProjectCreate, ProjectDetails, ProjectRow, create_project
 
 
 class Command(HubCommand):
@@ -44,7 +43,7 @@ class Command(HubCommand):
             getattr(self, f"_{options['act']}")(options)
 
     def _list(self, _: dict[str, Any]) -> None:
-        rows = project_lookup.project_rows()
+        rows = projects.project_rows()
         table = [["ID", "NAME", "EVENTS", "SIZE", "LAST WRITE", "FOLDER"], *map(_cells, rows)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = []
@@ -58,14 +57,14 @@ class Command(HubCommand):
         because = ""
         if options["id"]:
             project = check_project_id(options["id"], "ID")
-            project_lookup.require_project(project)
+            projects.require_project(project)
         else:
-            location = project_lookup.locate(working_folder())
+            location = projects.locate(working_folder())
             project, because = location.project, location.because
         head = [project]
         if because:
             head.append(flat(f"  because   {because}"))
-        row = project_lookup.row_of(project)
+        row = projects.row_of(project)
         if row is None:
             hint = renamed_hint(working_folder(), project)
             data = {"project_id": project, "because": because, "exists": False, "hint": hint}
@@ -75,7 +74,7 @@ class Command(HubCommand):
             self.answer(data, head)
             return
         with use_store(project_store(project)):
-            details, decided = project_lookup.project_in_full()
+            details, decided = projects.project_in_full()
         settings = {name: {"value": value, "decided_by": by} for name, (value, by) in decided.items()}
         data = {**details.model_dump(), "because": because, "exists": True, "folder": row.folder, "settings": settings}
         self.answer(data, [*head, *_details(details, row, decided)])
