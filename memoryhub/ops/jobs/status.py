@@ -199,12 +199,14 @@ def source_of_jobs() -> LiveSource:
 
 def jobs_version() -> str:
     """Return what changes with every run of a job, its progress, every schedule, and every task."""
-    state: object = file_stamps(_job_files())
+    state: object
     if machines.SHARED:
         last = JobRun.objects.aggregate(last=models.Max("pk"))["last"]
         planned = Schedule.objects.order_by("pk").values_list("pk", "schedule_type", "minutes", "repeats", "next_run")
         queue = list(OrmQ.objects.order_by("pk").values_list("pk", flat=True)), list(planned)
         state = last, queue, sorted(machines.texts().items())
+    else:
+        state = file_stamps(_job_files())
     tasks = [(task.id, task.version) for task in running_tasks()]
     return hashlib.sha256(repr((state, tasks)).encode()).hexdigest()[:16]
 
