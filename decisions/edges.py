@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
-from decisions.models import LINEAGE, DecisionEdge, DecisionStatus, EdgeRelation
+from decisions.models import LINEAGE, DecisionEdge, DecisionStatus
 from memories.scopes import NEWEST
 from memoryhub.core import log
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine, quarantined_among
@@ -25,6 +25,7 @@ _UP = (
     f"AND (e.event = e.from_id OR e.event {OUTSIDE})"
 )
 
+_LINEAGE = tuple(map(str, LINEAGE))
 _OWN_STATUSES = (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED, DecisionStatus.REJECTED)
 # What a decision is if it was recorded without a status
 _DEFAULT_STATUS = {"decision.recorded": DecisionStatus.ACCEPTED.value, "decision.marked": ""}
@@ -32,8 +33,6 @@ _DEFAULT_STATUS = {"decision.recorded": DecisionStatus.ACCEPTED.value, "decision
 
 @dataclass(frozen=True, slots=True)
 class LineageStep:
-    """A decision on a walk."""
-
     id: int
     depth: int
     # The edge by which it was first reached
@@ -42,14 +41,14 @@ class LineageStep:
     via: int
 
 
-def ancestors(decision_id: int, relations: Sequence[str] = LINEAGE) -> list[LineageStep]:
+def ancestors(decision_id: int) -> list[LineageStep]:
     """Return the decisions that this one names, directly or indirectly; nearest first."""
-    return _walk(decision_id, _reached(decision_id, relations, "from_id", "to_id"))
+    return _walk(decision_id, _reached(decision_id, "from_id", "to_id"))
 
 
-def descendants(decision_id: int, relations: Sequence[str] = LINEAGE) -> list[LineageStep]:
+def descendants(decision_id: int) -> list[LineageStep]:
     """Return the decisions that name this one, directly or indirectly; nearest first."""
-    edges = _reached(decision_id, relations, "to_id", "from_id")
+    edges = _reached(decision_id, "to_id", "from_id")
     return _walk(decision_id, ((end, relation, start) for start, relation, end in edges))
 
 
@@ -166,6 +165,11 @@ def heads(decision_ids: Sequence[int]) -> dict[int, list[int]]:
     return {decision_id: sorted(succession.heads(decision_id), reverse=True) for decision_id in existing}
 
 
+def heads_of(decision_id: int) -> list[int]:
+    """Return the decisions now in force instead of one; empty if it does not exist."""
+    return heads([decision_id]).get(decision_id, [])
+
+
 def replaced_by(decision_id: int, named: Sequence[int]) -> list[int]:
     """Return the decisions of ``named``, which the decision supersedes, for which it or a later one is in force."""
     current = heads([decision_id, *named]) if named else {}
@@ -187,12 +191,12 @@ def visible_edges() -> QuerySet[DecisionEdge]:
     return edges
 
 
-def path_between(start: int, end: int, relations: Sequence[str] = LINEAGE) -> list[int]:
+def path_between(start: int, end: int) -> list[int]:
     """Return the ids on a shortest path along the edges; empty if there is none.
 
     Quarantined edges count too: lifting a quarantine must not close a cycle.
     """
-    steps = {step.id: step for step in _walk(start, _reached(start, relations, "from_id", "to_id", "true"))}
+    steps = {step.id: step for step in _walk(start, _reached(start, "from_id", "to_id", "true"))}
     if end not in steps and end != start:
         return []
     path = [end]
@@ -201,18 +205,13 @@ def path_between(start: int, end: int, relations: Sequence[str] = LINEAGE) -> li
     return path[::-1]
 
 
-# All edges reachable from a decision, in one query.
-def _reached(
-    decision_id: int, relations: Sequence[str], near: str, far: str, condition: str = VISIBLE
-) -> list[tuple[int, str, int]]:
-    names = [str(EdgeRelation(relation)) for relation in relations]
-    marks = ", ".join(["%s"] * len(names))
+# All edges of lineage reachable from a decision, in one query.
+def _reached(decision_id: int, near: str, far: str, condition: str = VISIBLE) -> list[tuple[int, str, int]]:
+    following = f"decisions_decisionedge e ON e.{near} = reach.id AND e.relation IN {_LINEAGE} AND {condition}"
     return rows.fetch(
-        "WITH RECURSIVE reach(id) AS (VALUES (CAST(%s AS bigint)) UNION "
-        f"SELECT e.{far} FROM reach JOIN decisions_decisionedge e ON e.{near} = reach.id AND e.relation IN ({marks}) "
-        f"AND {condition}) SELECT e.from_id, e.relation, e.to_id FROM reach JOIN decisions_decisionedge e "
-        f"ON e.{near} = reach.id AND e.relation IN ({marks}) AND {condition}",
-        [decision_id, *names, *names],
+        f"WITH RECURSIVE reach(id) AS (VALUES (CAST(%s AS bigint)) UNION SELECT e.{far} FROM reach JOIN {following}) "
+        f"SELECT e.from_id, e.relation, e.to_id FROM reach JOIN {following}",
+        [decision_id],
     )
 
 

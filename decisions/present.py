@@ -62,7 +62,6 @@ def decision_text(decision: dict[str, Any]) -> str:
 
 
 def note_text(decision: dict[str, Any]) -> str:
-    """Return a search hit's note: status and evidence."""
     status = ", ".join([decision["status"], *_replacements(decision)])
     return "; ".join([status, *_evidence_notes(decision)])
 
@@ -70,7 +69,7 @@ def note_text(decision: dict[str, Any]) -> str:
 def _replacements(decision: dict[str, Any]) -> Iterator[str]:
     replacements = decision["heads"] or decision["superseded_by"]
     if replacements:
-        yield f"now {_numbers(replacements)}"
+        yield f"now {numbers(replacements)}"
 
 
 def _evidence_notes(decision: dict[str, Any]) -> Iterator[str]:
@@ -103,9 +102,9 @@ def _edge_lines(decision: dict[str, Any]) -> Iterator[str]:
         yield flat(f"{edge['relation']} #{edge['to']} {edge['title']}")
     notes = []
     if decision["superseded_by"]:
-        notes.append(f"superseded by {_numbers(decision['superseded_by'])}")
+        notes.append(f"superseded by {numbers(decision['superseded_by'])}")
     if decision["heads"]:
-        notes.append(f"now {_numbers(decision['heads'])}")
+        notes.append(f"now {numbers(decision['heads'])}")
     if notes:
         yield "; ".join(notes)
 
@@ -124,7 +123,7 @@ def _lineage_lines(lineage: dict[str, Any]) -> Iterator[str]:
             yield f"({more} more {name}s; call decision_get with the last id for more)"
 
 
-def _numbers(ids: list[int]) -> str:
+def numbers(ids: list[int]) -> str:
     return ", ".join(f"#{decision_id}" for decision_id in ids)
 
 
@@ -133,9 +132,9 @@ def result_text(result: DecisionResult) -> str:
         return flat(f"#{result.id} is already {result.status}: {result.title}")
     line = f"#{result.id} {result.status}"
     if result.superseded:
-        line += f", superseding {_numbers(result.superseded)}"
+        line += f", superseding {numbers(result.superseded)}"
     if result.supersedes_once_accepted:
-        line += f", superseding {_numbers(result.supersedes_once_accepted)} once it is accepted"
+        line += f", superseding {numbers(result.supersedes_once_accepted)} once it is accepted"
     line += f": {result.title}"
     if result.redacted:
         line += f" (redacted before storing: {', '.join(result.redacted)})"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any
 
 from decisions.edges import Succession
 from decisions.events import (
@@ -44,12 +45,7 @@ _REVERTED = re.compile(r"^This reverts commit ([0-9a-f]{7,64})", re.IGNORECASE |
 _MAX_IDS = 50
 
 
-class Mention(NamedTuple):
-    decision_id: int
-    link_type: LinkType
-
-
-def mentions(message: str) -> list[Mention]:
+def mentions(message: str) -> dict[int, LinkType]:
     """Parse trailers of a commit message: ``Decision: #412`` implements it, ``Refs: #412`` relates to it."""
     link_types: dict[int, LinkType] = {}
     for match in _TRAILER.finditer(message):
@@ -57,7 +53,7 @@ def mentions(message: str) -> list[Mention]:
         for number in _ID.findall(match[2]):
             if link_types.get(int(number)) is not LinkType.IMPLEMENTS:
                 link_types[int(number)] = link_type
-    return [Mention(*item) for item in list(link_types.items())[:_MAX_IDS]]
+    return dict(islice(link_types.items(), _MAX_IDS))
 
 
 def reverted_sha(message: str) -> str | None:
@@ -130,7 +126,7 @@ def link_commit(event: Event[CommitRecorded]) -> None:
         f"INSERT INTO decisions_commitfile (path, commit_id) SELECT DISTINCT value, %s FROM {elements()} AS path",
         [event.position, paths],
     )
-    named = dict(mentions(payload.message))
+    named = mentions(payload.message)
     if payload.mentions is not None:
         named = {decision_id: LinkType(link_type) for decision_id, link_type in payload.mentions.items()}
     named |= dict.fromkeys(payload.decision_ids, LinkType(payload.link_type))

@@ -31,11 +31,9 @@ class DecisionToRecord(Command):
 
 
 def ask_librarian(command: LibrarianQuestion) -> str:
-    question = (
-        f"Question: {hanging(command.question)}"
-        if command.question
-        else "Ask me for my question and wait for the answer."
-    )
+    question = "Ask me for my question and wait for the answer."
+    if command.question:
+        question = f"Question: {hanging(command.question)}"
     return f"{instructions()}\n\n{question}"
 
 

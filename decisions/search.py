@@ -73,7 +73,6 @@ def find_successors(ids: Sequence[int]) -> dict[int, list[int]]:
 
 
 def evidence_notes(ids: Sequence[int]) -> dict[int, str]:
-    """Map decisions to their notes for search hits."""
     return {decision["id"]: note_text(decision) for decision in views(find_decisions(ids))}
 
 

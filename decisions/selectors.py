@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Count, QuerySet
 
-from decisions.edges import VISIBLE, LineageStep, ancestors, descendants, heads
+from decisions.edges import VISIBLE, LineageStep, ancestors, descendants, heads, heads_of
 from decisions.models import NEVER_ACCEPTED, Decision, DecisionStatus
 from decisions.present import decision_line
 from decisions.schemas import DecisionGet, DecisionList, DecisionView
@@ -225,7 +225,7 @@ def lineage_of(decision_id: int) -> dict[str, Any]:
     """
     before = ancestors(decision_id)
     after = descendants(decision_id)
-    current = heads([decision_id]).get(decision_id, [])
+    current = heads_of(decision_id)
     nearest = [*before[:MAX_STEPS], *after[:MAX_STEPS]]
     by_id = Decision.objects.in_bulk([*(step.id for step in nearest), *current])
     return {

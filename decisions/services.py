@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from decisions.edges import heads, path_between, replaced_by, superseded_among, visible_edges
+from decisions.edges import heads, heads_of, path_between, replaced_by, superseded_among, visible_edges
 from decisions.events import (
     DECISION_EVIDENCED,
     DECISION_LINKED,
@@ -24,6 +24,7 @@ from decisions.events import (
     Edge,
 )
 from decisions.models import KIND_OF_FIELD, LINEAGE, ArtifactKind, Decision, DecisionStatus, EdgeRelation, LinkType
+from decisions.present import numbers
 from decisions.schemas import (
     DecisionEvidence,
     DecisionFields,
@@ -182,11 +183,10 @@ def refuse_superseded(edges: Sequence[Edge], *, branch: bool) -> None:
     superseded = superseded_among(replaced)
     if not superseded or branch:
         return
-    current = heads(superseded[:1]).get(superseded[0], [])
-    listed = ", ".join(f"#{head}" for head in current)
+    current = heads_of(superseded[0])
     raise ConflictError(
-        f"#{superseded[0]} is already superseded and {listed} is in force; supersede that, or pass branch=true for "
-        "a second head",
+        f"#{superseded[0]} is already superseded and {numbers(current)} is in force; supersede that, or pass "
+        "branch=true for a second head",
         id=superseded[0],
         heads=current,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from decisions import selectors, services
 from decisions.present import decision_text, result_text
@@ -40,7 +40,7 @@ def get(command: DecisionGet) -> Answer:
 
 def read_decision(parameters: dict[str, str]) -> dict[str, Any]:
     try:
-        command = TypeAdapter(DecisionGet).validate_python({"ids": [parameters["id"]], "lineage": True})
+        command = DecisionGet.model_validate({"ids": [parameters["id"]], "lineage": True})
     except ValidationError as error:
         raise Invalid(explain(error)) from error
     return selectors.get_decisions(command=command)[0]

@@ -242,7 +242,6 @@ class _Trail:
         self._guidelines = _guidelines() if self._commits else []
 
     def range_of(self, lines: Sequence[git.Line]) -> BlamedRange:
-        """Return adjacent lines of one commit with their trail."""
         line = lines[0]
         first, last = line.number, lines[-1].number
         if not line.sha:

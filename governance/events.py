@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, JsonValue
 from governance.models import RollbackAction
 from memories.events import StoreName
 from memoryhub.core.events.event_types import GOVERNANCE, Retention, TurnRule, define_event, define_governance_event
-from memoryhub.core.events.projection import define_void
+from memoryhub.core.events.projection import voiding
 from memoryhub.core.events.rollback import sets_aside
 from memoryhub.core.permissions import Act
 from memoryhub.core.schemas import EntityId, EventRef, Instant, KnownEventRefs, Payload, Sha256, StreamRef, renumbered
@@ -136,4 +136,4 @@ class ImportUndone(Payload):
 IMPORT_BEGAN = define_governance_event("import.began", ImportBegan, label="Import began", act=Act.WRITE)
 IMPORT_ENDED = define_governance_event("import.ended", ImportEnded, label="Import ended", act=Act.WRITE)
 IMPORT_UNDONE = define_governance_event("import.undone", ImportUndone, label="Import undone", removes_text=True)
-define_void(IMPORT_UNDONE)
+voiding.append(IMPORT_UNDONE)

@@ -113,7 +113,6 @@ class _GraphWalk:
         return bool(self.graph.nodes)
 
     def take(self, step: int) -> None:
-        """Add the neighbours of the nodes that the step before added."""
         edges = list(dict.fromkeys(self._edges(self._frontier)))
         self.seen += [edge for edge in edges if edge not in self.seen]
         columns: dict[int, int] = {}

@@ -68,7 +68,6 @@ def batch_of_trace(trace_id: str) -> int:
 
 
 def trace_of(batch: int) -> str:
-    """Return the trace of the events of an import."""
     return f"{TRACE}{batch}"
 
 
@@ -262,14 +261,9 @@ def find_batch(batch_id: int) -> Batch:
 # Kept items that an undo names; all of them are kept
 _MOST_NAMED = 50
 _ITEMS = {"memory": ("memory", "memories")}
-_LATER = (
-    f"SELECT DISTINCT stream_id FROM raw_events WHERE position > %s AND stream_id IN {TEXTS} "
-    f"AND position NOT IN {IDS} AND position NOT IN ({{void}})"
-)
-
 # By what is not of the batch, and counts
-_USED = (
-    f"SELECT DISTINCT session_id FROM raw_events WHERE position > %s AND session_id IN {TEXTS} "
+_LATER = (
+    f"SELECT DISTINCT {{column}} FROM raw_events WHERE position > %s AND {{column}} IN {TEXTS} "
     f"AND position NOT IN {IDS} AND position NOT IN ({{void}})"
 )
 # Beside entities whose stream has their number
@@ -316,9 +310,13 @@ def preview_undo(batch_id: int) -> ImportUndo:
             id=batch.id,
         )
     headers = _headers(batch)
-    sessions = _sessions_in_use(headers)
+    sessions = _written_since(headers, "session_id", {_session_of(header) for header in headers} - {""})
+    went_on = {}
+    for header in headers:
+        if header.type in _CREATES and header.stream.startswith("session:") and _session_of(header) in sessions:
+            went_on[header.position] = "it went on since"
     outside = [header for header in headers if not _session_of(header)]
-    reasons = _items_built_on(outside) | _sessions_that_went_on(headers, sessions)
+    reasons = _items_built_on(outside) | _kept_items(went_on)
     stay = {*reasons, *_relations_between(reasons, headers)}
     void = [header for header in headers if header.entity not in stay and _session_of(header) not in sessions]
     positions = [header.position for header in void]
@@ -363,19 +361,12 @@ def _session_of(header: EventHeader) -> str:
     return header.stream.removeprefix("session:") if header.stream.startswith("session:") else ""
 
 
-def _sessions_in_use(headers: Sequence[EventHeader]) -> set[str]:
-    names = {_session_of(header) for header in headers} - {""}
+def _written_since(headers: Sequence[EventHeader], column: str, names: Collection[str]) -> set[str]:
     if not names:
         return set()
     positions = [header.position for header in headers]
-    parameters = [positions[0], json.dumps(sorted(names)), json.dumps(positions)]
-    return set(rows.column(_USED.format(void=void_sql()), parameters))
-
-
-def _sessions_that_went_on(headers: Sequence[EventHeader], names: Collection[str]) -> dict[int, KeptItem]:
-    began = [header for header in headers if header.type in _CREATES and _session_of(header) in names]
-    ids = [header.position for header in began if header.stream.startswith("session:")]
-    return _kept_items(dict.fromkeys(ids, "it went on since"))
+    sql = _LATER.format(column=column, void=void_sql())
+    return set(rows.column(sql, [positions[0], json.dumps(sorted(names)), json.dumps(positions)]))
 
 
 def _kept_items(why: Mapping[int, str]) -> dict[int, KeptItem]:
@@ -393,23 +384,15 @@ def _items_built_on(headers: Sequence[EventHeader]) -> dict[int, KeptItem]:
     direct = touched_by(selected)
     touched = {thing.id for thing in touched_things(direct)}
     downstream = find_downstream(direct, selected)
-    why = dict.fromkeys(_changed_since(headers), "changed since")
+    streams = {header.stream: header.entity for header in headers}
+    why = {streams[stream]: "changed since" for stream in _written_since(headers, "stream_id", streams)}
     for name, text in (("built_on", "#{} builds on it"), ("relations", "relation #{} was added")):
-        for derived in downstream.groups[name]:
+        for derived in downstream[name]:
             # What was there before the import needs an item that the import created, but not its changes to older ones
             is_later = max(derived.id, derived.via) > headers[0].position
             if is_later and derived.via in touched and derived.id not in touched:
                 why.setdefault(derived.via, text.format(derived.id))
     return _kept_items(dict(sorted(why.items())))
-
-
-def _changed_since(headers: Sequence[EventHeader]) -> set[int]:
-    if not headers:
-        return set()
-    streams = {header.stream: header.entity for header in headers}
-    positions = [header.position for header in headers]
-    parameters = [positions[0], json.dumps(sorted(streams)), json.dumps(positions)]
-    return set(map(streams.__getitem__, rows.column(_LATER.format(void=void_sql()), parameters)))
 
 
 # Relations of the batch go with an end that goes

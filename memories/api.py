@@ -63,9 +63,9 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.rest import EntityTag, command_of, entity_tag, problems, version_of_tag, without
 from memoryhub.core.schemas import Command, EntityId, Listing
 
-router = Router()
-links_router = Router()
-queries_router = Router()
+router = Router(tags=["memories"])
+links_router = Router(tags=["tags"])
+queries_router = Router(tags=["conflicts"])
 
 UpdateBody = without(MemoryUpdate, "id", "must_be_current")
 DeleteBody = without(MemoryDelete, "id")
@@ -108,18 +108,13 @@ class TimelineAnswer(BaseModel):
     results: list[dict[str, Any]]
 
 
-@router.get("memories", response=Listing, tags=["memories"], summary="List memories")
+@router.get("memories", response=Listing, summary="List memories")
 def list_memories(request: HttpRequest, command: Query[MemoryList]) -> Any:
     """Last changed first. For the next page pass ``meta.next_cursor`` as ``cursor``."""
     return selectors.list_memories(command=command)
 
 
-@router.post(
-    "memories",
-    response={200: WriteResult, 201: WriteResult, **problems(409)},
-    tags=["memories"],
-    summary="Write a memory",
-)
+@router.post("memories", response={200: WriteResult, 201: WriteResult, **problems(409)}, summary="Write a memory")
 def write_memory(request: HttpRequest, command: MemoryWrite, response: HttpResponse) -> Any:
     """201 if a memory was created; 200 if one with the same topic, text or title exists, see ``status``."""
     result = services.write_memory(command=command)
@@ -129,11 +124,7 @@ def write_memory(request: HttpRequest, command: MemoryWrite, response: HttpRespo
 
 
 @router.get(
-    "memories/{memory_id}",
-    response={200: MemoryDetail, **problems(410)},
-    exclude_unset=True,
-    tags=["memories"],
-    summary="Get a memory",
+    "memories/{memory_id}", response={200: MemoryDetail, **problems(410)}, exclude_unset=True, summary="Get a memory"
 )
 def get_memory(
     request: HttpRequest,
@@ -149,10 +140,7 @@ def get_memory(
 
 
 @router.patch(
-    "memories/{memory_id}",
-    response={200: WriteResult, **problems(409, 410, 412)},
-    tags=["memories"],
-    summary="Change parts of a memory",
+    "memories/{memory_id}", response={200: WriteResult, **problems(409, 410, 412)}, summary="Change parts of a memory"
 )
 def update_memory(
     request: HttpRequest,
@@ -176,7 +164,6 @@ def update_memory(
 @router.delete(
     "memories/{memory_id}",
     response={200: WriteResult, **problems(409, 410, 412)},
-    tags=["memories"],
     summary="Delete a memory, or erase it permanently",
 )
 def delete_memory(
@@ -196,7 +183,6 @@ def delete_memory(
 @router.post(
     "memories/{memory_id}/restore",
     response={200: WriteResult, **problems(409, 410)},
-    tags=["memories"],
     summary="Restore a deleted memory, or an earlier version",
 )
 def restore_memory(
@@ -210,10 +196,7 @@ def restore_memory(
 
 
 @router.get(
-    "memories/{memory_id}/versions",
-    response={200: Versions, **problems(410)},
-    tags=["memories"],
-    summary="Get the history of a memory",
+    "memories/{memory_id}/versions", response={200: Versions, **problems(410)}, summary="Get the history of a memory"
 )
 def list_versions(request: HttpRequest, memory_id: EntityId) -> Any:
     """Newest first, each with the event that wrote it. Works for deleted memories too."""
@@ -244,23 +227,20 @@ def show_stats(request: HttpRequest, command: Query[Stats]) -> Any:
     return timeline.stats(command=command)
 
 
-@links_router.get("tags", response=Listing, tags=["tags"], summary="List tags by name")
+@links_router.get("tags", response=Listing, summary="List tags by name")
 def show_tags(request: HttpRequest, command: Query[TagList]) -> Any:
     """Predefined, described and used tags, each with its number of memories."""
     return list_tags(command=command)
 
 
-@links_router.post("tags", response={201: TagResult, **problems(409, 410)}, tags=["tags"], summary="Describe a tag")
+@links_router.post("tags", response={201: TagResult, **problems(409, 410)}, summary="Describe a tag")
 def create_tag(request: HttpRequest, command: TagCreate) -> Any:
     """409 if it is predefined or already described."""
     return Status(201, links.create_tag(command=command))
 
 
 @links_router.post(
-    "memories/{memory_id}/tags",
-    response={200: TagsChanged, **problems(409, 410)},
-    tags=["tags"],
-    summary="Attach tags to a memory",
+    "memories/{memory_id}/tags", response={200: TagsChanged, **problems(409, 410)}, summary="Attach tags to a memory"
 )
 def attach_tags(
     request: HttpRequest,
@@ -275,10 +255,7 @@ def attach_tags(
 
 
 @links_router.delete(
-    "memories/{memory_id}/tags",
-    response={200: TagsChanged, **problems(409, 410)},
-    tags=["tags"],
-    summary="Detach tags from a memory",
+    "memories/{memory_id}/tags", response={200: TagsChanged, **problems(409, 410)}, summary="Detach tags from a memory"
 )
 def detach_tags(
     request: HttpRequest,
@@ -358,13 +335,13 @@ def ask(request: HttpRequest, command: MemoryQuery) -> Any:
     return query(command=command)
 
 
-@queries_router.get("conflicts", response=Listing, tags=["conflicts"], summary="List conflicts")
+@queries_router.get("conflicts", response=Listing, summary="List conflicts")
 def list_conflicts(request: HttpRequest, command: Query[ConflictList]) -> Any:
     """Unresolved or all: both versions with author, time, reason and word diff (``[-removed-]``, ``{+added+}``)."""
     return versions.list_conflicts(command=command)
 
 
-@queries_router.get("conflicts/{conflict_id}", response=dict[str, Any], tags=["conflicts"], summary="Get a conflict")
+@queries_router.get("conflicts/{conflict_id}", response=dict[str, Any], summary="Get a conflict")
 def get_conflict(
     request: HttpRequest,
     conflict_id: EntityId,
@@ -377,7 +354,6 @@ def get_conflict(
 @queries_router.post(
     "conflicts/{conflict_id}/resolve",
     response={200: ConflictResult, **problems(409, 410)},
-    tags=["conflicts"],
     summary="Resolve a conflict",
 )
 def resolve_conflict(

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
-from typing import Any
 
 from memories.events import ACCEPTED, MemoryState, ReviewStatus
 from memories.models import Memory, MemoryScope, ReviewState
@@ -19,7 +18,6 @@ from memories.search.text import STOP_WORDS, folded
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.secrets.context import current_tag_key
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import upsert
 from memoryhub.core.stores.routing import StoreCache, current_request
 
 _JSON = ("tags", "resource_links", "attributes")
@@ -34,8 +32,6 @@ def namespace_of(state: MemoryState, session_id: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class Existing:
-    """A live memory."""
-
     id: int
     # The current one
     version: int
@@ -71,7 +67,7 @@ _DIGEST_BYTES = 16
 def remember_topics(topics: Mapping[str, int]) -> None:
     """Remember that memories had these topic keys before a redaction, so that ``current_topic`` finds them."""
     for topic, memory_id in topics.items():
-        rows.execute(upsert("store_meta", "key", ["value"]), [f"{_TOPIC}{_topic_digest(topic)}", str(memory_id)])
+        rows.put_meta(f"{_TOPIC}{_topic_digest(topic)}", str(memory_id))
     _redacted_topics.forget()
 
 
@@ -184,7 +180,7 @@ def similar_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
     words = words_of(f"{state.title} {state.content}")
     if len(words) < LEAST_WORDS or not has_full_text():
         return []
-    return _alike(words, _candidates(memory_id, rare_pairs(words), by_score=False), ALIKE)
+    return _most_alike(memory_id, words, rare_pairs(words), by_score=False, least=ALIKE)
 
 
 # Ranks all memories with any of the longest words, which takes as long as a search
@@ -194,15 +190,23 @@ def near_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
     if not words or not has_full_text():
         return []
     longest = [(word,) for word in _longest_words(words, _LONGEST)]
-    return _alike(words, _candidates(memory_id, longest, by_score=True), NEAR)
+    return _most_alike(memory_id, words, longest, by_score=True, least=NEAR)
 
 
-def _alike(words: frozenset[str], candidates: list[tuple[Any, ...]], least: float) -> list[SimilarMemory]:
+def _most_alike(
+    memory_id: int, words: frozenset[str], groups: Sequence[Sequence[str]], *, by_score: bool, least: float
+) -> list[SimilarMemory]:
+    matches, parameters = text_index.with_any(groups, by_score=by_score, most=_CANDIDATES)
+    candidates = rows.fetch(
+        f"SELECT m.id, m.title, m.content FROM ({matches}) f JOIN memories_memory m ON m.id = f.id "
+        f"WHERE m.deleted_at IS NULL AND m.id <> %s AND m.id {OUTSIDE}",
+        [*parameters, memory_id],
+    )
     alike = []
-    for memory_id, title, content in candidates:
+    for candidate, title, content in candidates:
         share = round(share_of(words, words_of(f"{title} {content}")), 2)
         if share >= least:
-            alike.append(SimilarMemory(id=memory_id, title=title, alike=share))
+            alike.append(SimilarMemory(id=candidate, title=title, alike=share))
     return sorted(alike, key=lambda memory: -memory.alike)[:_MOST_SIMILAR]
 
 
@@ -226,12 +230,3 @@ def share_of(first: frozenset[str], second: frozenset[str]) -> float:
 
 def _longest_words(words: frozenset[str], most: int) -> list[str]:
     return sorted(words, key=lambda word: (-len(word), word))[:most]
-
-
-def _candidates(memory_id: int, groups: Sequence[Sequence[str]], *, by_score: bool) -> list[tuple[Any, ...]]:
-    matches, parameters = text_index.with_any(groups, by_score=by_score, most=_CANDIDATES)
-    return rows.fetch(
-        f"SELECT m.id, m.title, m.content FROM ({matches}) f JOIN memories_memory m ON m.id = f.id "
-        f"WHERE m.deleted_at IS NULL AND m.id <> %s AND m.id {OUTSIDE}",
-        [*parameters, memory_id],
-    )

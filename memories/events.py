@@ -260,7 +260,5 @@ CONTEXT_PACKED = define_event(
 
 
 define_entity(
-    "memory",
-    "SELECT id, title, kind, deleted_at IS NOT NULL AS deleted FROM memories_memory",
-    shown_by="memory_get",
+    "memory", "SELECT id, title, kind, deleted_at IS NOT NULL AS deleted FROM memories_memory", shown_by="memory_get"
 )

@@ -147,7 +147,6 @@ class KindTools:
         return NamedMemory.model_validate(reference)
 
     def write(self, command: Command) -> MemoryWrite:
-        """Convert the arguments of ``add``."""
         fields = {**self._changes(command), "scope": command.scope}  # type: ignore[attr-defined]
         return MemoryWrite.model_validate({**fields, "kind": self.kind, "named": True})
 
@@ -165,7 +164,6 @@ class KindTools:
         return {**changes, **filled(attributes=attributes)}
 
     def _fields_of(self, command: Command) -> dict[str, Any]:
-        """Return the given arguments under the field names of a memory."""
         names = {self.words.name: "title", self.words.text: "content", "category": "type"}
         arguments = command.model_dump(mode="json", exclude_unset=True, exclude_none=True)
         return {names.get(name, name): value for name, value in arguments.items()}
@@ -200,7 +198,6 @@ def _as_argument(field: FieldInfo) -> Any:
 
 
 def _as_change(field: FieldInfo) -> Any:
-    """Make an attribute an optional argument; unchanged if omitted."""
     annotation: Any = field.annotation
     if field.metadata:
         annotation = Annotated[(annotation, *field.metadata)]

@@ -148,9 +148,8 @@ def _test_of(title: str, content: str) -> MemoryTest | None:
     return MemoryTest(query=" ".join(chosen), expect=[title])
 
 
-def run_tests(tests: MemoryTests) -> Iterator[MemoryTestResult]:
-    for test in tests.tests:
-        yield MemoryTestResult(test.title, list(_faults(test)))
+def run_tests(tests: MemoryTests) -> list[MemoryTestResult]:
+    return [MemoryTestResult(test.title, list(_faults(test))) for test in tests.tests]
 
 
 def _faults(test: MemoryTest) -> Iterator[str]:
@@ -159,7 +158,12 @@ def _faults(test: MemoryTest) -> Iterator[str]:
     if test.query is not None:
         yield from _search_faults(test, test.query)
     if test.pack is not None:
-        yield from _pack_faults(test, test.pack)
+        text = preview_pack(command=ContextPackRequest(query=test.pack, max_tokens=test.max_tokens)).text
+        tokens = estimate_tokens(text)
+        if tokens > test.max_tokens:
+            yield f"the pack has {tokens} tokens, more than {test.max_tokens}"
+        yield from (f"the pack does not contain {phrase!r}" for phrase in test.contains if phrase not in text)
+        yield from (f"the pack contains {unwanted!r}" for unwanted in test.lacks if unwanted in text)
 
 
 def _search_faults(test: MemoryTest, query: str) -> Iterator[str]:
@@ -192,15 +196,6 @@ def _texts_by_hit(hits: Sequence[dict[str, Any]]) -> dict[tuple[str, int], str]:
             text = f"{hit['title']} {texts.get(hit_id, '')}"
             texts_by_hit[hit["scope"], hit_id] = flat(text).casefold()
     return texts_by_hit
-
-
-def _pack_faults(test: MemoryTest, query: str) -> Iterator[str]:
-    text = preview_pack(command=ContextPackRequest(query=query, max_tokens=test.max_tokens)).text
-    tokens = estimate_tokens(text)
-    if tokens > test.max_tokens:
-        yield f"the pack has {tokens} tokens, more than {test.max_tokens}"
-    yield from (f"the pack does not contain {phrase!r}" for phrase in test.contains if phrase not in text)
-    yield from (f"the pack contains {unwanted!r}" for unwanted in test.lacks if unwanted in text)
 
 
 def _is(hit: dict[str, Any], name: Name) -> bool:

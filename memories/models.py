@@ -255,9 +255,7 @@ class Relation(StoreModel):
     created_at = models.DateTimeField("created")
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["source_id", "target_id", "relation"], name="relation_once"),
-        ]
+        constraints = [models.UniqueConstraint(fields=["source_id", "target_id", "relation"], name="relation_once")]
         indexes = [models.Index(fields=["target_id", "relation"], name="relation_target")]
 
     def __str__(self) -> str:
@@ -287,9 +285,7 @@ class Conflict(StoreModel):
     split_id = models.BigIntegerField(null=True, help_text="The memory that version a became, where both were kept")
 
     class Meta:
-        indexes = [
-            models.Index(fields=["memory"], condition=models.Q(resolved_at__isnull=True), name="conflict_open"),
-        ]
+        indexes = [models.Index(fields=["memory"], condition=models.Q(resolved_at__isnull=True), name="conflict_open")]
 
     def __str__(self) -> str:
         return f"#{self.id} versions {self.version_a} and {self.version_b} of #{self.memory_id}"

@@ -61,4 +61,6 @@ def reference_of(key: str) -> str:
 def local_id(key: str) -> int:
     """Return the id in the key of a mark; 0 for an entity of another store."""
     scope, _, number = reference_of(key).partition("#")
-    return int(number) if number.isdecimal() and not scope else 0
+    if scope or not number.isdecimal():
+        return 0
+    return int(number)

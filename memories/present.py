@@ -7,13 +7,27 @@ from typing import Any
 
 from memories.kinds import number_defaults
 from memories.models import EndType, MemoryScope, ReviewState
-from memories.references import clause, proposed_text, reference
 from memories.schemas import WriteResult, WriteStatus
 from memories.schemas.links import LinkStatus, RelationResult, TagResult, TagsChanged
 from memoryhub.core import clock
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS, type_name
 from memoryhub.core.text import as_name, counted, flat, hanging, indented
 from memoryhub.core.tools import Answer
+
+
+def reference(item: dict[str, Any]) -> str:
+    """Return ``#412``, with the scope in front unless it is the project."""
+    scope = item.get("scope", MemoryScope.PROJECT)
+    return f"#{item['id']}" if scope == MemoryScope.PROJECT else f"{scope}#{item['id']}"
+
+
+def clause(prefix: str, value: object, suffix: str = "") -> str:
+    """Return the value between prefix and suffix; "" without a value."""
+    return f"{prefix}{value}{suffix}" if value else ""
+
+
+def proposed_text(accepted_version: int | None) -> str:
+    return f"proposed; v{accepted_version} is in effect" if accepted_version else "proposed"
 
 
 def tag_line(tag: dict[str, Any]) -> str:

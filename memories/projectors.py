@@ -103,7 +103,8 @@ def write(event: Event[MemoryWritten]) -> None:
         **_state_columns(event.payload),
     )
     _add_version(event, event.position, version=1, base_version=None, reason="", conflicts_with=None)
-    _tag(event.position, event.payload.tags)
+    for tag in sorted(set(event.payload.tags)):
+        rows.insert(MemoryTag, tag=tag, memory_id=event.position)
 
 
 @projects(MEMORY_REVISED)
@@ -126,7 +127,8 @@ def revise(event: Event[MemoryRevised]) -> None:
         conflicts_with=payload.conflicts_with,
     )
     rows.execute("DELETE FROM memories_memorytag WHERE memory_id = %s", [payload.memory_id])
-    _tag(payload.memory_id, payload.tags)
+    for tag in sorted(set(payload.tags)):
+        rows.insert(MemoryTag, tag=tag, memory_id=payload.memory_id)
     if payload.conflicts_with is not None:
         open_conflict(event, payload.conflicts_with)
 
@@ -175,8 +177,8 @@ def promote_or_discard(event: Event[SessionEnded]) -> None:
 
 
 def _state_columns(state: MemoryState) -> dict[str, Any]:
-    columns = {**state.columns(), **attribute_columns(state.kind, state.attributes)}
-    return {**columns, "content_hash": content_hash(state.content)}
+    columns = attribute_columns(state.kind, state.attributes)
+    return {**state.columns(), **columns, "content_hash": content_hash(state.content)}
 
 
 def _add_version(event: Event[Any], memory_id: int, **columns: Any) -> None:
@@ -190,11 +192,6 @@ def _add_version(event: Event[Any], memory_id: int, **columns: Any) -> None:
         created_at=event.occurred_at,
         **columns,
     )
-
-
-def _tag(memory_id: int, tags: list[str]) -> None:
-    for tag in sorted(set(tags)):
-        rows.insert(MemoryTag, tag=tag, memory_id=memory_id)
 
 
 @projects(MEMORY_SEEN)

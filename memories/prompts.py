@@ -41,12 +41,7 @@ the ids of the memories; what is open, with the next step.
 
 
 PROMPTS = [
-    Prompt(
-        "session-start",
-        "Start a session with what is known about its purpose",
-        SessionBeginning,
-        begin_session,
-    ),
+    Prompt("session-start", "Start a session with what is known about its purpose", SessionBeginning, begin_session),
     Prompt(
         "session-summary",
         "End the session: store what was learnt and summarise what is done and open",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from memories.models import PROJECT, EndType, MemoryScope
 from memories.schemas.links import EndView, EntryType
@@ -13,21 +12,6 @@ from memoryhub.core.errors import Gone, Invalid, NotFound
 from memoryhub.core.log.views import viewed_store
 
 _ID = re.compile(r"(session|project|org|global)?#?([0-9]{1,16})")
-
-
-def reference(item: dict[str, Any]) -> str:
-    """Return ``#412``, with the scope in front unless it is the project."""
-    scope = item.get("scope", MemoryScope.PROJECT)
-    return f"#{item['id']}" if scope == MemoryScope.PROJECT else f"{scope}#{item['id']}"
-
-
-def clause(prefix: str, value: object, suffix: str = "") -> str:
-    """Return the value between prefix and suffix; "" without a value."""
-    return f"{prefix}{value}{suffix}" if value else ""
-
-
-def proposed_text(accepted_version: int | None) -> str:
-    return f"proposed; v{accepted_version} is in effect" if accepted_version else "proposed"
 
 
 def end_id(field: str, text: str, entry_type: EntryType | None = None) -> int:
@@ -42,7 +26,10 @@ def end_id(field: str, text: str, entry_type: EntryType | None = None) -> int:
         Invalid: it is not a reference, or names an entity of another store.
     """
     if entry_type is EntryType.PROJECT:
-        return _store_itself(field, text)
+        store = viewed_store().name
+        if text in (str(PROJECT), own_scope(), store):
+            return PROJECT
+        raise Invalid(f"{field!r} names {text[:80]!r}, and this is {own_scope()} {store!r}; links cannot cross stores")
     if text == own_scope():
         return PROJECT
     match = _ID.fullmatch(text)
@@ -54,13 +41,6 @@ def end_id(field: str, text: str, entry_type: EntryType | None = None) -> int:
     if scope and scope != own_scope():
         _refuse_scope(field, text, match[1])
     return int(match[2])
-
-
-def _store_itself(field: str, text: str) -> int:
-    store = viewed_store().name
-    if text not in (str(PROJECT), own_scope(), store):
-        raise Invalid(f"{field!r} names {text[:80]!r}, and this is {own_scope()} {store!r}; links cannot cross stores")
-    return PROJECT
 
 
 def _refuse_scope(field: str, text: str, scope: str) -> None:

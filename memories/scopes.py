@@ -374,7 +374,6 @@ def joined(template: str, *pieces: Sql) -> Sql:
 
 
 def every(conditions: Iterable[Sql]) -> Sql:
-    """AND of all conditions."""
     parts = list(conditions)
     return joined(" AND ".join(["{}"] * len(parts)), *parts)
 

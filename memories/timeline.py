@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from memories.models import SearchDocument
-from memories.references import clause
+from memories.present import clause
 from memories.schemas import Stats, Timeline
 from memories.search.weights import mode_name
 from memories.selectors import count_by_type

@@ -13,6 +13,7 @@ from memories.embeddings.vectors import vector_of
 from memories.models import Memory, MemoryScope
 from memories.pack import pack_context
 from memories.present import (
+    clause,
     hit_line,
     memory_line,
     memory_text,
@@ -24,7 +25,6 @@ from memories.present import (
     written,
 )
 from memories.query import query, query_line
-from memories.references import clause
 from memories.schemas import (
     ConflictResult,
     MemoryDelete,

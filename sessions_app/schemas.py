@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from memoryhub.config.secret_rules import MAX_ALLOWED, MAX_RULES, Allowed, PersonalType, SecretRule
+from memoryhub.config.project_settings import MAX_ALLOWED, MAX_SECRET_RULES, Allowed, PersonalType, SecretRule
 from memoryhub.core.schemas import (
     LISTED_AS,
     LOWERED,
@@ -417,7 +417,7 @@ class Sanitise(Command):
 
     text: str = Field(max_length=MAX_TEXT, description="text to check")
     secret_rules: list[SecretRule] | None = Field(
-        None, max_length=MAX_RULES, description="instead of the project's own rules"
+        None, max_length=MAX_SECRET_RULES, description="instead of the project's own rules"
     )
     secret_allow: list[Allowed] | None = Field(
         None, max_length=MAX_ALLOWED, description="instead of the project's allow-list"

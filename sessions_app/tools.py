@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from memoryhub.config.folder import current_folder
+from memoryhub.config.current_settings import current_folder
 from memoryhub.core import clock
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.paging import as_lines

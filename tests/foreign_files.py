@@ -122,7 +122,7 @@ def _switched_off(folder: Path) -> object:
 
 
 def _folder_settings(folder: Path) -> object:
-    from memoryhub.config.folder import read_folder
+    from memoryhub.config.current_settings import read_folder
 
     return read_folder(folder, "alpha").values
 

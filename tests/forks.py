@@ -28,10 +28,10 @@ ROOT = Path(__file__).parents[1]
 COMMAND = """
 import sys
 from memoryhub.cli import main
-from memoryhub.ops import hub_tables
+from memoryhub.ops import hub_databases
 from memoryhub.transfer.moving import switching
 from tests import forks
-switching.subprocess = hub_tables.subprocess = forks.SUBPROCESS
+switching.subprocess = hub_databases.subprocess = forks.SUBPROCESS
 sys.exit(main(["memory-hub", *sys.argv[1:]]))
 """
 _MODULE = "import runpy, sys; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"

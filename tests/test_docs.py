@@ -20,7 +20,7 @@ from django.test import SimpleTestCase
 from pydantic import BaseModel
 
 from memoryhub.config.clients import Client, Hook, all_clients, hook_clients
-from memoryhub.config.folder import allowed_in_folders, stricter_choices
+from memoryhub.config.current_settings import allowed_in_folders, stricter_choices
 from memoryhub.config.hook_table import HookEffect
 from memoryhub.config.project_settings import InFolder, ProjectSettings, setting_info
 from memoryhub.core import errors

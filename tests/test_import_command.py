@@ -25,11 +25,11 @@ _INTERRUPTED = """
 import os, signal, sys, django
 os.environ["DJANGO_SETTINGS_MODULE"] = "memoryhub.settings_store"
 django.setup()
-from memories.importing import markdown
+from memories import importing
 from memoryhub.cli import main
 from memoryhub.core import log
 
-write, calls = markdown.write_memories, []
+write, calls = importing.write_memories, []
 
 def interrupted(*, commands):
     with log.transaction():
@@ -39,7 +39,7 @@ def interrupted(*, commands):
             os.kill(os.getpid(), signal.SIGINT)
     return results
 
-markdown.write_memories = interrupted
+importing.write_memories = interrupted
 sys.exit(main(sys.argv))
 """
 MANAGE = Path(__file__).parents[1] / "manage.py"

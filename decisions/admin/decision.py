@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from graphlib import TopologicalSorter
 from typing import Any
@@ -21,7 +20,7 @@ from decisions import services
 from decisions.admin import listing
 from decisions.admin.forms import MORE, RecordForm, SupersedeForm, error_text, ids_in, with_more_rows
 from decisions.admin.listing import DecisionListAdmin, used_words
-from decisions.edges import heads
+from decisions.edges import heads_of
 from decisions.events import DECISION_MARKED
 from decisions.models import (
     LINEAGE,
@@ -33,6 +32,7 @@ from decisions.models import (
     EdgeRelation,
     LinkType,
 )
+from decisions.present import numbers
 from decisions.schemas import DecisionEvidence, DecisionLink, DecisionMark, DecisionResult, DecisionUnlink
 from decisions.selectors import find_decisions, lineage_of, views
 from memories.admin.base import warn_of_redactions
@@ -42,7 +42,7 @@ from memoryhub.core import log
 from memoryhub.core.admin import needs
 from memoryhub.core.admin.cells import counted
 from memoryhub.core.admin.schema_form import posted
-from memoryhub.core.admin.svg import Edge, Layout, lay_out, wrapped
+from memoryhub.core.admin.svg import Edge, lay_out, wrapped
 from memoryhub.core.errors import ConflictError, Gone, HubError, Invalid, NotFound
 from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.permissions import Act, require
@@ -63,14 +63,10 @@ _INVERSE_NAMES = {
     EdgeRelation.RELATES_TO: "relates to",
 }
 # "supersedes" changes the other decision's status, so it comes last.
-_OFFERED = [
-    *(relation for relation in EdgeRelation if relation is not EdgeRelation.SUPERSEDES),
-    EdgeRelation.SUPERSEDES,
-]
+_OFFERED = sorted(EdgeRelation, key=lambda relation: relation is EdgeRelation.SUPERSEDES)
 
 
 def edges_shown(decision: Decision) -> dict[str, Any]:
-    """Return at most 100 edges in both directions, the decision's own first."""
     edges = DecisionEdge.objects.filter(Q(from_id=decision.id) | Q(to_id=decision.id))
     rows = list(edges.order_by("event", "relation").values_list("from_id", "relation", "to_id")[: MAX_SHOWN + 1])
     order = list(EdgeRelation)
@@ -110,28 +106,8 @@ def _edge_row(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class LineageNode:
-    id: int
-    x: float
-    y: float
-    status: str
-    date: str
-    lines: list[str]
-    description: str
-    is_current: bool
-    is_struck: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    # In tab order: the earliest first.
-    nodes: list[LineageNode]
-    layout: Layout
-
-
-def draw_lineage(decisions: Sequence[Mapping[str, Any]], edges: Iterable[Edge], current: int) -> Drawing:
-    """Lay out decisions and their edges, which have no cycle.
+def draw_lineage(decisions: Sequence[Mapping[str, Any]], edges: Iterable[Edge], current: int) -> dict[str, Any]:
+    """Lay out decisions, as ``nodes`` with the earliest first, and their edges, which have no cycle.
 
     Args:
         decisions: each with ``id``, ``title``, ``status`` and ``decided_at``, a date.
@@ -149,7 +125,7 @@ def draw_lineage(decisions: Sequence[Mapping[str, Any]], edges: Iterable[Edge], 
         _node(place, by_id[number], relations.get(number, []), is_current=number == current)
         for number, place in layout.places.items()
     ]
-    return Drawing(nodes, layout)
+    return {"nodes": nodes, "layout": layout}
 
 
 # A decision's column is one after the last of those it names; both sides meet at the current decision.
@@ -181,24 +157,23 @@ def _reach(order: Sequence[int], following: Mapping[int, set[int]], start: int) 
 
 def _node(
     place: tuple[float, float], decision: Mapping[str, Any], relations: Sequence[str], *, is_current: bool
-) -> LineageNode:
+) -> dict[str, Any]:
     number, title, status = decision["id"], decision["title"], DecisionStatus(decision["status"])
     description = [f"#{number} {title}", str(status.label).lower(), f"decided {decision['decided_at']}", *relations]
-    return LineageNode(
-        id=number,
-        x=place[0],
-        y=place[1],
-        status=status.value,
-        date=decision["decided_at"],
-        lines=wrapped(title),
-        description=", ".join(description),
-        is_current=is_current,
-        is_struck=listing.is_struck(status),
-    )
+    return {
+        "id": number,
+        "x": place[0],
+        "y": place[1],
+        "status": status.value,
+        "date": decision["decided_at"],
+        "lines": wrapped(title),
+        "description": ", ".join(description),
+        "is_current": is_current,
+        "is_struck": listing.is_struck(status),
+    }
 
 
 def lineage_shown(decision: Decision) -> dict[str, Any]:
-    """Return the drawing, if there is a lineage, and its steps as lists."""
     lineage = lineage_of(decision.id)
     sides = [*lineage["ancestors"], *lineage["descendants"]]
     this = {
@@ -329,7 +304,7 @@ class DecisionAdmin(DecisionListAdmin):
             "button": "Record and supersede",
             "here": "Supersede",
             "back": self.url("change", earlier.id),
-            "replacements": self._replacements([earlier.id]),
+            "replacements": self._replacements(earlier.id),
         }
         make = partial(SupersedeForm, earlier)
         return self._recording(request, make, services.supersede_decision, context, earlier)
@@ -353,26 +328,24 @@ class DecisionAdmin(DecisionListAdmin):
             except HubError as error:
                 form.refuse(error)
                 if "heads" in error.data:
-                    context["replacements"] = self._replacements([error.data["id"]])
+                    context["replacements"] = self._replacements(error.data["id"])
         topics = used_words("topic")
         return self.page(request, FORM, earlier, **context, form=form, topics=topics)
 
-    def _replacements(self, ids: list[int]) -> list[Decision]:
-        current = [head for decision_id, newest in heads(ids).items() for head in newest if head != decision_id]
-        return find_decisions(current)
+    def _replacements(self, decision_id: int) -> list[Decision]:
+        return find_decisions([head for head in heads_of(decision_id) if head != decision_id])
 
     def _recorded(self, request: HttpRequest, result: DecisionResult) -> HttpResponse:
-        replaced = ", ".join(f"#{decision_id}" for decision_id in result.superseded)
-        effect = f", which supersedes {replaced}" if replaced else ""
+        effect = ""
+        if result.superseded:
+            effect = f", which supersedes {numbers(result.superseded)}"
         if result.supersedes_once_accepted:
-            waiting = ", ".join(f"#{decision_id}" for decision_id in result.supersedes_once_accepted)
-            effect += f", which will supersede {waiting} once it is accepted"
+            effect += f", which will supersede {numbers(result.supersedes_once_accepted)} once it is accepted"
         messages.success(request, f"Recorded #{result.id}{effect}.")
         warn_of_redactions(request, result.redacted)
         return redirect(self.url("change", result.id))
 
     def mark_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Set the status of a decision, or confirm that it is still valid."""
         fields: dict[str, Any] = {"reason": request.POST.get("reason", "").strip()}
         if "reviewed" in request.POST:
             fields["reviewed"] = True
@@ -435,7 +408,6 @@ class DecisionAdmin(DecisionListAdmin):
 
 
 def _evidence(view: dict[str, Any]) -> dict[str, Any]:
-    """Return the commits, latest first, and other evidence by kind."""
     artifacts = []
     for kind, label in _KINDS.items():
         values = [artifact["value"] for artifact in view["artifacts"] if artifact["kind"] == kind]
@@ -450,7 +422,6 @@ def _evidence(view: dict[str, Any]) -> dict[str, Any]:
 
 
 def _marked(decision: Decision) -> dict[str, Any] | None:
-    """Return who set the current status, when and why; None if it was recorded with it."""
     for event in log.events().of_stream(f"decision:{decision.id}").of_type(DECISION_MARKED).reverse():
         payload = json.loads(event.payload_json or "{}")
         if payload.get("status") == decision.status:

@@ -101,6 +101,7 @@ class DecisionForm(SchemaForm[Any]):
     status = forms.ChoiceField(required=False, choices=[(status.value, status.label) for status in _OPEN_STATUSES])
     phase = forms.CharField(required=False)
     topic = forms.CharField(required=False, widget=forms.TextInput(attrs={"list": "known-topics"}))
+    branch = forms.BooleanField(required=False)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -127,16 +128,14 @@ class DecisionForm(SchemaForm[Any]):
         return any(field.errors or field.value() for field in self.further)
 
     def values(self) -> dict[str, Any]:
-        """Return the values by their schema names, without empty ones."""
         typed = self.cleaned_data
         values: dict[str, Any] = {name: _text(typed[name]) for name in _TEXTS}
         values |= {name: ids_in(typed[name]) for name in (*_IDS, "supersedes") if name in typed}
         values |= {name: [line for line in map(str.strip, typed[name].splitlines()) if line] for name in _LISTS}
         values |= {"alternatives": typed["alternatives"], "status": typed["status"], "decided_at": typed["decided_at"]}
-        return {name: value for name, value in values.items() if value}
+        return {name: value for name, value in values.items() if value} | {"branch": typed["branch"]}
 
     def refuse(self, error: HubError) -> None:
-        """Add an error of a service to the form; raise it if it is not about the input."""
         if not isinstance(error, ConflictError | Invalid | NotFound):
             raise error
         self.add_error(None, error_text(error))
@@ -145,15 +144,10 @@ class DecisionForm(SchemaForm[Any]):
 class RecordForm(DecisionForm):
     schema = DecisionRecord
     supersedes = forms.CharField(required=False, widget=_numbers_input())
-    branch = forms.BooleanField(required=False)
-
-    def values(self) -> dict[str, Any]:
-        return {**super().values(), "branch": self.cleaned_data["branch"]}
 
 
 class SupersedeForm(DecisionForm):
     schema = DecisionSupersede
-    branch = forms.BooleanField(required=False)
 
     def __init__(self, earlier: Decision, *args: Any, **kwargs: Any) -> None:
         before = {name: getattr(earlier, name) for name in ("title", "context", "impact", "phase", "topic")}
@@ -161,11 +155,10 @@ class SupersedeForm(DecisionForm):
         self.earlier = earlier
 
     def values(self) -> dict[str, Any]:
-        return {**super().values(), "id": self.earlier.id, "branch": self.cleaned_data["branch"]}
+        return {**super().values(), "id": self.earlier.id}
 
 
 def with_more_rows(make: Any, data: Any) -> DecisionForm:
-    """Return an unbound form with the values of ``data`` and more empty rows."""
     empty: DecisionForm = make()
     typed = {name: field.widget.value_from_datadict(data, {}, name) for name, field in empty.fields.items()}
     form: DecisionForm = make(initial=typed)

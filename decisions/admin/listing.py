@@ -64,7 +64,6 @@ class IterationFilter(ValueFilter):
 
 
 def used_words(field: str) -> list[str]:
-    """Return the 20 most used values of a field."""
     used = Decision.objects.exclude(**{field: ""}).values(field).annotate(count=Count("id"))
     return list(used.order_by("-count", field).values_list(field, flat=True)[:_OFFERED])
 
@@ -88,7 +87,6 @@ def warnings(decision: Decision) -> SafeString:
 
 
 def is_struck(value: str) -> bool:
-    """Return whether a decision with this status is no longer valid."""
     return value in (DecisionStatus.SUPERSEDED, DecisionStatus.REJECTED)
 
 
@@ -107,9 +105,10 @@ class DecisionChangeList(RankedChangeList):
         super().get_results(request)
         snippets: dict[int, str] = getattr(request, "decision_snippets", {})
         decisions = list(self.result_list)
-        links = CommitLink.objects.filter(decision_id__in=[decision.id for decision in decisions])
+        ids = [decision.id for decision in decisions]
+        links = CommitLink.objects.filter(decision_id__in=ids)
         counts = dict(links.values_list("decision_id").annotate(commits=Count("commit_id")))
-        quarantined = quarantined_among([decision.id for decision in decisions])
+        quarantined = quarantined_among(ids)
         for decision in decisions:
             decision.commit_count = counts.get(decision.id, 0)
             decision.snippet = snippets.get(decision.id, "")

@@ -16,15 +16,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from decisions.edges import heads
+from decisions.edges import heads_of
 from decisions.events import DECISION_MARKED, DECISION_RECORDED, DECISION_UNLINKED, IMPORT_KEY
 from decisions.importing.links import RecordLink
 from decisions.importing.reading import Adr, read_adr, shorten
 from decisions.models import LINEAGE, Decision, DecisionEdge, DecisionStatus, EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark, DecisionRecord
 from decisions.services import link_decisions, mark_decision, record_decision
-from memories.importing import define_known_files, delete_sections, find_files
-from memories.importing.files import MARKDOWN, left_out, modified_at, path_of_folder, read_text
+from memories.importing import define_known_files, delete_sections
+from memories.importing.files import MARKDOWN, find_files, left_out, modified_at, path_of_folder, read_text
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, Gone, HubError
 from memoryhub.core.schemas import MAX_AUTHOR
@@ -222,7 +222,7 @@ class _Import:
     # A decision that replaced the file's by hand takes precedence; one that another file became does not.
     def _refuse_superseded(self, earlier: int) -> None:
         imported = set(chain.from_iterable(self.imported.versions.values()))
-        replacements = [head for head in heads([earlier]).get(earlier, []) if head not in imported]
+        replacements = [head for head in heads_of(earlier) if head not in imported]
         if replacements:
             raise ConflictError(
                 f"its text has changed, but #{replacements[0]} supersedes its decision #{earlier}; supersede that by "

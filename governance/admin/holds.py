@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from django import forms
@@ -15,10 +15,9 @@ from django.views.decorators.http import require_POST
 from governance.models import Hold
 from governance.retention.schemas import HoldLift, HoldPlace
 from governance.retention.service import lift_hold, place_hold
-from memoryhub.core.admin import HubModelAdmin
-from memoryhub.core.admin.access import needs
+from memoryhub.core.admin import HubModelAdmin, needs
 from memoryhub.core.admin.schema_form import SchemaForm
-from memoryhub.core.entities import Entity, find_entities
+from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import HubError
 from memoryhub.core.permissions import Act
 from memoryhub.core.text import as_sentence
@@ -38,7 +37,13 @@ def hold_rows(holds: Iterable[Hold]) -> list[dict[str, Any]]:
     purposes = dict(Session.objects.filter(session_id__in=names).values_list("session_id", "purpose"))
     rows = []
     for hold, (kind, _, tail) in zip(listed, parts, strict=True):
-        title = _item_title(kind, tail, entities, purposes)
+        entity = entities.get(int(tail)) if _is_number(tail) else None
+        title = f"#{tail}"
+        if kind == _SESSION:
+            purpose = purposes.get(tail)
+            title = f"{purpose} ({tail})" if purpose else tail
+        elif entity and entity.type == kind:
+            title = f"{entity.title} (#{entity.id})"
         rows.append({"hold": hold, "type": kind, "label": kind.capitalize(), "title": title})
     return rows
 
@@ -54,17 +59,6 @@ def stream_of_number(typed: str) -> str:
     if entity.type == _SESSION:
         return f"{_SESSION}:{Session.objects.values_list('session_id', flat=True).get(id=entity.id)}"
     return f"{entity.type}:{entity.id}" if entity.type in _NUMBERED else ""
-
-
-def _item_title(kind: str, tail: str, entities: Mapping[int, Entity], purposes: Mapping[str, str]) -> str:
-    if kind == _SESSION:
-        purpose = purposes.get(tail, "")
-        return f"{purpose} ({tail})" if purpose else tail
-    if _is_number(tail):
-        entity = entities.get(int(tail))
-        if entity and entity.type == kind:
-            return f"{entity.title} (#{entity.id})"
-    return f"#{tail}"
 
 
 def _is_number(text: str) -> bool:
@@ -90,7 +84,6 @@ class HoldForm(SchemaForm[HoldPlace]):
             self.fields["reason"].widget.attrs["autofocus"] = True
 
     def clean_stream_id(self) -> str:
-        """Replace a number by the stream of its item."""
         typed: str = self.cleaned_data["stream_id"].strip()
         return stream_of_number(typed) or typed
 

@@ -18,8 +18,7 @@ from governance.redaction.copies import last_look
 from governance.redaction.schemas import Place, RedactionDone, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
 from memoryhub.core import log
-from memoryhub.core.admin import HubModelAdmin, cells
-from memoryhub.core.admin.access import needs
+from memoryhub.core.admin import HubModelAdmin, cells, needs
 from memoryhub.core.admin.schema_form import SchemaForm, posted
 from memoryhub.core.background import Progress, is_long, start_task
 from memoryhub.core.errors import ConfirmationRequired, HubError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
@@ -27,8 +27,7 @@ from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.config.retention_rules import MAX_RULES, RetentionRule, What, captured_types
 from memoryhub.core import clock
-from memoryhub.core.admin import HubModelAdmin, cells
-from memoryhub.core.admin.access import needs
+from memoryhub.core.admin import HubModelAdmin, cells, needs
 from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.background import Progress, is_long, start_task
 from memoryhub.core.errors import HubError
@@ -79,6 +78,7 @@ _LATEST = 20
 @admin.register(RetentionRun)
 class RetentionAdmin(HubModelAdmin):
     change_list_template = "admin/governance/change_list.html"
+    detail_template = "admin/governance/retention_run.html"
 
     def get_urls(self) -> list[URLPattern]:
         urls = [
@@ -105,9 +105,8 @@ class RetentionAdmin(HubModelAdmin):
         except HubError as error:
             return self._page(request, unconfirmed=as_sentence(error.message))
         except ValueError:
-            return self._page(
-                request, unconfirmed="The digest of the plan is missing. Check the plan and confirm it again."
-            )
+            problem = "The digest of the plan is missing. Check the plan and confirm it again."
+            return self._page(request, unconfirmed=problem)
         if run is None:
             return redirect(self.url("changelist"))
         for level, text in _described(run):
@@ -141,8 +140,6 @@ class RetentionAdmin(HubModelAdmin):
     def detail(self, request: HttpRequest, instance: RetentionRun) -> dict[str, Any]:
         run = view_run(instance)
         return {"title": f"Retention #{run.id}", "run": run, "outcome": _outcome(run), **_report_rows(run.report)}
-
-    detail_template = "admin/governance/retention_run.html"
 
     def _page(self, request: HttpRequest, *, form: PolicyForm | None = None, **context: Any) -> HttpResponse:
         plan = plan_retention(command=RetentionPlanRequest())
@@ -187,12 +184,6 @@ def _outcome(run: RunView) -> str:
         return "This run was interrupted. Run retention again to complete it."
     items, events = cells.counted(run.report.things, "item"), cells.counted(run.events, "event")
     return f"Deleted {items} in {events}, {size(run.bytes)}."
-
-
-if TYPE_CHECKING:
-    _BaseFormSet = forms.BaseFormSet["RetentionRuleForm"]
-else:
-    _BaseFormSet = forms.BaseFormSet
 
 
 _STATES = {What.DELETED: "deleted", What.MEMORY: "live"}
@@ -284,7 +275,6 @@ class RetentionRuleForm(SchemaForm[RetentionRule]):
         self.fields["event_type"].choices = [*_ANY, *((name, event_words(name)) for name in captured_types())]  # type: ignore[attr-defined]
 
     def rule(self) -> dict[str, Any] | None:
-        """Return the rule for the setting; None for an empty row or one with errors."""
         typed = self.cleaned_data
         if not typed.get("what"):
             return None
@@ -298,7 +288,7 @@ class RetentionRuleForm(SchemaForm[RetentionRule]):
         return {**valid, "after_days": rule["after_days"]}
 
 
-class _Ordered(_BaseFormSet):
+class _Ordered(forms.BaseFormSet):  # type: ignore[type-arg]
     def add_fields(self, form: RetentionRuleForm, index: int | None) -> None:
         super().add_fields(form, index)
         form.fields["ORDER"].label = "Position"
@@ -316,16 +306,16 @@ class PolicyForm:
             return
         days = {name: getattr(initial, name) or "never" for name in SIMPLE}
         self.simple = SimpleForm(initial=days, label_suffix="")
-        rules = [rule.model_dump(mode="json") for rule in initial.retention]
-        values = [{**rule, "after_days": rule["after_days"] or "never"} for rule in rules]
-        self.rules = _Rules(initial=values, prefix="rules")
+        rules = [
+            {**rule.model_dump(mode="json"), "after_days": rule.after_days or "never"} for rule in initial.retention
+        ]
+        self.rules = _Rules(initial=rules, prefix="rules")
 
     @property
     def has_errors(self) -> bool:
         return bool(self.problem or self.simple.errors or any(form.errors for form in self.rules))
 
     def settings(self) -> dict[str, Any] | None:
-        """Return the settings, or None if the form has errors."""
         if not (self.simple.is_valid() and self.rules.is_valid()):
             return None
         rules = [form.rule() for form in self._in_order()]
@@ -338,7 +328,6 @@ class PolicyForm:
         return self._submitted
 
     def differs_from(self, effective: ProjectSettings) -> bool:
-        """Return whether other layers override the submitted settings."""
         submitted = ProjectSettings.model_validate(self._submitted)
         return any(getattr(effective, name) != getattr(submitted, name) for name in (*SIMPLE, "retention"))
 

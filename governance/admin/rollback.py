@@ -16,11 +16,10 @@ from pydantic import ValidationError
 from governance.models import Rollback, RollbackAction
 from governance.retention.candidates import words_of
 from governance.rollback.schemas import Group, Include, RollbackMake, RollbackPlan, RollbackUndo, RollbackView, Thing
-from governance.rollback.service import EventSource, event_sources, preview, roll_back, undo_rollback
+from governance.rollback.service import event_sources, preview, roll_back, undo_rollback
 from governance.rollback.tracing import groups
 from memoryhub.core import clock, log
-from memoryhub.core.admin import HubModelAdmin, cells
-from memoryhub.core.admin.access import needs
+from memoryhub.core.admin import HubModelAdmin, cells, needs
 from memoryhub.core.admin.cells import counted
 from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.background import Progress, is_long, start_task
@@ -76,7 +75,7 @@ class RollbackForm(SchemaForm[RollbackPlan]):
         required=False, choices=_INCLUDE, widget=forms.CheckboxSelectMultiple(attrs=_OF_FORM), label="Also include"
     )
 
-    def __init__(self, data: QueryDict | None, sources: dict[str, list[EventSource]]) -> None:
+    def __init__(self, data: QueryDict | None, sources: Mapping[str, Iterable[tuple[str, int, str]]]) -> None:
         if data is not None and not data.get("action"):
             data = data.copy()
             data["action"] = RollbackAction.QUARANTINE
@@ -85,11 +84,11 @@ class RollbackForm(SchemaForm[RollbackPlan]):
         self._fill("actor", sources["actor"], "any client")
         self._fill("source", sources["source"], "any source")
 
-    def _fill(self, name: str, sources: Iterable[EventSource], any_label: str) -> None:
+    def _fill(self, name: str, sources: Iterable[tuple[str, int, str]], any_label: str) -> None:
         choices = [("", any_label)]
-        for source in sources:
-            last = clock.minute(source.last).replace("T", " ")
-            choices.append((source.name, f"{source.name} · {counted(source.events, 'event')}, last {last}"))
+        for source, events, last_at in sources:
+            last = clock.minute(last_at).replace("T", " ")
+            choices.append((source, f"{source} · {counted(events, 'event')}, last {last}"))
         self.fields[name].choices = choices  # type: ignore[attr-defined]
 
     def selecting(self) -> list[Any]:
@@ -181,7 +180,7 @@ class RollbackAdmin(HubModelAdmin):
         form = RollbackForm(data or None, event_sources())
         plan = form.command()
         previewed = _previewed(plan) if plan else {}
-        latest = [_rollback_row(rollback) for rollback in Rollback.objects.order_by("-id")[:_LATEST]]
+        latest = list(map(_rollback_row, Rollback.objects.order_by("-id")[:_LATEST]))
         chosen: list[tuple[str, str]] = []
         for name in data:
             if name not in ("csrfmiddlewaretoken", "confirm_token", "reason"):
@@ -281,7 +280,6 @@ def _as_tree(things: Sequence[Thing]) -> list[Thing]:
 
 
 def address(thing: Thing) -> str:
-    """Return the page of an item, or that of its event."""
     page = _PAGES.get(thing.type)
     if page and (thing.event == thing.id or thing.type in ("memory", "decision", "session")):
         return reverse(f"admin:{page}_change", args=[thing.id])

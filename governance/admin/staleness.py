@@ -66,21 +66,11 @@ class RecheckForm(forms.Form):
     valid_until = forms.DateTimeField(required=False)
 
     def affirm(self, entity_id: int) -> AffirmResult:
-        """Confirm that an item is still valid.
-
-        Raises:
-            Invalid: the note is too long, or the time has another format.
-        """
         if not self.is_valid():
             raise Invalid("enter a time such as 2026-12-31 or 2026-12-31 18:00, and a note of at most 1,000 characters")
         return affirm(command=Affirm(id=entity_id, **self.cleaned_data))
 
     def retire(self, entity_id: int) -> RetireResult:
-        """Delete a memory or deprecate a decision.
-
-        Raises:
-            Invalid: the reason is too long.
-        """
         if not self.is_valid():
             raise Invalid("enter a reason of at most 1,000 characters")
         return retire(command=Retire(id=entity_id, reason=self.cleaned_data["reason"]))
@@ -132,9 +122,14 @@ class AffirmationAdmin(HubModelAdmin):
         except HubError as error:
             messages.error(request, sentence(error))
             return self._go(entity_id)
-        messages.success(request, f"{_became(result)} #{result.id} “{result.title}”.{_UNDO[type(result)]}")
+        named = f"#{result.id} “{result.title}”."
         if isinstance(result, AffirmResult):
+            messages.success(request, f"Confirmed {named} This cannot be undone.")
             warn_of_redactions(request, result.redacted)
+        elif result.kind == StaleKind.DECISION:
+            messages.success(request, f"Deprecated {named}")
+        else:
+            messages.success(request, f"Deleted {named}")
         following_page = next_page(request)
         return redirect(following_page) if following_page else self._go(following)
 
@@ -146,16 +141,6 @@ class AffirmationAdmin(HubModelAdmin):
             request.inbox_key = f"recheck-{at.item['id']}"  # type: ignore[attr-defined]
         context = {"title": "Inbox", "at": at, **(_item_context(at) if at else {})}
         return self.page(request, _PAGE, None, **context)
-
-
-# Only a verdict on a proposal has an undo
-_UNDO = {AffirmResult: " This cannot be undone.", RetireResult: ""}
-
-
-def _became(result: AffirmResult | RetireResult) -> str:
-    if isinstance(result, AffirmResult):
-        return "Confirmed"
-    return "Deprecated" if result.kind == StaleKind.DECISION else "Deleted"
 
 
 def _following(entity_id: int) -> int | None:

@@ -25,7 +25,7 @@ from memoryhub.core.log.views import count_views
 from memoryhub.core.secrets.catalogue import lines
 from memoryhub.core.slugs import DerivedNames
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, entries, position_of, upsert
+from memoryhub.core.stores.dialect import IDS, entries, position_of
 from memoryhub.core.stores.store import arrival, current_store, folder_of
 from memoryhub.core.text import counted
 from sessions_app.spooled import find_spooled
@@ -274,8 +274,8 @@ def _pack_digest() -> str:
 
 
 def last_look() -> Look | None:
-    stored = rows.fetch("SELECT value FROM store_meta WHERE key = %s", [_KEY])
-    return Look(**json.loads(stored[0][0])) if stored else None
+    stored = rows.meta(_KEY)
+    return Look(**json.loads(stored)) if stored else None
 
 
 def look_through(progress: Callable[[int], None] = lambda _: None) -> Look:
@@ -288,5 +288,5 @@ def look_through(progress: Callable[[int], None] = lambda _: None) -> Look:
     findings = find_places(RedactionSelect(rules=True), progress=progress)
     last = rows.column("SELECT coalesce(max(position), 0) FROM raw_events")[0]
     look = Look(digest, last, findings.count, len(findings.matches))
-    rows.execute(upsert("store_meta", "key", ["value"]), [_KEY, json.dumps(asdict(look))])
+    rows.put_meta(_KEY, json.dumps(asdict(look)))
     return look

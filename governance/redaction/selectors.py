@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, starmap
 from typing import Any
 
@@ -38,9 +39,7 @@ class RedactionList(Paging):
 
 def list_redactions(*, command: RedactionList) -> Listing:
     """Return a page of redactions, latest first."""
-    return newest_first(
-        Redaction.objects.all(), command, lambda redactions: list(map(view, redactions)), redaction_line
-    )
+    return newest_first(Redaction.objects.all(), command, partial(map, view), redaction_line)
 
 
 def view(redaction: Redaction) -> dict[str, Any]:

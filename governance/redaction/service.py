@@ -165,14 +165,15 @@ def _remove(command: RedactionRun, findings: Findings, removed: RemovedText, pro
 
 def _erase_whole(command: RedactionRun) -> RedactionDone:
     reason = command.reason or "redacted whole"
-    events = selected_events(command)
-    traces = Traces([event.position for event in events])
-    _require(command, _token(events), [event.position for event in events], Spooled())
+    positions = [event.position for event in selected_events(command)]
+    traces = Traces(positions)
+    _require(command, _token(positions), positions, Spooled())
     removed = RemovedText()
     # In this order: the drain also takes the spool's lock before the store's (decision 31)
     with traces.cleaning() as clean_spool, log.transaction():
         events = selected_events(command)
-        _require(command, _token(events), [event.position for event in events], Spooled())
+        positions = [event.position for event in events]
+        _require(command, _token(positions), positions, Spooled())
         streams = {event.stream for event in events if not log.stands_alone(event.type)}
         alone = [event.position for event in events if event.stream not in streams]
         if streams:
@@ -182,7 +183,7 @@ def _erase_whole(command: RedactionRun) -> RedactionDone:
         traces.erase_packs(reason=reason)
         removed.add(clean_spool())
     removed.finds += len(events)
-    removed.positions = {event.position for event in events}
+    removed.positions = set(positions)
     for event in events:
         removed.texts.update(text for text in texts_of(event) if len(text) >= _TELLING)
     return _proven(removed)
@@ -238,7 +239,7 @@ def _preview_whole(events: list[EventText]) -> RedactionPreview:
         spooled,
         packs=traces.count_packs(),
         finds=len(events),
-        confirm_token=_token(events),
+        confirm_token=_token(positions),
         question=f"permanently erase {counted(len(events), 'event')}?",
         kept=[],
         places=whole_places(events),
@@ -258,6 +259,6 @@ def _preview(positions: list[int], spooled: Spooled, *, packs: int = 0, **fields
     )
 
 
-def _token(events: Sequence[EventText]) -> str:
-    listed = " ".join(str(event.position) for event in events)
+def _token(positions: Sequence[int]) -> str:
+    listed = " ".join(map(str, positions))
     return hashlib.sha256(f"erase {listed}".encode()).hexdigest()[:16]

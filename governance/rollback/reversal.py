@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import starmap
+from itertools import chain, starmap
 from typing import Any, NamedTuple
 
 from django.db.models.expressions import RawSQL
@@ -134,9 +132,11 @@ def _taken_back(effect: Effect, histories: Mapping[Any, History[Any]], reach: Re
 
 
 def undo_values(effect: Effect, steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
+    if not steps:
+        return
     ids = [step.id for step in steps if step.id]
     aside = quarantined_among(ids)
-    histories = value_histories(effect, ids) if steps else {}
+    histories = value_histories(effect, ids)
     yield from unchanged(aside, "in quarantine since")
     for step in steps:
         if step.id in aside:
@@ -205,108 +205,73 @@ def memory_groups() -> list[str]:
 
 
 def plan_memories(reach: Reach) -> Iterator[Step | Left]:
-    reached: set[int] = set()
-    for name in memory_groups():
-        reached.update(reach.things[name])
+    reached = set(chain.from_iterable(reach.things[name] for name in memory_groups()))
+    changed = {memory_id for memory_id in reached if f"memory:{memory_id}" in reach.changed}
     if not reach.include_changed:
-        reached = {memory_id for memory_id in reached if f"memory:{memory_id}" not in reach.changed}
+        reached -= changed
     quarantined = reached & set(reach.aside)
     yield from unchanged(quarantined, _QUARANTINED_BEFORE)
     memories = memories_by_id(reached - quarantined)
-    limits = {}
-    for memory_id in memories:
-        if f"memory:{memory_id}" in reach.changed:
-            limits[memory_id] = reach.firsts[f"memory:{memory_id}"]
-    yield from MemoryReversal(
-        memories=memories,
-        deletions=deletion_histories(memories),
-        created=reach.things[MEMORY_WRITTEN.rollback.group],
-        limits=limits,
-        ignored=reach.rolled_back | reach.void,
-        going=reach.going,
-    ).parts()
+    # Positions from which on later changes by others are undone too
+    limits = dict.fromkeys(memories, NEVER)
+    for memory_id in changed & memories.keys():
+        limits[memory_id] = reach.firsts[f"memory:{memory_id}"]
+    ignored = reach.rolled_back | reach.void
+    # What the events created is deleted, and keeps its text
+    deleted = memories.keys() & reach.things[MEMORY_WRITTEN.rollback.group]
+    reviews = {}
+    for memory_id, reviewed in review_histories(memories.keys() - deleted).items():
+        reviews[memory_id] = reviewed.before(limits[memory_id], ignored, ACCEPTED)
+    versions = {memory_id: memory.version for memory_id, memory in memories.items()}
+    versions |= clean_versions({memory_id: limits[memory_id] for memory_id in reviews}, ignored)
+    for memory_id, deletions in deletion_histories(memories).items():
+        if deletions.before(limits[memory_id], ignored, False):
+            deleted.add(memory_id)
+    lasting = [memory for memory in memories.values() if memory.id not in deleted]
+    restored = {memory.id for memory in lasting if memory.deleted_at}
+    occupied = _find_rivals(lasting, versions, restored, {*reach.going, *deleted})
+    for memory_id, memory in memories.items():
+        if memory_id in occupied:
+            yield _occupied(memory_id, occupied[memory_id])
+        else:
+            status = reviews.get(memory_id)
+            yield from _memory_steps(memory, versions[memory_id], status, is_deleted=memory_id in deleted)
 
 
-@dataclass(frozen=True)
-class MemoryReversal:
-    # The memories in the plan
-    memories: Mapping[int, Memory]
-    deletions: Mapping[int, History[bool]]
-    # Those that the events created: they are deleted and keep their text
-    created: Collection[int]
-    # Position from which on later changes by others are undone too, by memory
-    limits: Mapping[int, int]
-    # Positions of events that don't count
-    ignored: Collection[int]
-    # Ids that the plan quarantines
-    going: Collection[int]
-
-    def parts(self) -> Iterator[Step | Left]:
-        for memory_id, memory in self.memories.items():
-            if memory_id in self._rivals:
-                yield _occupied(memory_id, self._rivals[memory_id])
-            else:
-                yield from self._steps(memory)
-
-    def _steps(self, memory: Memory) -> Iterator[Step]:
-        stays_deleted = self._stays_deleted(memory)
-        if memory.deleted_at and not stays_deleted:
-            yield Step(do="restore", id=memory.id)
-        elif not memory.deleted_at and stays_deleted:
-            yield Step(do="delete", id=memory.id, from_version=memory.version)
-        if memory.id in self._review_states:
-            yield from self._text_steps(memory)
-
-    def _text_steps(self, memory: Memory) -> Iterator[Step]:
-        before, after = self._review_states[memory.id]
-        review = {"before": before.model_dump(mode="json"), "after": after.model_dump(mode="json")}
-        version = self._versions[memory.id]
-        if version != memory.version:
-            yield Step(do="revert", id=memory.id, from_version=memory.version, to_version=version, **review)
-        elif before != after:
-            yield Step(do="review", id=memory.id, **review)
-
-    def _stays_deleted(self, memory: Memory) -> bool:
-        if memory.id in self.created:
-            return True
-        history = self.deletions.get(memory.id, History())
-        return history.before(self._limit(memory.id), self.ignored, False)
-
-    def _limit(self, memory_id: int) -> int:
-        return self.limits.get(memory_id, NEVER)
-
-    @cached_property
-    def _versions(self) -> dict[int, int]:
-        limits = {memory_id: self._limit(memory_id) for memory_id in self.memories if memory_id not in self.created}
-        clean = clean_versions(limits, self.ignored)
-        return {memory_id: clean.get(memory_id, memory.version) for memory_id, memory in self.memories.items()}
-
-    @cached_property
-    def _review_states(self) -> dict[int, tuple[ReviewStatus, ReviewStatus]]:
-        ids = [memory_id for memory_id in self.memories if memory_id not in self.created]
-        states = {}
-        for memory_id, history in review_histories(ids).items():
-            before = history.before(self._limit(memory_id), self.ignored, ACCEPTED)
-            states[memory_id] = (review_status_of(self.memories[memory_id]), before)
-        return states
-
-    # The live memories that occupy the names of these
-    @cached_property
-    def _rivals(self) -> dict[int, int]:
-        lasting = {memory_id for memory_id, memory in self.memories.items() if not self._stays_deleted(memory)}
-        states = _states_at({memory_id: self._versions[memory_id] for memory_id in lasting})
-        names = {}
-        for memory_id in lasting:
-            memory = self.memories[memory_id]
-            name = name_of(memory, states.get(memory_id))
-            if memory.deleted_at or name != name_of(memory):
-                names[memory_id] = name
-        return _find_rivals(names, {*self.going, *(self.memories.keys() - lasting)})
+def _memory_steps(memory: Memory, version: int, status: ReviewStatus | None, *, is_deleted: bool) -> Iterator[Step]:
+    if memory.deleted_at and not is_deleted:
+        yield Step(do="restore", id=memory.id)
+    elif is_deleted and not memory.deleted_at:
+        yield Step(do="delete", id=memory.id, from_version=memory.version)
+    if status is None:
+        return
+    present_status = review_status_of(memory)
+    review = {"before": present_status.model_dump(mode="json"), "after": status.model_dump(mode="json")}
+    if version != memory.version:
+        yield Step(do="revert", id=memory.id, from_version=memory.version, to_version=version, **review)
+    elif present_status != status:
+        yield Step(do="review", id=memory.id, **review)
 
 
-# One by one: a memory that can't get its former name back keeps the present one, which another may need
-def _find_rivals(names: dict[int, dict[str, Any]], leaving: set[int]) -> dict[int, int]:
+def _find_rivals(
+    memories: Sequence[Memory], versions: dict[int, int], restored: Collection[int], leaving: set[int]
+) -> dict[int, int]:
+    """Map memories that can't have their names to the live memories that occupy these.
+
+    Args:
+        memories: those that stay or come back.
+        versions: the version that each gets, if it gets another.
+        restored: ids of those that come back.
+        leaving: ids that are deleted or quarantined.
+    """
+    states = _states_at({memory.id: versions[memory.id] for memory in memories if memory.id in versions})
+    names = {}
+    for memory in memories:
+        name = name_of(memory, states.get(memory.id))
+        if memory.id in restored or (not memory.deleted_at and name != name_of(memory)):
+            names[memory.id] = name
     occupied: dict[int, int] = {}
+    # One by one: a memory that can't get its former name back keeps the present one, which another may need
     while holders := rivals(names.values(), leaving | set(names)):
         occupied |= holders
         names = {memory_id: name for memory_id, name in names.items() if memory_id not in holders}
@@ -325,30 +290,22 @@ def undo_memories(steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
     for stream, note in changed_since(streams, undone.positions, undone.void).items():
         why[int(stream.partition(":")[2])] = note
     why |= dict.fromkeys(quarantined_among(sorted(ids)), "quarantined since")
-    why |= dict.fromkeys(ids - set(memories), "erased since")
-    occupied = _rivals_of_undo([step for step in steps if step.id not in why], memories)
+    why |= dict.fromkeys(ids - memories.keys(), "erased since")
     yield from (Left(id=memory_id, why=note) for memory_id, note in why.items())
+    steps = [step for step in steps if step.id not in why]
+    going = {step.id for step in steps if step.do == "restore"}
+    restored = {step.id for step in steps if step.do == "delete" and memories[step.id].deleted_at}
+    versions = {step.id: step.from_version or 1 for step in steps if step.do == "revert"}
+    staying = [memories[memory_id] for memory_id in set(ids_of(steps)) - going]
+    occupied = _find_rivals(staying, versions, restored, going)
     yield from (_occupied(memory_id, rival) for memory_id, rival in occupied.items())
     for step in steps:
-        if step.id not in why and step.id not in occupied:
+        if step.id not in occupied:
             inverse = Step(do=_INVERSE[step.do], id=step.id, before=step.after, after=step.before)
             if step.do == "revert":
                 inverse.from_version = memories[step.id].version
                 inverse.to_version = step.from_version
             yield inverse
-
-
-def _rivals_of_undo(steps: list[Step], memories: Mapping[int, Memory]) -> dict[int, int]:
-    going = {step.id for step in steps if step.do == "restore"}
-    back = {step.id for step in steps if step.do == "delete"}
-    states = _states_at({step.id: step.from_version or 1 for step in steps if step.do == "revert"})
-    names = {}
-    for memory_id in set(ids_of(steps)) - going:
-        memory = memories[memory_id]
-        name = name_of(memory, states.get(memory_id))
-        if (memory.deleted_at and memory_id in back) or (not memory.deleted_at and name != name_of(memory)):
-            names[memory_id] = name
-    return _find_rivals(names, going)
 
 
 Statement = tuple[str, int, int]

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import starmap
 from typing import Any
 
 from django.db.models import Count, Max
@@ -42,21 +41,16 @@ _MAX_SESSIONS = 200
 _MAX_ACTORS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class EventSource:
-    name: str
-    events: int
-    # Time of its last event; ISO 8601
-    last: str
+def event_sources() -> dict[str, list[tuple[str, int, str]]]:
+    """Return the sessions, actors and sources of events, the latest first, by the field of a selection.
 
-
-def event_sources() -> dict[str, list[EventSource]]:
-    """Return the sessions, actors and sources of events, the latest first, by the field of a selection."""
+    Each with the number of its events, and the time of the last; ISO 8601.
+    """
     sources = {}
     for column, most in (("session_id", _MAX_SESSIONS), ("actor", _MAX_ACTORS), ("source", _MAX_ACTORS)):
         named = log.events().exclude(**{column: ""}).order_by().values_list(column)
         latest = named.annotate(events=Count("*"), last=Max("occurred_at")).order_by("-last")[:most]
-        sources[column] = list(starmap(EventSource, latest))
+        sources[column] = list(latest)
     return sources
 
 
@@ -296,16 +290,18 @@ class _Planner:
                 yield conflict_id
 
     def _derived_chosen(self) -> set[int]:
-        downstream = self._downstream
         chosen = set(self._command.also)
-        unknown = chosen - downstream.ids("built_on", "relations", "told_sessions", "influenced")
+        unknown = chosen - self._downstream_ids("built_on", "relations", "told_sessions", "influenced")
         if unknown:
             raise Invalid(f"'also': #{min(unknown)} is not downstream of the selection; use ids that the preview lists")
         if Include.BUILT_ON in self._command.include:
-            chosen |= downstream.ids("built_on")
+            chosen |= self._downstream_ids("built_on")
         if Include.INFLUENCED in self._command.include:
-            chosen |= downstream.ids("influenced")
+            chosen |= self._downstream_ids("influenced")
         return chosen
+
+    def _downstream_ids(self, *names: str) -> set[int]:
+        return {thing.id for name in names for thing in self._downstream[name]}
 
     # Groups of items that quarantine hides whole
     def _hidden_groups(self) -> list[str]:

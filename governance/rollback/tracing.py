@@ -236,12 +236,8 @@ class Derived:
     depth: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Downstream:
-    groups: Mapping[str, list[Derived]] = field(default_factory=dict)
-
-    def ids(self, *names: str) -> set[int]:
-        return {thing.id for name in names for thing in self.groups[name]}
+# By the names of ``_TITLES``
+Downstream = Mapping[str, list[Derived]]
 
 
 def find_downstream(direct: Direct, selected: SelectedEvents) -> Downstream:
@@ -256,16 +252,14 @@ def find_downstream(direct: Direct, selected: SelectedEvents) -> Downstream:
     ids = _session_ids(sessions)
     received = sorted((session_id, sessions[name]) for name, session_id in ids.items())
     selected_ids = {*selected.positions, *since, *(thing.id for thing in built)}
-    return Downstream(
-        {
-            "later_versions": _later_versions(direct),
-            "built_on": built,
-            "relations": _relations(set(since), selected),
-            "packs": [Derived(pack, pack, via, "included") for pack, _, via in packs],
-            "told_sessions": [Derived(session_id, pack, pack, "received") for session_id, pack in received],
-            "influenced": _influenced(sessions, selected_ids),
-        }
-    )
+    return {
+        "later_versions": _later_versions(direct),
+        "built_on": built,
+        "relations": _relations(set(since), selected),
+        "packs": [Derived(pack, pack, via, "included") for pack, _, via in packs],
+        "told_sessions": [Derived(session_id, pack, pack, "received") for session_id, pack in received],
+        "influenced": _influenced(sessions, selected_ids),
+    }
 
 
 def _later_versions(direct: Direct) -> list[Derived]:
@@ -353,7 +347,7 @@ class _TraceView:
             for touched in _first(group.values()):
                 ids.add(touched.id)
                 positions.add(touched.first)
-        for things in traced.downstream.groups.values():
+        for things in traced.downstream.values():
             for derived in _first(things):
                 ids.add(derived.id)
                 positions.add(derived.event)
@@ -380,7 +374,7 @@ class _TraceView:
                 yield Group(name=name, title=rule.title, count=len(group), shown=things)
 
     def derived(self) -> Iterator[Group]:
-        for name, group in self._traced.downstream.groups.items():
+        for name, group in self._traced.downstream.items():
             if group:
                 things = [
                     self._thing(thing.id, thing.event, via=thing.via, how=thing.how, depth=thing.depth)

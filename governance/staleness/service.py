@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from decisions.edges import heads
+from decisions.edges import heads_of
 from decisions.models import Decision, DecisionStatus
+from decisions.present import numbers
 from decisions.schemas import DecisionMark
 from decisions.services import mark_decision
 from governance.events import THING_AFFIRMED, ThingAffirmed
@@ -77,7 +78,7 @@ def _live_entry(entity_id: int) -> Memory | Decision:
 def _accepted_decision(entity_id: int) -> Decision:
     decision: Decision = Decision.objects.get(id=entity_id)
     if decision.status == DecisionStatus.SUPERSEDED:
-        current = ", ".join(f"#{head}" for head in heads([entity_id]).get(entity_id, []))
+        current = numbers(heads_of(entity_id))
         raise ConflictError(f"#{entity_id} is superseded; affirm its replacement: {current}", id=entity_id)
     if decision.status != DecisionStatus.ACCEPTED:
         raise ConflictError(f"#{entity_id} is {decision.status}; accept it before you affirm it", id=entity_id)

@@ -20,7 +20,7 @@ from memories.admin.base import SectionAdmin, sentence
 from memories.admin.comparing import head, history_of, sides, version_in
 from memories.diff import merge_texts
 from memories.models import Conflict, Resolution
-from memories.references import clause
+from memories.present import clause
 from memories.schemas import ConflictResolve
 from memoryhub.core.admin import DefaultFilter, cells, needs, next_page
 from memoryhub.core.errors import ConflictError as Refused
@@ -61,11 +61,7 @@ class ResolveForm(forms.Form):
         elif chosen == Resolution.BOTH:
             title = typed["split_title"]
         return ConflictResolve(
-            id=conflict_id,
-            resolution=chosen,
-            content=content,
-            title=title or None,
-            reason=typed["reason"],
+            id=conflict_id, resolution=chosen, content=content, title=title or None, reason=typed["reason"]
         )
 
 

@@ -12,14 +12,12 @@ from pydantic.fields import FieldInfo
 from memories.admin.base import sentence
 from memories.admin.filters import type_label
 from memories.models import Memory, MemoryKind
-from memories.references import end_id
-from memories.review.schemas import ReviewEdit, ReviewMerge
+from memories.review.schemas import ReviewEdit
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memoryhub.core.admin.schema_form import SchemaForm, initial_values, nested, schema_fields
-from memoryhub.core.errors import ConflictError, HubError, Invalid, PreconditionFailed
+from memoryhub.core.errors import ConflictError, HubError, PreconditionFailed
 from memoryhub.core.kinds import KINDS, attribute_of
 from memoryhub.core.text import as_sentence
-from memoryhub.core.validation import command_from
 
 
 def attribute_fields(kind: str) -> dict[str, Any]:
@@ -125,7 +123,6 @@ class ChangedMemoryForm(MemoryForm):
         self.memory = memory
 
     def values(self) -> dict[str, Any]:
-        """Return the changed values only."""
         return {
             "id": self.memory.id,
             "base_version": self.cleaned_data["base_version"],
@@ -157,38 +154,8 @@ def _links(text: str) -> list[dict[str, str]]:
     return [{"uri": uri, "type": "".join(words).strip() or "related"} for uri, *words in lines]
 
 
-class MergeForm:
-    def __init__(self, memory_id: int, data: QueryDict) -> None:
-        self._memory_id = memory_id
-        self._data = data
-
-    def target(self) -> int:
-        """Return the memory to merge into; a typed number overrides the selection.
-
-        Raises:
-            Invalid: nothing was selected, or the number is not an id.
-        """
-        typed = self._data.get("other", "").strip() or self._data.get("into", "").strip()
-        if not typed:
-            raise Invalid("select the memory to merge into, or type its number")
-        return end_id("into", typed)
-
-    def command(self) -> ReviewMerge:
-        """Return the command.
-
-        Raises:
-            Invalid: a value is invalid.
-        """
-        versions = {name: self._data.get(name) or None for name in ("base_version", "into_version")}
-        content = self._data.get("content", "").replace("\r\n", "\n")
-        return command_from(ReviewMerge, {"id": self._memory_id, "into": self.target(), "content": content, **versions})
-
-
 class EditForm(ChangedMemoryForm):
-    def edit(self) -> ReviewEdit | None:
-        """Return the command, or None if the form has errors."""
-        command = self.command()
-        return ReviewEdit.model_validate(command.model_dump(exclude_unset=True)) if command else None
+    schema = ReviewEdit
 
     def show(self, error: HubError) -> None:
         """Add an error to the form. After a conflict, the next submission replaces the version shown."""

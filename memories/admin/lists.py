@@ -24,6 +24,7 @@ from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_many
 from memories.schemas import MemoryTouch
 from memoryhub.core.admin import HubChangeList, cells
+from memoryhub.core.admin.schema_form import posted
 from memoryhub.core.errors import ConflictError, Gone, HubError
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.permissions import Act, may, require
@@ -101,8 +102,8 @@ class MemoryListAdmin(SectionAdmin):
     ) -> HttpResponse:
         require(request.user, Act.WRITE)
         kind = self.kind or MemoryKind(DEFAULT_KIND)
-        form = NewMemoryForm(kind, request.POST if request.method == "POST" else None)
-        command = form.command() if form.is_bound else None
+        form = NewMemoryForm(kind, posted(request))
+        command = form.command()
         if command:
             try:
                 return show_result(request, services.write_memory(command=command))

@@ -27,7 +27,8 @@ from memories.admin.rendering import render
 from memories.admin.review import ReviewViews
 from memories.diff import Effort
 from memories.models import Memory, MemoryCitation, MemoryKind, MemoryVersion, RelationType
-from memories.references import clause, end_id, require_ends
+from memories.present import clause
+from memories.references import end_id, require_ends
 from memories.schemas import MemoryDelete, MemoryRestore, MemoryTouch, MemoryUpdate, WriteResult
 from memories.schemas.links import LinkStatus, RelationCreate, RelationDelete
 from memories.scopes import own_scope
@@ -37,6 +38,7 @@ from memories.services.links import create_relation, delete_relation
 from memories.uses.selectors import uses_of
 from memoryhub.core import log
 from memoryhub.core.admin import cells, needs
+from memoryhub.core.admin.schema_form import posted
 from memoryhub.core.errors import (
     ConfirmationRequired,
     ConflictError,
@@ -139,7 +141,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
             messages.warning(request, "This memory is deleted. Restore it before you edit it.")
             return redirect(self.url("change", memory.id))
         kind = MemoryKind(memory.kind)
-        form = ChangedMemoryForm(memory, request.POST if request.method == "POST" else None)
+        form = ChangedMemoryForm(memory, posted(request))
         command = form.command()
         context: dict[str, Any] = {"title": f"Edit #{memory.id}", "form": form}
         if command:

@@ -15,21 +15,22 @@ from django.views.decorators.http import require_POST
 from memories.admin import listing
 from memories.admin.base import SectionAdmin, sentence, warn_of_redactions
 from memories.admin.comparing import Version, change, history_of, side_by_side, version_in
-from memories.admin.forms import EditForm, MergeForm, attribute_fields
+from memories.admin.forms import EditForm, attribute_fields
 from memories.admin.lists import AT_ONCE, offered
 from memories.admin.rendering import render
 from memories.diff import Effort, merge_texts
 from memories.duplicates import Existing, near_memories
 from memories.events import Verdict
 from memories.models import Memory, MemoryKind, ReviewState
+from memories.references import end_id
 from memories.review import services
-from memories.review.schemas import ReviewResult, ReviewTouch, ReviewVerdict
+from memories.review.schemas import ReviewMerge, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import last_verdict_of, queue
 from memories.selectors.memories import find_memory
 from memories.services.revise import live_memory
 from memoryhub.core.admin import cells, needs, next_page
-from memoryhub.core.admin.schema_form import WITHIN, initial_values
-from memoryhub.core.errors import HubError, NotFound, PreconditionFailed
+from memoryhub.core.admin.schema_form import WITHIN, initial_values, posted
+from memoryhub.core.errors import HubError, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act
 from memoryhub.core.validation import command_from
@@ -92,8 +93,8 @@ class ReviewViews(SectionAdmin):
         if place is None:
             return self.item_view(request, memory_id)
         kind = MemoryKind(memory.kind)
-        form = EditForm(memory, request.POST if request.method == "POST" else None)
-        command = form.edit() if form.is_bound else None
+        form = EditForm(memory, posted(request))
+        command = form.command()
         if command:
             try:
                 result = services.accept_edited(command=command)
@@ -106,11 +107,20 @@ class ReviewViews(SectionAdmin):
         place = QueuePlace.of(memory_id, queue())
         if place is None:
             return self.item_view(request, memory_id)
-        form = MergeForm(memory_id, request.POST if request.method == "POST" else request.GET)
+        data = request.POST if request.method == "POST" else request.GET
+        # A typed number overrides the selection
+        into = data.get("other", "").strip() or data.get("into", "").strip()
         try:
-            if request.method == "POST":
-                return self._redirect_after(request, services.merge_into(command=form.command()), place.next)
-            return self._show(request, place, **merging(memory_id, form.target()))
+            if not into:
+                raise Invalid("select the memory to merge into, or type its number")
+            target = end_id("into", into)
+            if request.method != "POST":
+                return self._show(request, place, **merging(memory_id, target))
+            versions = {name: data.get(name) or None for name in ("base_version", "into_version")}
+            content = data.get("content", "").replace("\r\n", "\n")
+            fields = {"id": memory_id, "into": target, "content": content, **versions}
+            result = services.merge_into(command=command_from(ReviewMerge, fields))
+            return self._redirect_after(request, result, place.next)
         except HubError as error:
             messages.error(request, sentence(error))
             return self._go(memory_id)

@@ -20,8 +20,7 @@ from memories.admin.base import SectionAdmin, sentence
 from memories.admin.listing import MAX_QUERY, marked_excerpt
 from memories.events import filled
 from memories.models import EmbeddingModel, MemoryKind, MemoryScope, SearchDocument, Vector
-from memories.present import warnings
-from memories.references import reference
+from memories.present import reference, warnings
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.scopes import own_scope
 from memories.search.index import has_full_text, index_problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from django import forms
@@ -14,10 +15,10 @@ from django.shortcuts import redirect
 from memories.admin.base import SectionAdmin, sentence
 from memories.admin.listing import bar
 from memories.models import Tag
-from memories.schemas.links import CATEGORIES, FREE, TagCreate, TagView
+from memories.schemas.links import CATEGORIES, FREE, TagCreate
 from memories.selectors.memories import tags_in_use, view_tags
 from memories.services.links import create_tag
-from memoryhub.core.admin.schema_form import SchemaForm
+from memoryhub.core.admin.schema_form import SchemaForm, posted
 from memoryhub.core.errors import ConflictError
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act, may, require
@@ -63,7 +64,13 @@ class TagAdmin(SectionAdmin):
         page = Paginator(used, _PAGE).get_page(request.GET.get("p"))
         used_names = {use.name for use in used}
         unused = [tag for tag in described.values() if tag.name not in used_names]
-        categories = _by_category(unused)
+        # Custom categories come before the predefined ones
+        places = {name: place for place, name in enumerate((FREE, *CATEGORIES))}
+        unused.sort(key=lambda tag: (places.get(tag.category, -1), tag.category, -tag.memories, tag.name))
+        groups = []
+        for category, group in groupby(unused, key=attrgetter("category")):
+            tags = list(group)
+            groups.append({"name": category, "tags": tags[:_AT_MOST], "total": len(tags)})
         rows = []
         for use in page:
             kinds = [(kind, KINDS[kind].label, total) for kind, total in use.kinds.items()]
@@ -72,7 +79,7 @@ class TagAdmin(SectionAdmin):
             "title": "Tags",
             "page": page,
             "rows": rows,
-            "unused": [{"name": name, "tags": tags[:_AT_MOST], "total": len(tags)} for name, tags in categories],
+            "unused": groups,
             "unused_total": len(unused),
             "question": question,
             "order": order if order in _ORDERS else "memories",
@@ -90,10 +97,8 @@ class TagAdmin(SectionAdmin):
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         require(request.user, Act.WRITE)
-        is_sent = request.method == "POST"
-        initial = {"name": request.GET.get("name", "")[:64]}
-        form = TagForm(request.POST if is_sent else None, initial=initial, label_suffix="")
-        command = form.command() if is_sent else None
+        form = TagForm(posted(request), initial={"name": request.GET.get("name", "")[:64]})
+        command = form.command()
         if command:
             try:
                 result = create_tag(command=command)
@@ -104,14 +109,3 @@ class TagAdmin(SectionAdmin):
         categories = sorted({*CATEGORIES, FREE, *Tag.objects.values_list("category", flat=True)})
         context = {"title": "Describe a tag", "form": form, "categories": categories}
         return self.page(request, "admin/memories/tag/form.html", None, **context)
-
-
-def _by_category(tags: list[TagView]) -> list[tuple[str, list[TagView]]]:
-    """Return the tags of each category, most used first; custom categories come before the predefined ones."""
-    places = {name: place for place, name in enumerate((FREE, *CATEGORIES))}
-
-    def place(tag: TagView) -> tuple[int, str]:
-        return places.get(tag.category, -1), tag.category
-
-    ordered = sorted(tags, key=lambda tag: (*place(tag), -tag.memories, tag.name))
-    return [(category[1], list(group)) for category, group in groupby(ordered, key=place)]

@@ -134,7 +134,7 @@ def wanted_name(setting: str) -> str | None:
 
 @cache
 def can_run() -> bool:
-    return all(find_spec(package) for package in _NEEDED)
+    return all(map(find_spec, _NEEDED))
 
 
 @cache
@@ -166,8 +166,8 @@ def find_files(name: str) -> ModelFiles:
 
 def _in_folder(name: str, folder: Path) -> ModelFiles:
     candidates = [folder / part / file for part in ("", "onnx") for file in _MODEL_FILES]
-    model = next((candidate for candidate in candidates if candidate.is_file()), None)
-    vocabulary = next((folder / file for file in ("tokenizer.json", "vocab.txt") if (folder / file).is_file()), None)
+    model = next(filter(Path.is_file, candidates), None)
+    vocabulary = next(filter(Path.is_file, (folder / "tokenizer.json", folder / "vocab.txt")), None)
     if model is None or vocabulary is None:
         raise Unavailable(f"{folder} contains no model: a model.onnx and a tokenizer.json or vocab.txt are needed")
     pooling = _json(folder / "1_Pooling" / "config.json")

@@ -14,7 +14,7 @@ from memories.embeddings.vectors import DIGEST, NUMBERS, ModelInStore, is_vector
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import log
 from memoryhub.core.backends.base import LIVE
-from memoryhub.core.events.projection import Event, define_check
+from memoryhub.core.events.projection import Event, checks
 from memoryhub.core.log.read import head, read_all
 from memoryhub.core.search import Document, Removal, makers_for
 from memoryhub.core.stores import rows
@@ -52,7 +52,7 @@ def differing_vectors(sample: Sequence[int] | None) -> list[int]:
     return sorted(documents)
 
 
-define_check("the vectors", differing_vectors)
+checks["the vectors"] = differing_vectors
 
 
 # Documents saved per transaction: the most work that a crash repeats

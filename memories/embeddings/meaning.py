@@ -43,7 +43,10 @@ def ask_nearest(question: str) -> Iterator[Callable[[], Meaning]]:
     """Start a search for the nearest documents; the yielded function waits for the answer and returns it."""
     with ExitStack() as stack:
         answer = _or_reason(lambda: _start(stack, question))
-        yield (lambda: answer) if isinstance(answer, Meaning) else (lambda: _or_reason(answer))
+        if isinstance(answer, Meaning):
+            yield lambda: answer
+        else:
+            yield lambda: _or_reason(answer)
 
 
 def _or_reason(act: Callable[[], T]) -> T | Meaning:

@@ -52,9 +52,9 @@ class OnnxEmbedder:
         self.dimensions = int(self.embed(["dimensions"]).shape[1])
 
     def embed(self, texts: Sequence[str]) -> Matrix:
-        encoded = [self._encode(text) for text in texts]
+        encoded = list(map(self._encode, texts))
         rows: dict[int, Matrix] = {}
-        for batch in batches([len(tokens) for tokens in encoded]):
+        for batch in batches(list(map(len, encoded))):
             with self._turns:
                 rows |= zip(batch, self._run([encoded[index] for index in batch]), strict=True)
         return np.stack([rows[index] for index in range(len(texts))])

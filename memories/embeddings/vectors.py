@@ -13,7 +13,7 @@ from django.db.models import F, QuerySet
 from memories.embeddings.engine import ModelId, Packed, StoreIndex
 from memories.models import EmbeddingModel, Vector
 from memoryhub.core.backends.selected import stores
-from memoryhub.core.events.projection import after_rebuild, define_text_cache
+from memoryhub.core.events.projection import after_rebuild, text_caches
 from memoryhub.core.models import ProjectionOffset
 from memoryhub.core.search import text_queries
 from memoryhub.core.stores import rows
@@ -21,7 +21,7 @@ from memoryhub.core.stores.dialect import IDS, begins_with, blob
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import current_store, folder_of
 
-define_text_cache("memories_vector", "document_id")
+text_caches["memories_vector"] = "document_id"
 
 # No model reads more of a text
 _READ_CHARACTERS = 6_000

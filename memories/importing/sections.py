@@ -84,7 +84,10 @@ def split_sections(body: str, ending: str, *, max_headings: int | None = None) -
     if ending == ".rst":
         headings += _underlined_headings(lines)
     elif ending in MARKDOWN or _HEADING_ALONE.search(body):
-        headings += _markdown_headings(body)
+        # Only top-level headings: not those inside lists, quotations or code
+        for opening, inline in pairwise(_MARKDOWN.parse(body)):
+            if opening.type == "heading_open" and opening.level == 0 and opening.map:
+                headings.append(Heading(int(opening.tag[1:]), plain(inline.content), opening.map[0], opening.map[1]))
     if max_headings is not None:
         _require_few(len(headings), max_headings)
     return list(_sections(lines, headings))
@@ -113,14 +116,6 @@ def _tags(matter: dict[str, Any]) -> list[str]:
     elif not isinstance(tags, list):
         tags = [tags]
     return list(filter(None, [str(tag).strip().strip("\"'") for tag in tags]))
-
-
-# Only top-level headings: not those inside lists, quotations or code
-def _markdown_headings(body: str) -> Iterator[Heading]:
-    tokens = _MARKDOWN.parse(body)
-    for opening, inline in pairwise(tokens):
-        if opening.type == "heading_open" and opening.level == 0 and opening.map:
-            yield Heading(int(opening.tag[1:]), plain(inline.content), opening.map[0], opening.map[1])
 
 
 # reStructuredText: the order of first use decides which underline has which level

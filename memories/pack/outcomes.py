@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from django.db.models import Count
@@ -86,7 +87,8 @@ def judge_packs(packs: Sequence[ContextPack]) -> dict[int, dict[int, LineOutcome
     names = {pack.session_id for pack in packs}
     sessions = {session.session_id: session for session in Session.objects.filter(session_id__in=names)}
     activity = activity_of(sessions, most_read=_MOST_READ, most_written=_MOST_CITING)
-    ids = {key: local_id(key) for key in {key for pack in packs for key in pack.marks}}
+    keys = set(chain.from_iterable(pack.marks for pack in packs))
+    ids = dict(zip(keys, map(local_id, keys), strict=True))
     entities = find_entities({*ids.values()} - {0})
     judged = {key: entity for key, entity in ids.items() if entity in entities and entities[entity].type in JUDGED}
     outcomes_by_pack: dict[int, dict[int, LineOutcome]] = {}
@@ -202,7 +204,9 @@ class GivenPack:
 
     @property
     def counts(self) -> list[tuple[LineOutcome, int]]:
-        return _counts(self.lines)
+        """Judged lines by outcome; an entity that was given twice counts once."""
+        counted = Counter({line.reference: line.outcome for line in self.lines if line.outcome}.values())
+        return [(outcome, counted[outcome]) for outcome in LineOutcome if counted[outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,28 +219,24 @@ class GivenPacks:
     def tokens(self) -> int:
         return sum(pack.tokens for pack in self.packs)
 
+    # By reference: what was given twice counts once
+    @property
+    def _outcomes(self) -> dict[str, LineOutcome | None]:
+        lines = chain.from_iterable(pack.lines for pack in self.packs)
+        return {line.reference: line.outcome for line in lines if line.outcome}
+
     @property
     def lines(self) -> int:
         return len({line.reference for pack in self.packs for line in pack.lines})
 
     @property
     def cited(self) -> int:
-        return self.counts.get(LineOutcome.CITED, 0)
+        return list(self._outcomes.values()).count(LineOutcome.CITED)
 
     @property
     def used(self) -> int:
         """Lines that were cited or used."""
-        return self.cited + self.counts.get(LineOutcome.USED, 0)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return {str(outcome): count for outcome, count in _counts(line for pack in self.packs for line in pack.lines)}
-
-
-# Judged lines by outcome; an entity that was given twice counts once
-def _counts(lines: Iterable[GivenLine]) -> list[tuple[LineOutcome, int]]:
-    counted = Counter({line.reference: line.outcome for line in lines if line.outcome}.values())
-    return [(outcome, counted[outcome]) for outcome in LineOutcome if counted[outcome]]
+        return self.cited + list(self._outcomes.values()).count(LineOutcome.USED)
 
 
 def packs_given_to(ids: Sequence[int]) -> dict[int, GivenPacks]:
@@ -248,7 +248,7 @@ def packs_given_to(ids: Sequence[int]) -> dict[int, GivenPacks]:
     packs_of_session = ContextPack.objects.filter(session_id__in=sessions).order_by().values("session_id")
     counts = dict(packs_of_session.annotate(packs=Count("id")).values_list("session_id", "packs"))
     activity = activity_of(sessions)
-    named = {local_id(key) for pack in packs for key in pack.marks} - {0}
+    named = set(map(local_id, chain.from_iterable(pack.marks for pack in packs))) - {0}
     citing: set[int] = set()
     for done_in_session in activity.values():
         citing.update(*done_in_session.cited.values())
@@ -294,8 +294,8 @@ def _describe_line(
         title, stream = titles.get(local_id(reference), ("", ""))
         return GivenLine(reference, title, stream, None)
     outcome = activity.outcome_of(entity.id) if entity.type in JUDGED else None
-    citing = [entities[writer] for writer in activity.cited.get(entity.id, ()) if writer in entities]
-    citing = [writer for writer in citing if writer.id != entity.id]
+    writers = activity.cited.get(entity.id, ())
+    citing = [entities[writer] for writer in writers if writer in entities and writer != entity.id]
     return GivenLine(reference, entity.title, f"{entity.type}:{entity.id}", outcome, citing)
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import repeat
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -88,18 +89,11 @@ def packable_memories(
     now: datetime | None = None,
     with_superseded: bool = False,
 ) -> list[PackableMemory]:
-    """Return live memories of the current store as context packs show them.
+    """Return live memories ``m`` of the current store as context packs show them, earlier versions last.
 
     Unless the project includes everything in its packs, proposed memories are left out; those with an accepted version
-    are shown in that version (decision 24). Superseded ones are left out (decision 49) unless asked for.
-
-    Args:
-        condition: SQL on ``m``, the memories.
-        parameters: of the condition.
-        order: SQL; memories in an earlier version come last.
-        most: limit for memories in their current version.
-        now: leave out what has expired by then.
-        with_superseded: include superseded ones.
+    are shown in that version (decision 24). Superseded ones are left out (decision 49) unless asked for, and what has
+    expired by ``now``. ``most`` is a limit for memories in their current version.
     """
     accepted_only = project_settings().packs_accepted_only
     if not with_superseded:
@@ -418,7 +412,7 @@ def _visible_memories(request: GatherRequest, condition: str, order: str, *, mos
             )
         memories = _without_hidden(request, level, memories)
         memories.sort(key=lambda memory: memory.scope != MemoryScope.SESSION)
-        yield from ((level, memory) for memory in memories)
+        yield from zip(repeat(level), memories)
 
 
 def _without_hidden(request: GatherRequest, level: Level, memories: Sequence[PackableMemory]) -> list[PackableMemory]:

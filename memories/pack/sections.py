@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import IntEnum
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from django.db import DatabaseError
@@ -237,7 +238,7 @@ class PackBody:
 
     @property
     def text(self) -> str:
-        return "\n".join(line for section in self.sections for line in section.lines())
+        return "\n".join(chain.from_iterable(map(FilledSection.lines, self.sections)))
 
     @property
     def digest(self) -> str:

@@ -22,7 +22,7 @@ from memories.search.parsed_query import parse
 from memories.uses.notes import note_packed
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log
-from memoryhub.core.contributions import define_opening, define_recall
+from memoryhub.core.contributions import openings, recalls
 from memoryhub.core.errors import Locked, NotFound, Unavailable
 from memoryhub.core.log.erase import redacted_digests
 from memoryhub.core.origin import current_origin, named_reader, use_origin
@@ -267,8 +267,8 @@ def _delta_text(pack_id: int, since: int, changed: PackBody, gone: list[str]) ->
     return "\n".join(lines)
 
 
-define_opening(opening_pack)
-define_recall(recall_context)
+openings.append(opening_pack)
+recalls.append(recall_context)
 
 
 _SCOPE_OF_STORE = {Scope.PROJECT: MemoryScope.PROJECT, Scope.ORG: MemoryScope.ORG, Scope.GLOBAL: MemoryScope.GLOBAL}

@@ -42,11 +42,11 @@ def query(
         question = open_question(command)
         answer = results.answer(question, mode=mode or project_settings().search_mode)
         items = as_items(question, answer.hits)
-        hits = {(hit.place.scope, hit.scored.id): hit for hit in answer.hits}
+        hits = {(hit.place.scope, hit.id): hit for hit in answer.hits}
 
         def cursor_after(count: int) -> str:
             last = hits[items[count - 1]["scope"], items[count - 1]["id"]]
-            return question.cursor_at(last.scored.key, last.place.rank, last.scored.id)
+            return question.cursor_at(last.key, last.place.rank, last.id)
 
         listing = fit_page(
             items,

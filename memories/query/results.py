@@ -43,7 +43,12 @@ from memoryhub.core.text import flat
 @dataclass(frozen=True, slots=True)
 class QueryHit:
     place: ScopePlace
-    scored: Scored
+    # What orders the results
+    key: float | str
+    id: int
+    score: float
+    # In the order of ``PARTS``, each from 0 to 1
+    parts: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +77,13 @@ def answer(question: Question, *, mode: str) -> ResultPage:
         with use_store(place.store):
             count, page = candidates.page(hidden)
         total += count
-        pages.append([QueryHit(place, scored) for scored in page])
+        pages.append(page)
         modes.add("basic" if basic else "fts5")
     # At equal keys the nearer scope comes first
     if question.command.order is QueryOrder.NAME:
-        hits = list(heapq.merge(*pages, key=lambda hit: (str(hit.scored.key), hit.place.rank)))
+        hits = list(heapq.merge(*pages, key=lambda hit: (str(hit.key), hit.place.rank)))
     else:
-        hits = list(heapq.merge(*pages, key=lambda hit: (-float(hit.scored.key), hit.place.rank)))
+        hits = list(heapq.merge(*pages, key=lambda hit: (-float(hit.key), hit.place.rank)))
     limit = question.command.limit
     mode_used = min(modes, default="fts5") if question.command.search else None
     return ResultPage(hits[:limit], total, len(hits) > limit, mode_used)
@@ -88,21 +93,21 @@ def as_items(question: Question, hits: Sequence[QueryHit]) -> list[dict[str, Any
     """Return the hits as JSON data, in order; memories erased meanwhile are left out."""
     items: dict[tuple[StoreId, int], dict[str, Any]] = {}
     for store in dict.fromkeys(hit.place.store for hit in hits):
-        ids = [hit.scored.id for hit in hits if hit.place.store == store]
+        ids = [hit.id for hit in hits if hit.place.store == store]
         with use_store(store):
-            items |= {(store, item["id"]): item for item in _items_of_store(question, ids)}
+            for item in _items_of_store(question, ids):
+                items[store, item["id"]] = item
     scored: list[dict[str, Any]] = []
     for hit in hits:
-        item = items.get((hit.place.store, hit.scored.id))
-        if item is None:
+        if (hit.place.store, hit.id) not in items:
             continue
-        scored.append({**item, "scope": hit.place.scope.value})
+        scored.append({**items[hit.place.store, hit.id], "scope": hit.place.scope.value})
         if question.command.compact:
             continue
         parts: dict[str, dict[str, float]] = {}
-        for name, value in zip(PARTS, hit.scored.parts, strict=True):
+        for name, value in zip(PARTS, hit.parts, strict=True):
             parts[name] = {"value": round(value, 4), "points": round(value * getattr(question.weights, name), 4)}
-        scored[-1] |= {"score": round(hit.scored.score, 4), "parts": parts}
+        scored[-1] |= {"score": round(hit.score, 4), "parts": parts}
     return scored
 
 
@@ -158,15 +163,6 @@ _KEYS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
-    key: float | str
-    id: int
-    score: float
-    # In the order of ``PARTS``, each from 0 to 1
-    parts: tuple[float, ...]
-
-
 class Candidates:
     def __init__(self, question: Question, place: ScopePlace, *, basic: bool) -> None:
         self._question = question
@@ -177,32 +173,29 @@ class Candidates:
     def names(self) -> dict[int, set[Name]]:
         return names_by_id(self._select(Sql("m.id, m.kind, m.title, m.topic_key"), []))
 
-    def page(self, hidden: Collection[int]) -> tuple[int, list[Scored]]:
+    def page(self, hidden: Collection[int]) -> tuple[int, list[QueryHit]]:
         """Return the total, and the next results in order: one more than the page takes."""
-        among = []
-        if hidden:
-            among.append(Sql(f"m.id NOT IN {IDS}", (json_list(sorted(hidden)),)))
+        among = [Sql(f"m.id NOT IN {IDS}", (json_list(sorted(hidden)),))] if hidden else []
         scored = joined(
             "WITH parts AS MATERIALIZED ({}), scored AS MATERIALIZED ({})", self._parts(among), self._score()
         )
         descending = self._command.order is not QueryOrder.NAME
-        after = self._after_cursor(descending=descending)
         # One statement: the first row has the total, the others the page
         lines = joined(
             "{} SELECT NULL, count(*), NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM scored UNION ALL SELECT * FROM "
             "(SELECT * FROM scored WHERE {} "
             f"ORDER BY key {'DESC' if descending else 'ASC'}, id DESC LIMIT {{}}) AS page",
             scored,
-            after,
+            self._after_cursor(descending=descending),
             Sql("%s", (self._command.limit + 1,)),
         ).fetch()
         total = 0
-        page: list[Scored] = []
+        page: list[QueryHit] = []
         for key, memory_or_total, score, *parts in lines:
             if key is None:
                 total = memory_or_total
             else:
-                page.append(Scored(key, memory_or_total, score, tuple(parts)))
+                page.append(QueryHit(self._place, key, memory_or_total, score, tuple(parts)))
         return total, page
 
     # The full-text index drives the query wherever there are words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memories.duplicates import Existing
 from memories.events import MemoryState, ReviewStatus
@@ -23,12 +23,8 @@ _REVISED_AFTER_REJECTION = "revised after rejection"
 
 @dataclass(frozen=True, slots=True)
 class ReviewGate:
-    settings: ProjectSettings
-    origin: Origin
-
-    @classmethod
-    def current(cls) -> ReviewGate:
-        return cls(project_settings(), current_origin())
+    settings: ProjectSettings = field(default_factory=project_settings)
+    origin: Origin = field(default_factory=current_origin)
 
     def of_new(self, state: MemoryState) -> ReviewStatus | None:
         reason = self._reason(state)

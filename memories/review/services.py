@@ -7,7 +7,7 @@ from memories import scopes
 from memories.duplicates import Existing, review_status_of
 from memories.events import ACCEPTED, MEMORY_REVIEWED, MemoryReviewed, Merged, ReviewStatus, Verdict, filled
 from memories.models import Memory, MemoryScope, MemoryVersion, ReviewState
-from memories.references import clause
+from memories.present import clause
 from memories.review.policy import PERSONS_DOOR
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewOutcome, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import last_verdict
@@ -43,6 +43,7 @@ def result_of_event(event: log.StoredEvent) -> ReviewResult:
 
 
 _MOST_TAGS = 32
+_UNDONE = "verdict undone"
 
 
 def review_memory(*, command: ReviewVerdict) -> ReviewResult:
@@ -167,18 +168,18 @@ def withdraw_verdict(*, command: ReviewTouch, by: str = "") -> ReviewResult:
         if verdict.merged and verdict.merged.version != verdict.merged.before_version:
             target = live_memory(verdict.merged.memory_id)
             _refuse_changed(target, verdict.merged.version)
-            _restore(target, verdict.merged.before_version, verdict.merged.before)
+            _restore(target, verdict.merged.before_version, verdict.merged.before, _UNDONE)
         version = memory.version
         if verdict.stands != verdict.version:
-            version = _restore(memory, verdict.version, verdict.before)
+            version = _restore(memory, verdict.version, verdict.before, _UNDONE)
         return _record_verdict(memory, Verdict.WITHDRAWN, command, verdict.before, version=version)
 
 
-def _restore(memory: Memory, version: int, status: ReviewStatus) -> int:
+def _restore(memory: Memory, version: int, status: ReviewStatus, why: str) -> int:
     existing = Existing.of(memory)
     state = state_at(memory.id, version)
     refuse_taken_title(existing, state)
-    reason = f"version {version} restored: verdict undone"
+    reason = f"version {version} restored: {why}"
     return append_version(existing, state, base=existing.version, reason=reason, key=None, review=status).version
 
 
@@ -189,13 +190,9 @@ def _reject(memory: Memory, command: ReviewTouch, merged: Merged | None = None) 
     if before.accepted_version is None:
         after = ReviewStatus(state=ReviewState.REJECTED, reason=command.reason)
         return _record_verdict(memory, Verdict.REJECTED, command, after, merged=merged)
-    existing = Existing.of(memory)
-    state = state_at(memory.id, before.accepted_version)
-    refuse_taken_title(existing, state)
-    why = clause(": ", command.reason)
-    reason = f"version {before.accepted_version} restored: version {memory.version} rejected{why}"
-    restored = append_version(existing, state, base=existing.version, reason=reason, key=None, review=ACCEPTED)
-    return _record_verdict(memory, Verdict.REJECTED, command, ACCEPTED, version=restored.version, merged=merged)
+    why = f"version {memory.version} rejected{clause(': ', command.reason)}"
+    version = _restore(memory, before.accepted_version, ACCEPTED, why)
+    return _record_verdict(memory, Verdict.REJECTED, command, ACCEPTED, version=version, merged=merged)
 
 
 def _reviewed(memory_id: int, base_version: int | None) -> Memory:

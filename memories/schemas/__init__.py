@@ -8,14 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, JsonValue, StringConstraints, computed_field, model_validator
 
-from memories.events import (
-    MEMORY_DELETED,
-    MEMORY_RESTORED,
-    MEMORY_REVISED,
-    MEMORY_SEEN,
-    MEMORY_WRITTEN,
-    ResourceLink,
-)
+from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MEMORY_REVISED, MEMORY_SEEN, MEMORY_WRITTEN, ResourceLink
 from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS, attribute_outlines
 from memoryhub.core.schemas import (
@@ -102,8 +95,7 @@ class MemoryWrite(AboutCode):
     type: TypeName = Field("", description=f"e.g. {', '.join(_SOME_TYPES)}")
     scope: MemoryScope = Field(MemoryScope.PROJECT, description="who sees it", json_schema_extra=explained_here)
     attributes: Attributes = Field(
-        default_factory=dict,
-        description="; ".join(f"{name}: {text}" for name, text in attribute_outlines().items()),
+        default_factory=dict, description="; ".join(f"{name}: {text}" for name, text in attribute_outlines().items())
     )
     tags: Tags = Field(default_factory=list, description="words to filter by", json_schema_extra=self_evident)
     topic_key: Identifier | None = Field(

@@ -63,10 +63,6 @@ def as_text(value: object) -> object:
     return str(value)
 
 
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str | int | float) else value
-
-
 # An id, with or without "#", or "project"; parsed by memories.references.
 EndReference = Annotated[Identifier, BeforeValidator(as_text)]
 _TAG_FORMS: list[JsonValue] = [
@@ -77,7 +73,7 @@ _TAG_FORMS: list[JsonValue] = [
 TagNames = Annotated[
     list[EntityId | Tag],
     Field(min_length=1, max_length=32),
-    BeforeValidator(_as_list),
+    BeforeValidator(lambda value: [value] if isinstance(value, str | int | float) else value),
     WithJsonSchema(
         {
             "anyOf": [{"type": "array", "items": {"anyOf": _TAG_FORMS}, "minItems": 1, "maxItems": 32}, *_TAG_FORMS],

@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from operator import itemgetter
 from typing import Any
 
 from memories.embeddings.meaning import MEANING, Meaning, ask_nearest
@@ -64,7 +65,7 @@ class Ranked:
         """
         near = self.near
         if near is None:
-            best = max((score for _, score in self.hits), default=0.0)
+            best = max(dict(self.hits).values(), default=0.0)
             near = {hit: score / best for hit, score in self.hits if best > 0}
         return {hit: round(min(max(near.get(hit, 0.0), 0.0), 1.0), 4) for hit, _ in self.hits}
 
@@ -113,7 +114,7 @@ def _with_successors(hits: Hits, query: ParsedQuery, level: Level | None) -> Hit
     scores = dict(hits)
     for head in _meeting(raised, query, level):
         scores[head] = max(raised[head], scores.get(head, -inf))
-    return sorted(scores.items(), key=lambda hit: -hit[1])
+    return sorted(scores.items(), key=itemgetter(1), reverse=True)
 
 
 # Those of some documents that meet the conditions of the question
@@ -131,7 +132,7 @@ def _by_index(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, bl
         by_words = _by_words(query, level, pipeline)
         meaning: Meaning = answer()
     if meaning.problem or meaning.model is None:
-        return Ranked(by_words, "fts5", query.terms, problems=[meaning.problem] if meaning.problem else [])
+        return Ranked(by_words, "fts5", query.terms, problems=list(filter(None, [meaning.problem])))
     nearest = meaning.hits
     if nearest:
         allowed = set(_meeting(dict(nearest), query, level))
@@ -183,7 +184,7 @@ def blend(by_words: Hits, nearest: Hits, weights: BlendWeights = MEANING_WEIGHTS
             alone += 1
         if hit in sums:
             sums[hit] += weights.weight * scale * max(0.0, score - ordinary) / lead
-    return sorted(sums.items(), key=lambda ranked: -ranked[1])
+    return sorted(sums.items(), key=itemgetter(1), reverse=True)
 
 
 # The documents with any of the words; names of several words count more as a whole
@@ -227,15 +228,16 @@ def _like(query: ParsedQuery, level: Level | None) -> Hits:
         return []
     conditions, parameters = query.conditions(level, "d.id")
     texts = " UNION ALL ".join(text_queries().values())
-    title, body = (number_of(f"t.{column} {LIKE} %s") for column in ("title", "body"))
+    title = number_of(f"t.title {LIKE} %s")
+    body = number_of(f"t.body {LIKE} %s")
     score = " + ".join([f"({USUAL.title} * {title} + {body})"] * len(words))
-    where = "".join(f" AND {condition}" for condition in conditions)
+    where = " AND ".join(["s.score > 0", *conditions])
     patterns: list[str] = []
     for word in words:
         patterns += [f"%{word}%"] * 2
     matches = rows.fetch(
         f"WITH t (id, title, body) AS ({texts}), s AS (SELECT t.id, {score} AS score FROM t) "
-        f"SELECT s.id, s.score FROM s JOIN memories_searchdocument d ON d.id = s.id WHERE s.score > 0{where} "
+        f"SELECT s.id, s.score FROM s JOIN memories_searchdocument d ON d.id = s.id WHERE {where} "
         f"ORDER BY s.score DESC, s.id DESC LIMIT {RANKED_AT_MOST}",
         [*patterns, *parameters],
     )
@@ -257,8 +259,11 @@ def documents_of(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
 def texts_of(documents: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
     """Return the texts of documents by id, in one statement over the tables of their sources."""
     sources = {document["source"] for document in documents.values()}
-    queries = [sql for source, sql in text_queries().items() if source in sources]
-    if not queries:
+    selects: list[str] = []
+    for source, sql in text_queries().items():
+        if source in sources:
+            selects.append(f"SELECT * FROM ({sql}) AS t WHERE id IN {IDS}")
+    if not selects:
         return {}
-    texts = " UNION ALL ".join(f"SELECT * FROM ({sql}) AS t WHERE id IN {IDS}" for sql in queries)
-    return {row[0]: row[2] for row in rows.fetch(texts, [json.dumps(list(documents))] * len(queries))}
+    texts = rows.fetch(" UNION ALL ".join(selects), [json.dumps(list(documents))] * len(selects))
+    return {document: body for document, _, body in texts}

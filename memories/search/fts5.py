@@ -10,7 +10,7 @@ from typing import Any
 from memories.search.text import match_any
 from memoryhub import env
 from memoryhub.core.backends.base import LIVE
-from memoryhub.core.events.projection import define_companions
+from memoryhub.core.events.projection import companions
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.schema import require_optional_sql
 
@@ -19,9 +19,7 @@ CREATE = (
     "content='', contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2')"
 )
 require_optional_sql("memories.search", CREATE, needs="fts5")
-define_companions(
-    "memories_searchdocument", "search_fts_data", "search_fts_idx", "search_fts_docsize", "search_fts_config"
-)
+companions["memories_searchdocument"] = ("search_fts_data", "search_fts_idx", "search_fts_docsize", "search_fts_config")
 
 DOCUMENT_ID = "f.rowid"
 
@@ -85,11 +83,11 @@ def score(
         # then looked up in the matches of rare words only.
         common = [word for word in words if word not in required]
         expression = f"({match_any(required)}) AND ({match_any([*required, *common, *common])})"
-    where = "".join(f" AND {condition}" for condition in conditions)
+    where = " AND ".join(["search_fts MATCH %s", *conditions])
     join = "JOIN memories_searchdocument d ON d.id = f.rowid" if "d." in where else ""
     matches = rows.fetch(
         f"SELECT f.rowid, bm25(search_fts, %s, 1.0, %s, %s) AS score FROM search_fts f {join} "
-        f"WHERE search_fts MATCH %s{where} ORDER BY score LIMIT {most}",
+        f"WHERE {where} ORDER BY score LIMIT {most}",
         [*weights, expression, *parameters],
     )
     times = 1 + twice
@@ -134,8 +132,8 @@ def existing(words: Sequence[str]) -> set[str]:
 
 
 def with_any(groups: Sequence[Sequence[str]], *, by_score: bool, most: int) -> tuple[str, tuple[Any, ...]]:
-    all_of = (" AND ".join(f'"{word}"' for word in group) for group in groups)
-    expression = " OR ".join(f"({words})" for words in all_of)
+    all_of = [" AND ".join(map('"{}"'.format, group)) for group in groups]
+    expression = " OR ".join(map("({})".format, all_of))
     order = "rank" if by_score else "rowid DESC"
     sql = f"SELECT rowid AS id FROM search_fts WHERE search_fts MATCH %s ORDER BY {order} LIMIT %s"
     return sql, (expression, most)

@@ -11,11 +11,10 @@ from memories.embeddings.vectors import forget
 from memories.search import fts5, postings
 from memories.search.text import date_words, shaped
 from memoryhub import env
-from memoryhub.core.events.projection import Event, after_rebuild, define_check, project_every_event
+from memoryhub.core.events.projection import Event, after_rebuild, checks, project_every_event
 from memoryhub.core.log.read import read_all
 from memoryhub.core.search import Document, Removal, makers_for
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import upsert
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.schema import after_ensuring, require_sql
 
@@ -220,7 +219,7 @@ def renew_index() -> None:
         for event in read_all():
             if event.payload is not None:
                 index_event(event)
-        rows.execute(upsert("store_meta", "key", ["value"]), ["search_form", FORM])
+        rows.put_meta("search_form", FORM)
 
 
-define_check("the full-text index", text_index.differing)
+checks["the full-text index"] = text_index.differing

@@ -50,11 +50,9 @@ class ParsedQuery:
         return replace(self, filters=(_is_one_of("d.source", sources),))
 
     def conditions(self, level: Level | None, column: str) -> tuple[list[str], list[Any]]:
-        """Return the SQL conditions on a hit, with their parameters.
+        """Return the SQL conditions on a hit, with their parameters; all memories are visible without a level.
 
-        Args:
-            level: the scopes whose memories are visible; None for all.
-            column: the column with the document's id.
+        ``column`` is the one with the document's id.
         """
         conditions = [f"{column} {OUTSIDE}"]
         parameters: list[Any] = []

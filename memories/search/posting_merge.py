@@ -9,7 +9,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from itertools import chain, groupby, islice, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -102,9 +102,9 @@ def packed(postings: Mapping[int, Posting], first: int, codes: str = "HHHH") -> 
 
 
 def postings_in(row: Packed) -> dict[int, Posting]:
-    documents = unpacked(row.documents, row.codes[0])
+    documents = map(row.first.__add__, unpacked(row.documents, row.codes[0]))
     postings = map(Posting, unpacked(row.lengths, row.codes[2]), places_in(row))
-    return {row.first + document: posting for document, posting in zip(documents, postings, strict=True)}
+    return dict(zip(documents, postings, strict=True))
 
 
 def places_in(row: Packed) -> Iterator[Places]:
@@ -229,7 +229,7 @@ def _change(changes: Mapping[str, _Changes]) -> None:
         elif word_rows and (addition := _addition(word_rows[-1], new)):
             appended.append((word, addition))
         else:
-            new_rows += [(word, part) for part in _row_parts(new, min(new))]
+            new_rows += zip(repeat(word), _row_parts(new, min(new)))
     _rewrite(rewritten, new_rows)
     _write_rows(_APPEND, appended)
     _write_rows(_PUT, new_rows)
@@ -264,7 +264,7 @@ def _rewrite(changes: Mapping[_Key, _Changes], new_rows: list[tuple[str, Packed]
         postings |= documents
         remaining = {document: posting for document, posting in sorted(postings.items()) if posting is not None}
         parts = list(_row_parts(remaining, first))
-        new_rows += [(word, part) for part in parts]
+        new_rows += zip(repeat(word), parts)
         if row and all(part.first != first for part in parts):
             gone.append((word, first))
     if gone:
@@ -343,12 +343,12 @@ class _Index:
         self._removed = {document for document, length, _ in self._fetch(_WAITING_TEXTS) if length is None}
 
     def ids(self) -> set[int]:
-        merged = {document for (document,) in self._fetch("SELECT id FROM {database}.search_texts")}
+        merged = set(chain.from_iterable(self._fetch("SELECT id FROM {database}.search_texts")))
         return (merged | self.waiting.keys()) - self._removed
 
     def incomplete(self) -> set[int]:
         """Return the documents that searches can't find: they don't wait, and have too few postings."""
-        lost = {document for (document,) in self._fetch(_UNLISTED)}
+        lost = set(chain.from_iterable(self._fetch(_UNLISTED)))
         ((listed, expected),) = self._fetch(_SUMS)
         if listed != expected:
             counts: Counter[int] = Counter()
@@ -358,7 +358,7 @@ class _Index:
         return set(sorted(lost)[:_MOST])
 
     def words_of(self, documents: Sequence[int]) -> set[str]:
-        merged = {word for (words,) in self._fetch(_MERGED_WORDS, [list(documents)]) for word in words.split()}
+        merged = set(" ".join(chain.from_iterable(self._fetch(_MERGED_WORDS, [list(documents)]))).split())
         return merged.union(*(self.waiting[document][1] for document in documents if document in self.waiting))
 
     def postings(self, words: Collection[str] | None = None) -> Iterator[tuple[str, _Documents]]:
@@ -370,7 +370,10 @@ class _Index:
                     fresh.setdefault(word, {})[document] = Posting(length, sorted(places))
         both = heapq.merge(self._merged(words), sorted(fresh.items()), key=itemgetter(0))
         for word, parts in groupby(both, key=itemgetter(0)):
-            yield word, {document: posting for _, part in parts for document, posting in part.items()}
+            postings: _Documents = {}
+            for _, part in parts:
+                postings |= part
+            yield word, postings
 
     # Without the older postings of waiting documents
     def _merged(self, words: Collection[str] | None) -> Iterator[tuple[str, _Documents]]:

@@ -11,7 +11,7 @@ from memories.search.posting_lists import PostingLists, read
 from memories.search.posting_merge import COLUMNS, WAITING_AT_MOST, differing_postings, merge
 from memories.search.text import all_forms, indexed_form
 from memories.search.unicode61 import tokens
-from memoryhub.core.events.projection import define_companions
+from memoryhub.core.events.projection import companions
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.schema import require_optional_sql
 
@@ -75,7 +75,7 @@ _HOW_MANY_WAIT = "SELECT count(*) FROM search_waiting WHERE batch = (SELECT batc
 def register() -> None:
     """Let every store have these tables instead of FTS5's."""
     require_optional_sql("memories.search", *CREATE, needs="postings")
-    define_companions("memories_searchdocument", *_TABLES)
+    companions["memories_searchdocument"] = _TABLES
 
 
 def exists() -> bool:
@@ -211,7 +211,7 @@ def _part(
 
 # The first documents in their order that meet the conditions, in batches as large as those before let expect
 def _meeting(best: Sequence[int], conditions: Sequence[str], parameters: Sequence[Any], most: int) -> list[int]:
-    is_joined = any("d." in condition for condition in conditions)
+    is_joined = "d." in " ".join(conditions)
     sql = " AND ".join([_BY_DOCUMENT if is_joined else _BY_ID, *conditions])
     hits: list[int] = []
     start = 0

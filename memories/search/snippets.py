@@ -36,7 +36,15 @@ def snippet(text: str, words: Sequence[str], length: int = LENGTH) -> str:
         return flat
     stems = {form.removesuffix("*")[:_STEM] for form in all_forms(words)}  # a text may hold another form of a word
     plain, places_of = folded_with_places(flat)
-    start = _densest(places(plain.lower(), stems)[:_PLACES], length)
+    # Where most of the words are within ``length``, and some characters before
+    starts = places(plain.lower(), stems)[:_PLACES]
+    best = most = end = 0
+    for index, place in enumerate(starts):
+        while end < len(starts) and starts[end] < place + length:
+            end += 1
+        if end - index > most:
+            best, most = place, end - index
+    start = max(0, best - 20)
     if places_of:
         start = places_of[min(start, len(places_of) - 1)][0]
     start = min(start, len(flat) - length)  # words near the end are shown with what comes before them
@@ -48,16 +56,6 @@ def snippet(text: str, words: Sequence[str], length: int = LENGTH) -> str:
     return f"… {cut}" if start else cut
 
 
-def _densest(starts: list[int], length: int) -> int:
-    best = most = end = 0
-    for index, place in enumerate(starts):
-        while end < len(starts) and starts[end] < place + length:
-            end += 1
-        if end - index > most:
-            best, most = place, end - index
-    return max(0, best - 20)
-
-
 def spans(text: str, words: Sequence[str]) -> Spans:
     """Return start and end of each word of ``text`` that is a form of one of ``words``, in characters."""
     forms = all_forms(words)
@@ -66,7 +64,9 @@ def spans(text: str, words: Sequence[str]) -> Spans:
     literal = [form for form in forms if UNSPACED.match(form) or not form.rstrip("*").isalnum()]
     # NFKC would turn the ellipsis at either end of a snippet into three characters
     plain, places_of = folded_with_places(text.replace("…", "."))
-    matches = [match.span() for part in literal for match in re.finditer(re.escape(part), plain)]
+    matches: Spans = []
+    for part in literal:
+        matches += map(re.Match.span, re.finditer(re.escape(part), plain))
     for token in _tokens(plain, stems.union(beginnings)):
         matches += _spans_in_token(token, stems, beginnings)
     if places_of:

@@ -17,8 +17,8 @@ from memories.events import (
 )
 from memories.kinds import attribute_text
 from memories.models import Memory, MemoryVersion, ReviewState
+from memories.present import proposed_text
 from memories.projectors import created_at
-from memories.references import proposed_text
 from memories.search.weights import PROPOSED, define_notes
 from memories.substance import split_joined
 from memoryhub.config.retention_rules import EndedWith

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, lru_cache
-from itertools import chain, filterfalse
+from itertools import chain, filterfalse, pairwise
 from typing import Any
 
 _WORD = re.compile(r"[^\W_]+")
@@ -41,7 +41,10 @@ def forms_of(word: str) -> tuple[str, ...]:
 
 
 def all_forms(words: Iterable[str]) -> list[str]:
-    return [form for word in words for form in (word, *forms_of(word))]
+    forms: list[str] = []
+    for word in words:
+        forms += (word, *forms_of(word))
+    return forms
 
 
 def is_prefix(form: str) -> bool:
@@ -103,7 +106,7 @@ def terms_without(question: str, hints: Sequence[SourceHint]) -> tuple[str, ...]
     telling = [word for word in words if word not in STOP_WORDS and without_accents(word) not in foreign]
     if not telling:
         telling = list(dict.fromkeys(_words_of(question)))
-    chinese = {} if subject.isascii() else chinese_forms(subject)
+    chinese = chinese_forms(subject)
     return tuple(term(word, _further_forms(word, languages, chinese)) for word in telling[:_MAX_TERMS])
 
 
@@ -112,7 +115,7 @@ def _further_forms(word: str, languages: Sequence[str], chinese: Mapping[str, Se
         return (f"{word}*", *(word[:length] for length in _SHORT_HASHES if length < len(word)))
     if UNSPACED.match(word):
         return chinese.get(word, ())
-    return other_forms(word, languages) if languages else ()
+    return other_forms(word, languages)
 
 
 def phrases(question: str) -> list[str]:
@@ -185,7 +188,7 @@ def folded_with_places(text: str) -> tuple[str, Places | None]:
     for start, end in _pieces(text):
         part = text[start:end]
         if part.isascii() or (end - start > 1 and _PLAIN_RUN.fullmatch(part)):
-            places += [(place, place + 1) for place in range(start, end)]
+            places += zip(range(start, end), range(start + 1, end + 1), strict=True)
         else:
             part = folded(part)
             places += [(start, end)] * len(part)
@@ -264,7 +267,7 @@ def sign_word(sign: str) -> str:
 
 
 def pairs(run: str) -> list[str]:
-    return [run[index : index + 2] for index in range(len(run) - 1)]
+    return list(map("".join, pairwise(run)))
 
 
 def name_parts(token: str) -> list[str]:
@@ -350,7 +353,7 @@ _KANA_OR_HANGUL = re.compile("[\u3040-\u30ff\uac00-\ud7af]")
 _UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 _WRITTEN_OUT = re.compile("(?<![aeoq])(?:ae|oe|ue)")
 _LEAST_STEM = 4
-_LEAST_CYRILLIC_STEM = 3
+_LEAST_STEMS = {"russian": 3}
 
 
 def languages_of(words: Collection[str]) -> tuple[str, ...]:
@@ -358,9 +361,9 @@ def languages_of(words: Collection[str]) -> tuple[str, ...]:
     has_only_ambiguous = len(_AMBIGUOUS.intersection(words)) >= _MANY_AMBIGUOUS and STOP_WORDS.isdisjoint(words)
     if _TELLING.isdisjoint(words) and all(map(str.isascii, words)) and not has_only_ambiguous:
         return ()
-    if any(_CYRILLIC.search(word) for word in words):
+    if any(map(_CYRILLIC.search, words)):
         return ("russian",)
-    plain = {without_accents(word) for word in words}
+    plain = set(map(without_accents, words))
     letters = set().union(*words)
     scores = {language: len(plain & STOP_WORDS_OF[language]) + len(letters & _LETTERS[language]) for language in LATIN}
     best = max(scores.values())
@@ -385,7 +388,7 @@ def other_forms(word: str, languages: Sequence[str]) -> tuple[str, ...]:
     for spelling in spellings:
         for language in languages:
             stem = _stemmer(language).stemWord(spelling)
-            if len(stem) >= (_LEAST_CYRILLIC_STEM if language == "russian" else _LEAST_STEM):
+            if len(stem) >= _LEAST_STEMS.get(language, _LEAST_STEM):
                 stems[f"{stem}*"] = None
     return (*spellings[1:], *stems)
 

@@ -72,9 +72,8 @@ _STEP_4 = b"al ance ence er ic able ible ant ement ment ent ion ou ism ate iti o
 def _step_1a(word: bytes) -> bytes:
     if not word.endswith(b"s") or word.endswith(b"ss"):
         return word
-    if word.endswith(b"es"):
-        long = (len(word) > 4 and word.endswith(b"sses")) or (len(word) > 3 and word.endswith(b"ies"))
-        return word[:-2] if long else word[:-1]
+    if (len(word) > 4 and word.endswith(b"sses")) or (len(word) > 3 and word.endswith(b"ies")):
+        return word[:-2]
     return word[:-1]
 
 

@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from memories.embeddings.vectors import answering_model
@@ -173,7 +174,9 @@ def define_successors(successors: Successors) -> None:
 def successors_of(ids: Sequence[int]) -> dict[int, list[int]]:
     """Map superseded ids to their replacements."""
     replacements: dict[int, list[int]] = {}
-    for successors in (superseded_by, *_successors) if ids else ():
+    if not ids:
+        return replacements
+    for successors in (superseded_by, *_successors):
         for replaced, heads in successors(ids).items():
             replacements.setdefault(replaced, []).extend(heads)
     return replacements
@@ -189,11 +192,12 @@ def weigh(hits: Hits, query: ParsedQuery, factors: Factors, pipeline: Pipeline) 
             factors.setdefault(hit_id, {})[why] = weight
     if not weights:
         return hits
-    return sorted(((hit_id, score * weights.get(hit_id, 1.0)) for hit_id, score in hits), key=lambda hit: -hit[1])
+    weighted = [(hit_id, score * weights.get(hit_id, 1.0)) for hit_id, score in hits]
+    return sorted(weighted, key=itemgetter(1), reverse=True)
 
 
 def _reasons_to_reweigh(hits: Hits, query: ParsedQuery, pipeline: Pipeline) -> Iterator[Reason]:
-    ids = [hit_id for hit_id, _ in hits]
+    ids = list(dict(hits))
     # All expired and all proposed ids: few memories are, and their partial indexes have only those
     expired = rows.column("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())])
     yield "expired", dict.fromkeys(set(expired).intersection(ids), EXPIRED_WEIGHT)
@@ -318,9 +322,10 @@ def refine(hits: Hits, words: Collection[str], pipeline: Pipeline) -> tuple[Hits
     """
     if not (pipeline.neighbours or pipeline.session or pipeline.speaker):
         return hits, {}
-    surroundings = rows.fetch(_SURROUNDING_ROWS, [json.dumps([message for message, _ in hits[:REFINED]])])
+    scores = dict(hits[:REFINED])
+    surroundings = rows.fetch(_SURROUNDING_ROWS, [json.dumps(list(scores))])
     places = {message: _MessagePlace(*columns) for message, *columns in surroundings}
-    plain = {message: score for message, score in hits[:REFINED] if message in places}
+    plain = {message: score for message, score in scores.items() if message in places}
     if len(places) < 2 or max(plain.values()) <= 0:
         return hits, {}
     near = _with_neighbours(plain, places, pipeline.neighbours)
@@ -339,7 +344,7 @@ def refine(hits: Hits, words: Collection[str], pipeline: Pipeline) -> tuple[Hits
 def _in_order(hits: Hits, before: Scores, after: Scores) -> Hits:
     scale = max(before.values()) / max(after.values())
     head = [(hit, after[hit] * scale if hit in after else score) for hit, score in hits[:REFINED]]
-    head.sort(key=lambda ranked: -ranked[1])
+    head.sort(key=itemgetter(1), reverse=True)
     lowest = head[-1][1]
     return head + [(hit, min(score, lowest)) for hit, score in hits[REFINED:]]
 

@@ -17,7 +17,7 @@ from memories.models import PROJECT, Memory, MemoryQuerySet, MemoryScope, Memory
 from memories.present import memory_line, tag_line
 from memories.references import end_id, require_ends
 from memories.schemas import MemoryGet, MemoryList, MemoryView
-from memories.schemas.links import FREE, PREDEFINED, EntryType, TagList, TagView
+from memories.schemas.links import FREE, PREDEFINED, TagList, TagView
 from memories.search.snippets import snippet
 from memories.selectors.relations import relations_of
 from memories.selectors.versions import open_conflicts, versions_of
@@ -269,7 +269,12 @@ def list_tags(*, command: TagList) -> Listing:
     with retrieval("list", command), scopes.reading(command.scope):
         matching = [tag for tag in view_tags() if _matches(tag, command)]
         if command.id is not None:
-            names = _tags_of(command.id, command.entry_type)
+            target = end_id("id", command.id, command.entry_type)
+            if target == PROJECT:
+                names = set(profile().tags)
+            else:
+                names = set(map(flat, find_memory(target).tags))
+                require_ends(("id", target, command.entry_type))
             matching = [tag for tag in matching if tag.name in names]
         after = decode_cursor(command.cursor, (str,)) or ("",)
         following = [tag for tag in matching if tag.name > after[0]]
@@ -282,15 +287,6 @@ def list_tags(*, command: TagList) -> Listing:
             line=tag_line,
             max_tokens=command.max_tokens,
         )
-
-
-def _tags_of(reference: str, entry_type: EntryType | None) -> set[str]:
-    target = end_id("id", reference, entry_type)
-    if target == PROJECT:
-        return set(profile().tags)
-    memory = find_memory(target)
-    require_ends(("id", target, entry_type))
-    return {flat(tag) for tag in memory.tags}
 
 
 def _matches(tag: TagView, command: TagList) -> bool:

@@ -166,11 +166,7 @@ def _scopes_by_id(ids: Sequence[int], scope: MemoryScope) -> dict[int, str]:
 
 
 def hits(
-    ranked_hits: Sequence[tuple[int, float]],
-    scope: MemoryScope,
-    ranked: engine.Ranked,
-    *,
-    explained: bool = True,
+    ranked_hits: Sequence[tuple[int, float]], scope: MemoryScope, ranked: engine.Ranked, *, explained: bool = True
 ) -> list[dict[str, Any]]:
     """Return ranked ids of the current store as hits, each with its evidence.
 

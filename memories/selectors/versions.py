@@ -10,7 +10,7 @@ from memories import scopes
 from memories.diff import Effort, marked_diff
 from memories.events import MemoryState
 from memories.models import Conflict, MemoryScope, MemoryVersion
-from memories.references import clause, reference
+from memories.present import clause, reference
 from memories.schemas import VersionView
 from memories.schemas.query import ConflictGet, ConflictList
 from memories.scopes import NEAREST_FIRST
@@ -42,7 +42,25 @@ def plain_versions_of(memory_ids: list[int]) -> dict[int, list[dict[str, Any]]]:
     payloads = log.events().at(version.id for version in versions).payloads()
     histories: dict[int, list[dict[str, Any]]] = {memory_id: [] for memory_id in memory_ids}
     for version in versions:
-        histories[version.memory_id].append(_version_view(version, payloads.get(version.id, {})))
+        payload = payloads.get(version.id, {})
+        view = VersionView(
+            event=version.id,
+            version=version.version,
+            base_version=version.base_version,
+            conflicts_with=version.conflicts_with,
+            title=payload.get("title"),
+            content=payload.get("content"),
+            tags=payload.get("tags", []),
+            type=payload.get("type"),
+            attributes=payload.get("attributes", {}),
+            diff="",
+            reason=version.reason,
+            actor=version.actor,
+            source=version.source,
+            session_id=version.session_id,
+            created_at=version.created_at,
+        )
+        histories[version.memory_id].append(view.model_dump(mode="json"))
     return histories
 
 
@@ -61,26 +79,6 @@ def imported_states(memory_ids: list[int]) -> dict[int, MemoryState]:
 
 def _state(payload: dict[str, Any]) -> MemoryState:
     return MemoryState(**{name: payload[name] for name in MemoryState.model_fields if name in payload})
-
-
-def _version_view(version: MemoryVersion, payload: dict[str, Any]) -> dict[str, Any]:
-    return VersionView(
-        event=version.id,
-        version=version.version,
-        base_version=version.base_version,
-        conflicts_with=version.conflicts_with,
-        title=payload.get("title"),
-        content=payload.get("content"),
-        tags=payload.get("tags", []),
-        type=payload.get("type"),
-        attributes=payload.get("attributes", {}),
-        diff="",
-        reason=version.reason,
-        actor=version.actor,
-        source=version.source,
-        session_id=version.session_id,
-        created_at=version.created_at,
-    ).model_dump(mode="json")
 
 
 def state_at(memory_id: int, version: int) -> MemoryState:
@@ -165,11 +163,12 @@ def get_conflict(*, command: ConflictGet) -> dict[str, Any]:
 
 
 def _matching(command: ConflictList) -> Any:
-    visible = outside_quarantine(Conflict.objects.all(), "memory_id")
-    conflicts = visible.select_related("memory").order_by("-id")
+    conflicts = Conflict.objects.select_related("memory").order_by("-id")
     if command.memory_id:
         conflicts = conflicts.filter(memory_id=command.memory_id)
-    return conflicts if command.all else conflicts.filter(resolved_at__isnull=True)
+    if not command.all:
+        conflicts = conflicts.filter(resolved_at__isnull=True)
+    return outside_quarantine(conflicts, "memory_id")
 
 
 # The conflicts of a scope that follow the cursor
@@ -184,27 +183,25 @@ def _views(conflicts: Sequence[Conflict], scope: MemoryScope, *, compact: bool) 
         return [{"id": conflict.id, "scope": scope.value, "title": conflict.memory.title} for conflict in conflicts]
     histories = plain_versions_of([conflict.memory_id for conflict in conflicts])
     effort = Effort()
-    return [{**_view(conflict, histories[conflict.memory_id], effort), "scope": scope.value} for conflict in conflicts]
-
-
-def _view(conflict: Conflict, history: list[dict[str, Any]], effort: Effort) -> dict[str, Any]:
-    numbered = {version["version"]: version for version in history}
-    earlier = _side(numbered[conflict.version_a])
-    later = _side(numbered[conflict.version_b])
-    return {
-        **{name: getattr(conflict, name) for name in _HEAD},
-        "kind": conflict.memory.kind,
-        "title": conflict.memory.title,
-        "deleted_at": conflict.memory.deleted_at,
-        "split_id": conflict.split_id,
-        "a": earlier,
-        "b": later,
-        "diff": marked_diff(_whole(earlier), _whole(later), effort),
-    }
-
-
-def _side(version: dict[str, Any]) -> dict[str, Any]:
-    return {name: version[name] for name in _OF_VERSION}
+    views = []
+    for conflict in conflicts:
+        numbered = {version["version"]: version for version in histories[conflict.memory_id]}
+        earlier = numbered[conflict.version_a]
+        later = numbered[conflict.version_b]
+        views.append(
+            {
+                **{name: getattr(conflict, name) for name in _HEAD},
+                "kind": conflict.memory.kind,
+                "title": conflict.memory.title,
+                "deleted_at": conflict.memory.deleted_at,
+                "split_id": conflict.split_id,
+                "a": {name: earlier[name] for name in _OF_VERSION},
+                "b": {name: later[name] for name in _OF_VERSION},
+                "diff": marked_diff(_whole(earlier), _whole(later), effort),
+                "scope": scope.value,
+            }
+        )
+    return views
 
 
 # With title and tags, as they may be the only difference

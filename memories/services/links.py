@@ -57,22 +57,20 @@ def create_tag(*, command: TagCreate) -> TagResult:
         first = log.find_by_key(command.idempotency_key, TAG_CREATED)
         if first:
             return _described(first.position, draft.redactions)
-        _refuse_described(draft.payload.name)
+        name = draft.payload.name
+        if name in PREDEFINED:
+            raise ConflictError(
+                f"tag {name!r} is predefined in category {PREDEFINED[name]}; use it as it is, or describe another name"
+            )
+        tag = Tag.objects.filter(name=name).first()
+        if tag:
+            raise ConflictError(
+                f"tag {name!r} is described already in category {tag.category}; use it as it is, or describe another "
+                "name",
+                id=tag.id,
+            )
         event = log.append(draft, entity="tag", idempotency_key=command.idempotency_key)
         return _described(event.position, draft.redactions)
-
-
-def _refuse_described(name: str) -> None:
-    if name in PREDEFINED:
-        raise ConflictError(
-            f"tag {name!r} is predefined in category {PREDEFINED[name]}; use it as it is, or describe another name"
-        )
-    tag = Tag.objects.filter(name=name).first()
-    if tag:
-        raise ConflictError(
-            f"tag {name!r} is described already in category {tag.category}; use it as it is, or describe another name",
-            id=tag.id,
-        )
 
 
 def _described(tag_id: int, redactions: Sequence[str]) -> TagResult:

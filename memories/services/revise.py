@@ -42,7 +42,7 @@ from memories.selectors.versions import find_conflict, state_at
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import clock, log
-from memoryhub.core.contributions import define_scratch
+from memoryhub.core.contributions import scratch
 from memoryhub.core.errors import ConflictError, Gone, Invalid, PreconditionFailed
 from memoryhub.core.log.quarantine import quarantine_marks
 
@@ -133,7 +133,7 @@ def append_version(
         review: review status; default: as the project's policy decides.
         revised_at: when another tool made the change; default: now.
     """
-    review = review or ReviewGate.current().of_revision(existing, state)
+    review = review or ReviewGate().of_revision(existing, state)
     stored_review = None if review == ACCEPTED else review
     payload = MemoryRevised(
         **state.columns(),
@@ -206,7 +206,7 @@ def scratch_entries(session_id: str) -> dict[int, str]:
     return dict(memories.values_list("id", "title"))
 
 
-define_scratch(scratch_entries, promote_entries)
+scratch.append((scratch_entries, promote_entries))
 
 
 def live_memory(memory_id: int) -> Memory:
@@ -222,8 +222,7 @@ def live_memory(memory_id: int) -> Memory:
     aside = quarantine_marks([memory_id])
     if aside:
         raise Gone(
-            f"memory #{memory_id} is {aside[memory_id]}; a person can undo that, or write a new memory",
-            id=memory_id,
+            f"memory #{memory_id} is {aside[memory_id]}; a person can undo that, or write a new memory", id=memory_id
         )
     return memory
 
@@ -374,7 +373,7 @@ def _split(existing: Existing, conflict: VersionConflict, command: ConflictResol
     if earlier.scope is MemoryScope.SESSION:
         fields["scope"] = MemoryScope.PROJECT
     payload = MemoryWritten(**fields)
-    payload = payload.model_copy(update={"review": ReviewGate.current().of_new(payload)})
+    payload = payload.model_copy(update={"review": ReviewGate().of_new(payload)})
     refuse_taken_title(Existing(0, 0, existing.session_id, payload), payload)
     return log.append(log.prepare(MEMORY_WRITTEN, payload), entity="memory").position
 

@@ -6,15 +6,7 @@ from collections.abc import Sequence
 
 from memories import scopes
 from memories.duplicates import Existing, ExistingMemories, current_topic, similar_memories
-from memories.events import (
-    ACCEPTED,
-    MEMORY_REVISED,
-    MEMORY_SEEN,
-    MEMORY_WRITTEN,
-    MemoryTouched,
-    MemoryWritten,
-    filled,
-)
+from memories.events import ACCEPTED, MEMORY_REVISED, MEMORY_SEEN, MEMORY_WRITTEN, MemoryTouched, MemoryWritten, filled
 from memories.kinds import check_attributes, check_type
 from memories.models import MemoryScope
 from memories.pack.sections import refuse_echo
@@ -58,7 +50,7 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
     for start in range(0, len(commands), _BATCH):
         batch = commands[start : start + _BATCH]
         with scopes.writing(batch[0].scope) as scope:
-            policy = ReviewGate.current()
+            policy = ReviewGate()
             drafts = [log.prepare(MEMORY_WRITTEN, _payload(command, scope, policy)) for command in batch]
             with log.transaction():
                 existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)

@@ -22,13 +22,7 @@ _NAMES = [use.value for use in Use]
 
 
 def count(use: Use, counts: Mapping[int, int], at: datetime) -> None:
-    """Add to the use counts of memories; ids without a memory are ignored.
-
-    Args:
-        use: any but citations, which ``cite`` counts.
-        counts: by id.
-        at: time of the last use.
-    """
+    """Add to the counts by id of a use, any but citations, the last ``at`` a time; ids without a memory are ignored."""
     named = ", ".join(_NAMES)
     when = "last_given_at" if use is Use.GIVEN else "last_read_at"
     old, old_time = f"memories_memoryuse.{use.value}", f"memories_memoryuse.{when}"
@@ -39,7 +33,7 @@ def count(use: Use, counts: Mapping[int, int], at: datetime) -> None:
         f"FROM {int_entries()} AS j {ORDERED_JOIN} memories_memory AS m ON m.id = CAST(j.key AS integer) WHERE true "
         f"ON CONFLICT (memory_id) DO UPDATE SET {use.value} = {old} + excluded.{use.value}, "
         f"{when} = {greatest(f'coalesce({old_time}, excluded.{when})', f'excluded.{when}')}",
-        [rows.time_value(at), json.dumps({str(memory_id): number for memory_id, number in counts.items()})],
+        [rows.time_value(at), json.dumps(dict(counts))],
     )
 
 

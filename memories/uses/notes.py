@@ -84,12 +84,7 @@ def note_found(hits: Iterable[Mapping[str, Any]], stores: Mapping[str, StoreId])
 
 
 def note_packed(references: Iterable[str], chain: Sequence[Level]) -> None:
-    """Note what a pack included from wider scopes; those of its own store are in its event.
-
-    Args:
-        references: such as ``#412`` and ``global#12``.
-        chain: the visible stores.
-    """
+    """Note what a pack included from wider scopes (``global#12``); those of its own store are in its event."""
     named = [reference.partition("#") for reference in references]
     for level in chain[1:]:
         ids = [int(number) for scope, _, number in named if scope == level.scopes[-1]]

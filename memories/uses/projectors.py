@@ -72,7 +72,7 @@ def forget_packs(positions: Sequence[int]) -> None:
     counts: Counter[int] = Counter()
     for position, ids in memories.items():
         counts.update(memory_id for memory_id in ids if position > pruned.get(memory_id, 0))
-    rows.execute(_TAKE_BACK, [json.dumps({str(memory_id): number for memory_id, number in counts.items()})])
+    rows.execute(_TAKE_BACK, [json.dumps(counts)])
     _recompute_last_given(list(counts), until=max(pack.occurred_at for pack in packs))
     unused = dict.fromkeys(map(str, Use), 0)
     MemoryUse.objects.filter(memory_id__in=as_parameter(IDS, counts), **unused).delete()

@@ -52,7 +52,7 @@ _FOLDED = 500
 def ids_read_in(sessions: Mapping[int, str], *, most: int = _FOLDED) -> dict[int, set[int]]:
     """Map sessions to what they found or fetched; ``sessions`` are names by id."""
     read: dict[int, set[int]] = {session: set() for session in sessions}
-    by_name = {name: session for session, name in sessions.items()}
+    by_name = dict(zip(sessions.values(), sessions, strict=True))
     for note in waiting_notes(current_store()):
         if note.use is not Use.GIVEN and note.session in by_name:
             read[by_name[note.session]].update(note.ids)

@@ -1,17 +1,27 @@
-"""The numbers of a project's worth, from its packs and what became of them."""
+"""A project's worth: what became of its packs, and the memories that they include in vain: find, reject, restore."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 from django.db.models import Count, Q, QuerySet, Sum
 from django.db.models.functions import TruncDate
 
-from memories.models import IGNORED_AFTER, ContextPack, MemoryUse
+from memories.events import Verdict
+from memories.models import IGNORED_AFTER, ContextPack, Memory, MemoryUse, ReviewState
 from memories.pack.outcomes import LineOutcome, judge_packs
+from memories.pack.sections import recallable_sources
+from memories.review.schemas import ReviewTouch, ReviewVerdict
+from memories.review.services import review_many, withdraw_verdict
+from memories.schemas import SearchSourceName
+from memories.scopes import levels
+from memories.uses.events import Use
+from memories.uses.notes import waiting_notes
 from memories.worth.schemas import (
     Lines,
     PacksJudged,
@@ -21,11 +31,18 @@ from memories.worth.schemas import (
     UnusedPack,
     WorthReport,
     WorthRequest,
+    Zombie,
+    Zombies,
 )
 from memories.worth.sessions import compare_sessions
-from memories.worth.zombies import find_zombies, packable
 from memoryhub.core import clock
 from memoryhub.core.entities import find_entities
+from memoryhub.core.errors import HubError, Invalid
+from memoryhub.core.kinds import KINDS
+from memoryhub.core.log.quarantine import outside_quarantine
+from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.stores.store import current_store
+from memoryhub.core.text import one_line
 
 # Latest packs of a period that are judged
 MOST_PACKS = 2_000
@@ -35,6 +52,10 @@ _WEEKS = 26
 _SINCE_EVER = datetime(1970, 1, 1, tzinfo=UTC)
 _USED = (LineOutcome.CITED, LineOutcome.USED)
 _ORDER = list(LineOutcome)
+_MOST_ZOMBIES = 25
+_TEXT_CHARS = 200
+# Kinds with a section of packs, such as guidelines, are followed without being named
+FOLLOWED = [kind.name for kind in KINDS.values() if kind.pack]
 
 Judged = Mapping[int, Mapping[int, LineOutcome]]
 
@@ -76,7 +97,7 @@ def _judged_packs(packs: Sequence[ContextPack], judged: Judged) -> PacksJudged:
     counted = Counter(verdicts.values())
     return PacksJudged(
         latest=len(packs),
-        used=sum(counted[outcome] for outcome in _USED),
+        used=counted[LineOutcome.CITED] + counted[LineOutcome.USED],
         unused=counted[LineOutcome.IGNORED],
         pending=counted[LineOutcome.PENDING],
         unused_tokens=sum(pack.tokens for pack in packs if verdicts.get(pack.id) is LineOutcome.IGNORED),
@@ -144,3 +165,87 @@ def _spent(packs: QuerySet[ContextPack], period: Period) -> dict[str, Any]:
     for row in per_day.order_by("day"):
         spent[first + timedelta(days=(row["day"] - first).days // step * step)] += row["sum"]
     return {"step_days": step, "spent": [Spent(day=day, tokens=tokens) for day, tokens in spent.items()]}
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    ids: list[int] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+
+def packable() -> QuerySet[Memory]:
+    """Return the memories that packs may include, as far as their own state decides."""
+    live: QuerySet[Memory] = Memory.objects.filter(deleted_at__isnull=True)
+    return outside_quarantine(live.exclude(review=ReviewState.REJECTED))
+
+
+def find_zombies() -> Zombies:
+    """Return the memories that enough packs included and nobody ever used, those given most often first."""
+    memories = packable().exclude(kind__in=FOLLOWED)
+    ignored = _ignored().filter(memory_id__in=memories.values("id"))
+    uses = {use.memory_id: use for use in ignored.order_by("-given", "memory_id")[:_MOST_ZOMBIES]}
+    in_bulk = Memory.objects.in_bulk(uses)
+    lines = recallable_sources()[SearchSourceName.MEMORY](levels()[0], list(uses), clock.now())
+    items: list[Zombie] = []
+    for memory_id, use in uses.items():
+        memory = in_bulk[memory_id]
+        text = one_line(memory.content, _TEXT_CHARS)
+        line = lines[memory_id].line if memory_id in lines else f"{memory.title}: {text}"
+        zombie = Zombie(
+            id=memory.id,
+            title=memory.title,
+            text=text,
+            kind=memory.kind,
+            type=memory.type,
+            given=use.given,
+            tokens=use.given * estimate_tokens(line),
+            last_given_at=use.last_given_at,
+            version=memory.version,
+        )
+        items.append(zombie)
+    total = len(items) if len(items) < _MOST_ZOMBIES else ignored.count()
+    return Zombies(total=total, least_packs=IGNORED_AFTER, tokens=sum(item.tokens for item in items), items=items)
+
+
+# Reads of the last hour may not be counted yet
+def _ignored() -> QuerySet[MemoryUse]:
+    notes = waiting_notes(current_store())
+    read = set(chain.from_iterable(note.ids for note in notes if note.use is not Use.GIVEN))
+    ignored: QuerySet[MemoryUse] = MemoryUse.objects.ignored().exclude(memory_id__in=read)
+    return ignored
+
+
+def reject_zombies(versions: Mapping[int, int]) -> Changed:
+    """Reject memories that nobody used; ``versions`` are the versions that the caller saw, by id.
+
+    A memory that was used or changed meanwhile is refused; the others are rejected all the same.
+
+    Raises:
+        Invalid: none is chosen, or too many are.
+    """
+    if not 0 < len(versions) <= _MOST_ZOMBIES:
+        raise Invalid(f"choose 1 to {_MOST_ZOMBIES} memories; nothing was changed")
+    packs = dict(_ignored().filter(memory_id__in=versions).values_list("memory_id", "given"))
+    commands: list[ReviewVerdict] = []
+    for memory, count in packs.items():
+        reason = f"in {count} packs and never used"
+        commands.append(
+            ReviewVerdict(id=memory, base_version=versions[memory], verdict=Verdict.REJECTED, reason=reason)
+        )
+    outcomes = review_many(commands=commands)
+    used = [f"#{memory} was used meanwhile; it stays" for memory in versions if memory not in packs]
+    return Changed(
+        [outcome.id for outcome in outcomes if not outcome.refused],
+        [outcome.refused for outcome in outcomes if outcome.refused] + used,
+    )
+
+
+def restore_zombies(ids: Sequence[int]) -> Changed:
+    """Undo the rejections of memories that have not changed since."""
+    changed = Changed()
+    for memory in ids[:_MOST_ZOMBIES]:
+        try:
+            changed.ids.append(withdraw_verdict(command=ReviewTouch(id=memory)).id)
+        except HubError as error:
+            changed.refused.append(error.message)
+    return changed

@@ -88,8 +88,9 @@ def compare_sessions(since: datetime) -> HeldOut:
     without = [session.session_id for session in compared if starts[session.id]["held_out"]]
     with_memory = [session.session_id for session in compared if not starts[session.id]["held_out"]]
     for name, label in _MEASURES.items():
-        groups = ([counts[name][session] for session in group] for group in (without, with_memory))
-        report.measures.append(_measure(name, label, *groups))
+        count_of = counts[name].__getitem__
+        measure = _measure(name, label, list(map(count_of, without)), list(map(count_of, with_memory)))
+        report.measures.append(measure)
     sizes = {"held_out": len(without), "given": len(with_memory), "active": len(assigned) - len(ended)}
     return report.model_copy(update=sizes)
 
@@ -144,8 +145,8 @@ def _repeats_another(
 
 
 def _measure(name: str, label: str, without: Sequence[int], with_memory: Sequence[int]) -> Measure:
-    held_out = fmean(without) if without else 0.0
-    given_mean = fmean(with_memory) if with_memory else 0.0
+    held_out = fmean(without or [0.0])
+    given_mean = fmean(with_memory or [0.0])
     measure = Measure(
         name=name,
         label=label,

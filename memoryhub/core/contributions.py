@@ -9,10 +9,12 @@ Part = Callable[[Sequence[int]], Mapping[int, Any]]
 
 _parts: dict[str, dict[str, Part]] = {}
 _statistics: dict[str, Callable[[], dict[str, int]]] = {}
-_openings: list[Callable[[str], str]] = []
-_recalls: list[Callable[[str, str], str]] = []
+# Texts that a starting session receives, given its id
+openings: list[Callable[[str], str]] = []
+# Texts that a session receives at a prompt, given the session's id and the prompt
+recalls: list[Callable[[str, str], str]] = []
 # Live entries that a scratch session wrote, as titles by id; and the function that moves entries to the project
-_scratch: list[tuple[Callable[[str], dict[int, str]], Callable[[Sequence[int]], None]]] = []
+scratch: list[tuple[Callable[[str], dict[int, str]], Callable[[Sequence[int]], None]]] = []
 
 
 def define_part(view: str, name: str, part: Part) -> None:
@@ -38,35 +40,21 @@ def statistics() -> dict[str, dict[str, int]]:
     return {name: count() for name, count in _statistics.items()}
 
 
-def define_opening(opening: Callable[[str], str]) -> None:
-    """Register text that a starting session receives, given its id."""
-    _openings.append(opening)
-
-
 def opening_of(session_id: str) -> str:
-    return "\n".join(filter(None, (opening(session_id) for opening in _openings)))
-
-
-def define_recall(recall: Callable[[str, str], str]) -> None:
-    """Register text that a session receives at a prompt, given the session's id and the prompt."""
-    _recalls.append(recall)
+    return "\n".join(filter(None, (opening(session_id) for opening in openings)))
 
 
 def recall_of(session_id: str, prompt: str) -> str:
-    return "\n".join(filter(None, (recall(session_id, prompt) for recall in _recalls)))
-
-
-def define_scratch(entries: Callable[[str], dict[int, str]], promote: Callable[[Sequence[int]], None]) -> None:
-    _scratch.append((entries, promote))
+    return "\n".join(filter(None, (recall(session_id, prompt) for recall in recalls)))
 
 
 def scratch_entries(session_id: str) -> dict[int, str]:
     titles: dict[int, str] = {}
-    for entries, _ in _scratch:
+    for entries, _ in scratch:
         titles |= entries(session_id)
     return titles
 
 
 def promote_entries(ids: Sequence[int]) -> None:
-    for _, promote in _scratch:
+    for _, promote in scratch:
         promote(ids)

@@ -157,6 +157,9 @@ class Counter:
     # Counted for the hub as a whole, not for each project
     of_hub: bool = False
 
+    def __post_init__(self) -> None:
+        _defined[self.name] = self
+
     def count(self, value: str, *, now: bool = True) -> None:
         # By default written at once: refusals are rare and must not be lost.
         _count({f"{self.name}|{value}": 1.0}, now=now)
@@ -169,6 +172,9 @@ class Timer:
     help: str
     label: str
 
+    def __post_init__(self) -> None:
+        _defined[self.name] = self
+
     @contextmanager
     def time(self, value: str) -> Iterator[None]:
         started = time.perf_counter()
@@ -180,18 +186,6 @@ class Timer:
 
 
 _defined: dict[str, Counter | Timer] = {}
-
-
-def define(name: str, text: str, label: str, *, of_hub: bool = False) -> Counter:
-    counter = Counter(name, text, label, of_hub)
-    _defined[name] = counter
-    return counter
-
-
-def define_timer(name: str, text: str, label: str) -> Timer:
-    timer = Timer(name, text, label)
-    _defined[name] = timer
-    return timer
 
 
 def defined() -> list[Counter | Timer]:

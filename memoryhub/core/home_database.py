@@ -58,7 +58,7 @@ def masked(url: str) -> str:
     user, at, place = address.rpartition("@")
     name, colon, _ = user.partition(":")
     harmless = [item for item in options.split("&") if item and not item.startswith("password=")]
-    password = ":PASSWORD" if colon else ""
+    password = colon and ":PASSWORD"
     query = f"?{'&'.join(harmless)}" if harmless else ""
     return f"{scheme}://{name}{password}{at}{place}{query}"
 

@@ -214,13 +214,9 @@ Text = Annotated[str, StringConstraints(max_length=10_000)]
 
 class ObservationAttributes(Payload):
     related_chunks: Annotated[
-        list[Annotated[str, StringConstraints(min_length=1, max_length=200)]],
-        Attribute(heading="Related code"),
+        list[Annotated[str, StringConstraints(min_length=1, max_length=200)]], Attribute(heading="Related code")
     ] = Field(
-        default_factory=list,
-        max_length=64,
-        description="ids of related pieces of code",
-        json_schema_extra=unlisted,
+        default_factory=list, max_length=64, description="ids of related pieces of code", json_schema_extra=unlisted
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import accumulate
@@ -171,7 +171,7 @@ def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: s
 
 
 def newest_first(
-    matching: Any, command: Paging, views: Callable[[Sequence[Any]], list[Any]], line: Callable[[Any], str]
+    matching: Any, command: Paging, views: Callable[[Sequence[Any]], Iterable[Any]], line: Callable[[Any], str]
 ) -> Listing:
     """Return a page of rows by id, the greatest first; concurrent writes neither skip nor repeat any.
 
@@ -185,7 +185,7 @@ def newest_first(
     following = matching.filter(id__lt=before[0]) if before else matching
     entries = list(following.order_by("-id")[: command.limit + 1])
     return page(
-        views(entries[: command.limit]),
+        list(views(entries[: command.limit])),
         total=matching.count(),
         more=len(entries) > command.limit,
         cursor_of=lambda item: encode_cursor(item["id"]),

@@ -53,11 +53,7 @@ LIMITED_ROLES = frozenset({"member", "administrator"})
 MEMBER_ROLES = {role: acts - {Act.ADMINISTER} for role, acts in ROLES.items() if role not in LIMITED_ROLES}
 
 # The scopes of tokens, and what each allows.
-VERBS = {
-    "read": frozenset({Act.VIEW}),
-    "write": frozenset({Act.VIEW, Act.WRITE}),
-    "admin": ALL_ACTS,
-}
+VERBS = {"read": frozenset({Act.VIEW}), "write": frozenset({Act.VIEW, Act.WRITE}), "admin": ALL_ACTS}
 
 _ACTIONS = {
     Act.VIEW: "see this hub",

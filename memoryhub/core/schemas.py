@@ -51,10 +51,7 @@ Tag = Annotated[
 ]
 # A tag in an event. Logs of earlier versions contain tags with line breaks and must still open.
 StoredTag = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64),
-    LOWERED,
-    NameMark(),
+    str, StringConstraints(strip_whitespace=True, to_lower=True, min_length=1, max_length=64), LOWERED, NameMark()
 ]
 # A name in an event that may be derived from a text: a topic key, a path of a file
 DerivedName = Annotated[str, NameMark()]
@@ -176,8 +173,7 @@ GitSha = Annotated[str, Generated("[0-9a-f]{7,40}|[0-9a-f]{64}", "a commit's has
 
 # A time as written by clock.to_text
 Instant = Annotated[
-    str,
-    Generated(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "a time such as 2026-11-20T08:30:00.000Z"),
+    str, Generated(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "a time such as 2026-11-20T08:30:00.000Z")
 ]
 
 

@@ -17,7 +17,7 @@ from memoryhub.core.events.projection import Event
 from memoryhub.core.log.views import as_of
 from memoryhub.core.schemas import Command, Moment, Position, unlisted
 
-RETRIEVALS = counters.define_timer("retrieval_seconds", "How long answers to questions took", "kind")
+RETRIEVALS = counters.Timer("retrieval_seconds", "How long answers to questions took", "kind")
 
 
 def _as_moment(value: object) -> object:

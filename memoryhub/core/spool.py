@@ -137,10 +137,15 @@ def count_waiting(*, at: Path | None = None) -> int:
 @contextmanager
 def only_taker(*, seconds: float = 0.0, at: Path | None = None) -> Iterator[bool]:
     """Yield whether this process may drain the spool inside the block; False if another does, or nothing waits."""
-    place = at or folder()
-    if not any(place.glob(f"*.jsonl{TAKEN}")) and not any(place.glob("*.jsonl")):
+    if not has_waiting(at=at):
         yield False
         return
+    with _locking(at or folder(), seconds=seconds) as is_locked:
+        yield is_locked
+
+
+@contextmanager
+def _locking(place: Path, *, seconds: float) -> Iterator[bool]:
     descriptor = os.open(place / "taker.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         yield lock(descriptor, seconds=seconds)
@@ -164,13 +169,10 @@ def wait_for_arriving(*, seconds: float, at: Path | None = None) -> None:
 def taking(*, seconds: float = TAKER_SECONDS) -> Iterator[None]:
     """Be the only process that drains the spool inside the block, even if it is empty."""
     # Lock order: this lock before the store's, as the drain takes them (decision 31).
-    descriptor = os.open(_ensure_folder(folder()) / "taker.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        if not lock(descriptor, seconds=seconds):
+    with _locking(_ensure_folder(folder()), seconds=seconds) as is_locked:
+        if not is_locked:
             raise Locked("another process is draining the spool; try again in a moment")
         yield
-    finally:
-        os.close(descriptor)
 
 
 def take(*, at: Path | None = None) -> list[Path]:

@@ -143,7 +143,9 @@ class Stage:
     def play(self, step: Step) -> None:
         word = next(iter(step))
         fields = {name: self._resolved(value) for name, value in step.items() if name not in ("as", "wait", "by")}
-        with use_origin(turn_id=self._turn(), actor=step.get("by", self.client)):
+        turns = Turn.objects.filter(session_id=self.session, status=TurnStatus.OPEN).order_by("-id")
+        turn = turns.values_list("turn_id", flat=True).first() or ""
+        with use_origin(turn_id=str(turn), actor=step.get("by", self.client)):
             if word in _SERVICES:
                 service, schema, name = _SERVICES[word]
                 result = service(command=schema(**{name: fields.pop(word)}, **fields))
@@ -158,10 +160,6 @@ class Stage:
         hook_event = parse_hook(client=self.client, event=event[self.client], data=data)
         with use_origin(source="hook", turn_id=""):
             capture(event=hook_event, idempotency_key=f"demo-{self.events}")
-
-    def _turn(self) -> str:
-        turns = Turn.objects.filter(session_id=self.session, status=TurnStatus.OPEN)
-        return str(turns.values_list("turn_id", flat=True).order_by("-id").first() or "")
 
     def _resolved(self, value: Any) -> Any:
         if isinstance(value, str) and value.startswith("@"):

@@ -20,7 +20,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 from pydantic_core import to_jsonable_python
 
-from memoryhub.config.folder import read_folder, use_folder
+from memoryhub.config.current_settings import read_folder, use_folder
 from memoryhub.config.identity import identify_project
 from memoryhub.config.repository import working_folder
 from memoryhub.core.backends.selected import faults, stores
@@ -33,7 +33,7 @@ from memoryhub.core.text import hanging, printable
 from memoryhub.management.parsers import DJANGOS_OPTIONS, describe
 from memoryhub.ops.serving.drain import drain_before_reading
 from memoryhub.ops.serving.process import find_running
-from memoryhub.registry.project_lookup import require_project_of
+from memoryhub.registry.projects import require_project_of
 
 if TYPE_CHECKING:  # the jobs need the queue, which commands over stores do without
     from memoryhub.core.jobs import Job

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from memoryhub.config.folder import NO_FOLDER, FolderSettings, read_folder
+from memoryhub.config.current_settings import NO_FOLDER, FolderSettings, read_folder
 from memoryhub.config.identity import bind_project, identify_project
 from memoryhub.core.errors import Forbidden, HubError
 from memoryhub.core.origin import use_origin

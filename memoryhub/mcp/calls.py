@@ -21,7 +21,7 @@ from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
-from memoryhub.config.folder import use_folder
+from memoryhub.config.current_settings import use_folder
 from memoryhub.core import errors, log
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import answering

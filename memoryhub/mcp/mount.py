@@ -40,17 +40,7 @@ class McpMount:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if self._gate is None:
-            from memoryhub.mcp.admission import Admission
-            from memoryhub.mcp.gate import Gate
-
-            self._gate = Gate(
-                check=check_caller,
-                project_of=_project_of,
-                admission=Admission(needs_token=True, require=lambda project: require_store(project_store(project))),
-                load=self._load,
-                max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
-                on_call=self._on_call,
-            )
+            self._gate = self._make_gate()
             if self._closing:
                 await self._gate.close(0)
         await self._gate(scope, receive, send)
@@ -63,6 +53,19 @@ class McpMount:
     def end(self) -> None:
         if self._host:
             self._host.finish()
+
+    def _make_gate(self) -> Gate:
+        from memoryhub.mcp.admission import Admission
+        from memoryhub.mcp.gate import Gate
+
+        return Gate(
+            check=check_caller,
+            project_of=_project_of,
+            admission=Admission(needs_token=True, require=lambda project: require_store(project_store(project))),
+            load=self._load,
+            max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
+            on_call=self._on_call,
+        )
 
     async def _load(self) -> Host:
         # In a thread, because it takes a third of a second.

@@ -6,17 +6,22 @@ cards can be read.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from memoryhub.config.identity import bound_folders
-from memoryhub.core.errors import Invalid
+from memoryhub.config.current_settings import project_settings, settings_decided_by
+from memoryhub.config.identity import bound_folders, identify_project, renamed_hint, settings_of_folder
+from memoryhub.config.repository import Repository, find_repository, remote_identity, remote_name, resolved
+from memoryhub.core.backends.selected import stores
+from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.permissions import TO_MAKE_PLACES, Act, demand
 from memoryhub.core.schemas import Command, Listing, Paging, self_evident
-from memoryhub.core.slugs import DIGEST_PREFIX, project_id_of
-from memoryhub.core.stores.store import StoreId, current_store, project_store, use_store
+from memoryhub.core.slugs import DIGEST_PREFIX, project_id_of, project_slug
+from memoryhub.core.stores.store import StoreId, current_store, folder_of, project_store, require_stayed, use_store
 from memoryhub.core.stores.store import list_projects as project_ids
 from memoryhub.registry.store_cards import (
     IfTaken,
@@ -83,6 +88,17 @@ class ProjectDetails(StoreOverview, ProjectCard):
     redacted: Redacted = Field(default_factory=list)
 
 
+class ProjectRow(StoreOverview, ProjectCard):
+    folder: str = Field("", description="recorded folder, else the one in its description")
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectLookup:
+    project: str
+    because: str
+
+
 def create_project(*, command: ProjectCreate) -> ProjectCard:
     """Create a project's store and describe it, or update an existing one.
 
@@ -111,8 +127,7 @@ def describe_project(*, project_id: str, command: ProjectDescribe) -> ProjectDet
 
 
 def list_projects(*, command: ProjectList) -> Listing:
-    ids = project_ids() if command.org_id is None else projects_of(command.org_id)
-    return page_of_cards(ids, command, project_card, id_field="project_id", line=project_line)
+    return page_of_cards(projects_of(command.org_id), command, project_card, id_field="project_id", line=project_line)
 
 
 def get_project(*, command: ProjectGet) -> ProjectCard:
@@ -125,7 +140,10 @@ def get_project(*, command: ProjectGet) -> ProjectCard:
     return _view(here)
 
 
-def projects_of(org_id: str) -> list[str]:
+def projects_of(org_id: str | None) -> list[str]:
+    """Return the ids of an organisation's projects, or of all projects."""
+    if org_id is None:
+        return project_ids()
     return projects_by_org().get(org_id, [])
 
 
@@ -176,3 +194,86 @@ def _view(store: StoreId, redacted: tuple[str, ...] = ()) -> ProjectCard:
         if sees_details:
             return ProjectDetails(**details_fields(), redacted=list(redacted))
         return ProjectCard(project_id=store.name, **card_fields())
+
+
+def locate(directory: Path) -> ProjectLookup:
+    """Return the project of a folder, and the reason.
+
+    Raises:
+        Invalid: the project is ambiguous or its name can't be an id; ``choices`` in the data lists the candidates.
+    """
+    directory = resolved(directory)
+    project = identify_project(project=None, directory=directory)
+    path, settings = settings_of_folder(directory)
+    if "project" in settings:
+        return ProjectLookup(project, f"{path} says so")
+    repository = find_repository(directory)
+    if repository:
+        return ProjectLookup(project, _of_repository(repository, project))
+    return ProjectLookup(project, f"the folder is named {directory.name}, and is in no git repository")
+
+
+def project_rows() -> list[ProjectRow]:
+    """Return the hub's projects by id; ``problem`` is set if a store cannot be read."""
+    return [_project_row(project) for project in project_ids()]
+
+
+def row_of(project: str) -> ProjectRow | None:
+    """Return one project as in the list; None if it has no store yet."""
+    if not stores.exists(project_store(project)):
+        return None
+    return _project_row(project)
+
+
+def project_in_full() -> tuple[ProjectDetails, dict[str, tuple[Any, str]]]:
+    """Return the current project, and each setting that isn't a default with its value and source."""
+    values = project_settings().model_dump(mode="json")
+    decided = {name: (values[name], by) for name, by in settings_decided_by().items()}
+    return ProjectDetails(**details_fields()), decided
+
+
+def require_project(project: str) -> None:
+    if not stores.exists(project_store(project)):
+        require_stayed(project_store(project))
+        raise NotFound(f"there is no project {project!r}; see `memory-hub project list`", choices=project_ids())
+
+
+def require_project_of(directory: Path, project: str) -> None:
+    """Raise NotFound, with the next command, if the project of a folder does not exist yet."""
+    if project in project_ids():
+        return
+    require_stayed(project_store(project))
+    if hint := renamed_hint(directory, project):
+        raise NotFound(f"the project {project!r} does not exist yet; {hint}")
+    if find_repository(resolved(directory)):
+        raise NotFound(
+            f"the project {project!r} of this repository does not exist yet; `memory-hub import git` creates it"
+        )
+    raise NotFound(
+        f"this folder belongs to no project; pass --project ID (`memory-hub project list` shows them), or create one "
+        f"with `memory-hub project create {project}`"
+    )
+
+
+def _of_repository(repository: Repository, project: str) -> str:
+    urls = {name: url for name, url in repository.remotes.items() if project_slug(remote_name(url)) == project}
+    if urls:
+        name, url = next(((name, url) for name, url in urls.items() if name == "origin"), next(iter(urls.items())))
+        return f"the git remote {name} is {remote_identity(url)}"
+    return f"the git repository is in {repository.folder}"
+
+
+def _project_row(project: str) -> ProjectRow:
+    store = project_store(project)
+    return read_card(store, ProjectRow, lambda: _fields(project), project_id=project, bytes=_bytes(store))
+
+
+def _fields(project: str) -> dict[str, Any]:
+    folder = next((str(folder) for folder in bound_folders(project)), "") or profile().root_path
+    return {**card_fields(), **overview_fields(), "folder": folder}
+
+
+def _bytes(store: StoreId) -> int:
+    folder = folder_of(store)
+    files = {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    return sum({**files, **stores.sizes(store)}.values())

@@ -181,9 +181,7 @@ def project_text(project: dict[str, Any]) -> str:
     counts = _holds(project, *_PLURALS)
     lines = [
         flat(f"project {project['project_id']}{_name_suffix(project)}"),
-        *_fact("organisation", project["org_id"]),
-        *_fact("folder", project["root_path"]),
-        *_profile_lines(project),
+        *_fact_lines({"organisation": project["org_id"], "folder": project["root_path"]}, project),
         f"{counts}; first {_day(project['created_at'])}, last {_day(project['last_activity'])}",
     ]
     return "\n".join(lines)
@@ -192,8 +190,7 @@ def project_text(project: dict[str, Any]) -> str:
 def org_text(org: dict[str, Any]) -> str:
     lines = [
         flat(f"organisation {org['org_id']}{_name_suffix(org)}"),
-        *_fact("projects", ", ".join(org["projects"])),
-        *_profile_lines(org),
+        *_fact_lines({"projects": ", ".join(org["projects"])}, org),
         f"{_holds(org, 'memory', 'event')}; last {_day(org['last_activity'])}",
     ]
     return "\n".join(lines)
@@ -203,18 +200,14 @@ def _holds(counts: dict[str, Any], *nouns: str) -> str:
     return ", ".join(counted(counts[_PLURALS[noun]], noun, _PLURALS[noun]) for noun in nouns)
 
 
-def _profile_lines(profile: dict[str, Any]) -> list[str]:
-    metadata = json.dumps(profile["metadata"], ensure_ascii=False) if profile["metadata"] else ""
-    return [
-        *_fact("description", profile["description"]),
-        *_fact("tags", ", ".join(profile["tags"])),
-        *_fact("metadata", metadata),
-        *_fact("redacted", ", ".join(profile["redacted"])),
-    ]
-
-
-def _fact(name: str, value: str | None) -> list[str]:
-    return [f"{name}: {hanging(value)}"] if value else []
+def _fact_lines(place: dict[str, str | None], profile: dict[str, Any]) -> list[str]:
+    facts = place | {
+        "description": profile["description"],
+        "tags": ", ".join(profile["tags"]),
+        "metadata": profile["metadata"] and json.dumps(profile["metadata"], ensure_ascii=False),
+        "redacted": ", ".join(profile["redacted"]),
+    }
+    return [f"{name}: {hanging(value)}" for name, value in facts.items() if value]
 
 
 def _name_suffix(card: dict[str, Any]) -> str:

@@ -59,7 +59,7 @@ def summarize_projects() -> list[ProjectSummary]:
 
 
 def list_projects(*, command: ProjectList) -> ProjectPage:
-    ids = project_ids() if command.org_id is None else projects.projects_of(command.org_id)
+    ids = projects.projects_of(command.org_id)
     listing = page_of_cards(ids, command, _summarizer(), id_field="project_id", line=project_line)
     return ProjectPage.model_validate(listing.model_dump())
 

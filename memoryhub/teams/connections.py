@@ -21,10 +21,6 @@ TOKEN = "token"  # noqa: S105 - a file's name
 VARIABLE = "MEMORY_HUB_TOKEN"
 
 
-def _is_plain(letter: str) -> bool:
-    return letter in ".-" or letter.isalnum()
-
-
 class TeamConnection:
     """A folder whose hook events go to a project of a team's hub, or a client there that uses its MCP server alone."""
 
@@ -48,7 +44,7 @@ class TeamConnection:
     def place(self) -> str:
         """The folder of the connection's token, spool and cache; folders of one project share it."""
         address = self.url.partition("//")[2]
-        hub = "".join(letter if _is_plain(letter) else "_" for letter in address)
+        hub = "".join(letter if letter in ".-" or letter.isalnum() else "_" for letter in address)
         return f"{home_text()}/{FOLDER}/{hub}/{self.project}"
 
     @property

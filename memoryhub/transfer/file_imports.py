@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from decisions.importing import import_adrs, record_names
 from decisions.importing.adrs import read_records
-from memories.importing import find_files, import_markdown, preview_new
+from memories.importing import import_markdown, preview_new
+from memories.importing.files import find_files
 from memoryhub.config.identity import identify_project
 from memoryhub.config.repository import find_repository
 from memoryhub.core.errors import Invalid

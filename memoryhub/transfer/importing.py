@@ -26,7 +26,7 @@ from memories.schemas.links import LinkStatus, RelationCreate
 from memories.selectors.versions import imported_states
 from memories.services import write_memories
 from memories.services.links import create_relation
-from memoryhub.config.folder import NO_FOLDER, use_folder
+from memoryhub.config.current_settings import NO_FOLDER, use_folder
 from memoryhub.config.identity import identify_project
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, HubError, Invalid
@@ -313,7 +313,7 @@ class ProjectImport:
         return command
 
     def _differing(self, commands: Sequence[ImportedMemory], *, is_new: bool) -> list[ImportedMemory]:
-        states = [_memory_state(command) for command in commands]
+        states = list(map(_memory_state, commands))
         sought = [] if is_new else states
         by_topic = ExistingMemories(sought, "")
         by_text = ExistingMemories([state.model_copy(update={"topic_key": None}) for state in sought], "")

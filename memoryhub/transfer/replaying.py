@@ -29,10 +29,12 @@ from memoryhub.registry.access_history import noting_moves
 from memoryhub.transfer.jsonl import UNFIT, EventLine, ExportFile, refusal, require_earlier
 from sessions_app.events import COMMIT_RECORDED, SESSION_STARTED, TURN_BEGAN, CommitRecorded
 
+Progress = Callable[[int], None]
+
 LEFT_OUT = -1
 HERE = "this store has its own version of their memory, decision, session, turn, commit or relation"
 
-_PRESENT = "SELECT position, payload_digest, salt, payload_json FROM raw_events"
+_PRESENT = f"SELECT position, payload_digest, salt, payload_json FROM raw_events WHERE position IN {IDS}"
 
 
 @dataclass(slots=True)
@@ -50,7 +52,7 @@ class ReplayReport:
     unredacted: list[int] = field(default_factory=list)
 
 
-def replay_export(export: ExportFile, progress: Callable[[int], None] = lambda _: None) -> ReplayReport:
+def replay_export(export: ExportFile, progress: Progress = lambda _: None) -> ReplayReport:
     """Append the events of an export to the current store in one transaction.
 
     An empty store gets the same positions, and so the same ids. In any other store the events get new positions, which
@@ -84,7 +86,7 @@ class Replay:
         # Streams of the other log whose further events are left out
         self._closed: set[str] = set()
 
-    def take_all(self, events: Iterable[EventLine], progress: Callable[[int], None]) -> None:
+    def take_all(self, events: Iterable[EventLine], progress: Progress = lambda _: None) -> None:
         self._start = self._head = log.head()[0]
         # An empty store keeps all positions.
         self._is_empty = self._start == 0
@@ -173,7 +175,14 @@ class Replay:
         if kind is not PAYLOAD_REDACTED:
             return draft
         self.report.unredacted += [position for position in draft.payload.digests if position <= self._start]
-        return _with_digests(draft)
+        # The digests of redacted payloads depend on their salts, which are new.
+        digests = {}
+        listed = json.dumps(sorted(draft.payload.digests))
+        for position, digest, salt, payload_json in rows.fetch(_PRESENT, [listed]):
+            digests[position] = digest if payload_json is None else payload_digest(salt, payload_json)
+        payload = draft.payload.model_copy(update={"digests": digests})
+        data = {**draft.data, "digests": {str(position): digest for position, digest in digests.items()}}
+        return Draft(kind, payload, data, draft.redactions)
 
     def _prepared(self, kind: EventType[Any], payload: Payload, shape: Shape | None = None) -> Draft[Any]:
         draft = prepare(kind, payload, shape)
@@ -184,7 +193,7 @@ class Replay:
     # The message keeps its numbers; the decisions that they name here are in the payload.
     def _mentioned(self, message: str) -> dict[int, str]:
         last = len(self._positions) - 1
-        named = [(self._position_of(old), link) for old, link in mentions(message) if old <= last]
+        named = [(self._position_of(old), link) for old, link in mentions(message).items() if old <= last]
         return {new: link.value for new, link in named if new}
 
     def _append(self, event: EventLine, draft: Draft[Any] | EventType[Any]) -> None:
@@ -220,18 +229,6 @@ class Replay:
 
     def _count(self, reason: str) -> None:
         self.report.left_out[reason] = self.report.left_out.get(reason, 0) + 1
-
-
-# The digests of redacted payloads depend on their salts, which are new.
-def _with_digests(draft: Draft[Any]) -> Draft[Any]:
-    positions = sorted(draft.payload.digests)
-    events = rows.fetch(f"{_PRESENT} WHERE position IN {IDS}", [json.dumps(positions)])
-    digests = {}
-    for position, digest, salt, payload_json in events:
-        digests[position] = digest if payload_json is None else payload_digest(salt, payload_json)
-    payload = draft.payload.model_copy(update={"digests": digests})
-    data = {**draft.data, "digests": {str(position): digest for position, digest in digests.items()}}
-    return Draft(draft.type, payload, data, draft.redactions)
 
 
 _OWN = (

@@ -16,7 +16,7 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 
 from memoryhub.config import current_settings
-from memoryhub.config.folder import read_folder
+from memoryhub.config.current_settings import read_folder
 from memoryhub.config.identity import bound_folders
 from memoryhub.config.project_settings import (
     GROUP_HELP,

@@ -12,9 +12,8 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from memories.admin.base import sentence
-from memories.worth.report import worth_report
+from memories.worth.report import FOLLOWED, reject_zombies, restore_zombies, worth_report
 from memories.worth.schemas import Lines, Measure, Period, WorthRequest
-from memories.worth.zombies import FOLLOWED, reject_zombies, restore_zombies
 from memoryhub.core.admin.svg import bar_chart
 from memoryhub.core.errors import HubError
 from memoryhub.core.kinds import KINDS

@@ -13,8 +13,7 @@ from pathlib import Path, PurePath
 
 from django.db.models import QuerySet
 
-from memoryhub.config.current_settings import project_settings
-from memoryhub.config.folder import NO_FOLDER, FolderSettings, read_folder, use_folder
+from memoryhub.config.current_settings import NO_FOLDER, FolderSettings, project_settings, read_folder, use_folder
 from memoryhub.config.hook_table import PACK, RECALL, HookEffect
 from memoryhub.config.identity import bind_project, renamed_hint
 from memoryhub.core import clock, ids, log, windows

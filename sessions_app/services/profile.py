@@ -12,8 +12,13 @@ from memoryhub.config.current_settings import (
     settings_decided_elsewhere,
     settings_of_the_project,
 )
-from memoryhub.config.project_settings import ProjectSettings, check_settings
-from memoryhub.config.secret_rules import SecretRule, compiled_rules, require_fast
+from memoryhub.config.project_settings import (
+    ProjectSettings,
+    SecretRule,
+    check_settings,
+    compiled_rules,
+    require_fast,
+)
 from memoryhub.core import log
 from memoryhub.core.errors import Forbidden, Invalid, NotFound
 from memoryhub.core.events.projection import Event

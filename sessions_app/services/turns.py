@@ -296,7 +296,7 @@ class TurnRefusal(Enum):
         return self.name.lower()
 
 
-REJECTIONS = counters.define(
+REJECTIONS = counters.Counter(
     "append_rejections", "Calls that were refused because a turn's precondition failed", "reason"
 )
 

@@ -37,7 +37,6 @@ from memoryhub.core.stores.dialect import (
     position_of,
     render,
     unindexed,
-    upsert,
 )
 from tests.databases import on_postgresql, sqlite_only
 from tests.support import HubTestCase
@@ -185,10 +184,10 @@ class FormTests(HubTestCase):
                 else:
                     self.assertEqual(rows.fetch(sql, [parameter]), [])
 
-    def test_an_upsert_inserts_and_then_replaces(self):
+    def test_a_value_beside_the_log_is_inserted_and_then_replaced(self):
         for value in ("first", "second"):
-            rows.execute(upsert("store_meta", "key", ["value"]), ["mark", value])
-        self.assertEqual(self.value("value FROM store_meta WHERE key = 'mark'"), "second")
+            rows.put_meta("mark", value)
+        self.assertEqual((rows.meta("mark"), rows.meta("another mark")), ("second", None))
 
 
 class PostgreSQLFormTests(SimpleTestCase):
@@ -196,7 +195,7 @@ class PostgreSQLFormTests(SimpleTestCase):
         numbers = "(SELECT key, CAST(value AS bigint) AS value FROM jsonb_each_text((%s)::jsonb))"
         ids = "(SELECT CAST(value AS bigint) FROM jsonb_array_elements_text(%s::jsonb))"
         nested = greatest("0.0", position_of("%s", "lower(x)"))
-        other = upsert("store_meta", "key", ["value"])
+        other = "INSERT INTO t (key, value) VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
         for sql, postgresql in (
             (f"id IN {IDS}", f"id IN {ids}"),
             (TEXTS, "(SELECT value FROM jsonb_array_elements_text(%s::jsonb))"),

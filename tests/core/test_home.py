@@ -354,13 +354,13 @@ class ReplacingTests(TestCase):
         self.assertEqual(self.path.read_text(), "old")
 
 
-CALLS = counters.define("test_calls", "Calls of a test", "kind")
-TIMES = counters.define_timer("test_seconds", "Seconds of a test", "kind")
+CALLS = counters.Counter("test_calls", "Calls of a test", "kind")
+TIMES = counters.Timer("test_seconds", "Seconds of a test", "kind")
 
 COUNT = """
 import sys
-from memoryhub.core.counters import define, define_timer
-calls, times = define("test_calls", "", "kind"), define_timer("test_seconds", "", "kind")
+from memoryhub.core.counters import Counter, Timer
+calls, times = Counter("test_calls", "", "kind"), Timer("test_seconds", "", "kind")
 for _ in range(int(sys.argv[1])):
     calls.count("far")
 with times.time("far"):

@@ -19,7 +19,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from decisions import services
-from decisions.admin.decision import Drawing, LineageNode, draw_lineage
+from decisions.admin.decision import draw_lineage
 from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
 from decisions.importing import AdrReport, import_adrs
 from decisions.models import LINEAGE, Decision, DecisionEdge, EdgeRelation
@@ -194,7 +194,7 @@ class ImportingTests(DecisionsTestCase):
     def test_sections_of_a_record_are_marked_and_left_out_of_packs(self):
         self.write(TWO, nygard("2. Two", decision="Use openssl."))
         self.import_one(decision="Use gnutls.", status=f"Superseded by [2]({TWO})")
-        with mock.patch("memories.importing.markdown._known_files", []):
+        with mock.patch("memories.importing._known_files", []):
             import_markdown(directory=self.folder)
         hits = search(command=MemorySearch(query="gnutls")).results
         (section,) = [hit for hit in hits if hit["source"] == "memory"]
@@ -503,13 +503,13 @@ def decision(number: int, status: str = "accepted", title: str = "") -> dict[str
     return {"id": number, "title": title or f"Choice {number}", "status": status, "decided_at": "2026-11-20"}
 
 
-def drawn(edges: list[Edge], current: int) -> Drawing:
+def drawn(edges: list[Edge], current: int) -> dict[str, Any]:
     ids = sorted({current, *(end for start, _, target in edges for end in (start, target))})
     return draw_lineage([decision(number) for number in ids], edges, current)
 
 
-def overlaps(one: LineageNode, other: LineageNode) -> bool:
-    return abs(one.x - other.x) < BOX_WIDTH and abs(one.y - other.y) < BOX_HEIGHT
+def overlaps(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return bool(abs(one["x"] - other["x"]) < BOX_WIDTH and abs(one["y"] - other["y"]) < BOX_HEIGHT)
 
 
 @st.composite
@@ -529,42 +529,42 @@ def graphs(draw: st.DrawFn) -> tuple[list[Edge], int]:
 class DrawLineageTests(SimpleTestCase):
     def test_a_chain_runs_from_left_to_right_through_the_decision_in_question(self) -> None:
         drawing = drawn([(2, "supersedes", 1), (3, "supersedes", 2)], current=2)
-        self.assertEqual([node.id for node in drawing.nodes], [1, 2, 3])
-        self.assertEqual([node.is_current for node in drawing.nodes], [False, True, False])
-        self.assertLess(drawing.nodes[1].x + BOX_WIDTH, drawing.nodes[2].x)
-        self.assertEqual(len({node.y for node in drawing.nodes}), 1)
+        self.assertEqual([node["id"] for node in drawing["nodes"]], [1, 2, 3])
+        self.assertEqual([node["is_current"] for node in drawing["nodes"]], [False, True, False])
+        self.assertLess(drawing["nodes"][1]["x"] + BOX_WIDTH, drawing["nodes"][2]["x"])
+        self.assertEqual(len({node["y"] for node in drawing["nodes"]}), 1)
         lengths = range(2, 9)
         drawings = [drawn([(n + 1, "supersedes", n) for n in range(1, length)], current=1) for length in lengths]
-        shrinking = [length for length, drawing in zip(lengths, drawings, strict=True) if drawing.layout.may_shrink]
+        shrinking = [length for length, drawing in zip(lengths, drawings, strict=True) if drawing["layout"].may_shrink]
         self.assertEqual(shrinking, [4], "only a drawing that is a little wider than a page is shown whole")
 
     def test_a_superseded_one_is_struck_a_long_title_cut_and_each_is_described_in_words(self) -> None:
         decisions = [decision(1, "superseded"), decision(2), decision(3, title="word " * 40)]
         drawing = draw_lineage(decisions, [(2, "supersedes", 1), (3, "refines", 2)], 2)
-        self.assertEqual([node.is_struck for node in drawing.nodes], [True, False, False])
-        self.assertEqual(drawing.nodes[0].description, "#1 Choice 1, superseded, decided 2026-11-20")
-        self.assertEqual(drawing.nodes[1].description, "#2 Choice 2, accepted, decided 2026-11-20, supersedes #1")
-        lines = drawing.nodes[2].lines
+        self.assertEqual([node["is_struck"] for node in drawing["nodes"]], [True, False, False])
+        self.assertEqual(drawing["nodes"][0]["description"], "#1 Choice 1, superseded, decided 2026-11-20")
+        self.assertEqual(drawing["nodes"][1]["description"], "#2 Choice 2, accepted, decided 2026-11-20, supersedes #1")
+        lines = drawing["nodes"][2]["lines"]
         self.assertEqual((len(lines), lines[-1][-1]), (2, "…"))
 
     def test_edges_that_meet_have_labels_apart_and_several_between_two_share_a_path(self) -> None:
         meeting = drawn([(number, "depends_on", 1) for number in range(2, 12)], current=1)
-        heights = sorted(line.y for line in meeting.layout.lines)
+        heights = sorted(line.y for line in meeting["layout"].lines)
         self.assertTrue(all(below - above >= 15 for above, below in pairwise(heights)))
-        lines = drawn([(2, "refines", 1), (2, "supersedes", 1)], current=2).layout.lines
+        lines = drawn([(2, "refines", 1), (2, "supersedes", 1)], current=2)["layout"].lines
         self.assertEqual([(bool(line.path), line.label) for line in lines], [(True, "refines"), (False, "supersedes")])
-        self.assertEqual(draw_lineage([decision(1)], [(1, "refines", 9), (9, "refines", 1)], 1).layout.lines, [])
+        self.assertEqual(draw_lineage([decision(1)], [(1, "refines", 9), (9, "refines", 1)], 1)["layout"].lines, [])
 
     @settings(max_examples=60, deadline=None)
     @given(graphs())
     def test_every_edge_leads_to_the_left_and_no_two_boxes_touch(self, graph: tuple[list[Edge], int]) -> None:
         edges, current = graph
         drawing = drawn(edges, current)
-        places = {node.id: node.x for node in drawing.nodes}
-        self.assertEqual(len(drawing.layout.lines), len(edges))
+        places = {node["id"]: node["x"] for node in drawing["nodes"]}
+        self.assertEqual(len(drawing["layout"].lines), len(edges))
         for start, _, end in edges:
             self.assertGreater(places[start], places[end])
-        for index, node in enumerate(drawing.nodes):
-            self.assertFalse(any(overlaps(node, other) for other in drawing.nodes[index + 1 :]))
-            self.assertLessEqual(node.x + BOX_WIDTH, drawing.layout.width)
-            self.assertLessEqual(node.y + BOX_HEIGHT, drawing.layout.height)
+        for index, node in enumerate(drawing["nodes"]):
+            self.assertFalse(any(overlaps(node, other) for other in drawing["nodes"][index + 1 :]))
+            self.assertLessEqual(node["x"] + BOX_WIDTH, drawing["layout"].width)
+            self.assertLessEqual(node["y"] + BOX_HEIGHT, drawing["layout"].height)

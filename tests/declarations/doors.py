@@ -14,8 +14,7 @@ from django.db.migrations.state import ProjectState
 from memories.pack import pack_context
 from memories.schemas.query import ContextPackRequest
 from memoryhub.config.clients import find_client, hook_clients
-from memoryhub.config.current_settings import project_settings
-from memoryhub.config.folder import allowed_in_folders, check_folder
+from memoryhub.config.current_settings import allowed_in_folders, check_folder, project_settings
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.tools import find_tool

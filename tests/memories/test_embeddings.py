@@ -20,7 +20,7 @@ from django.test import tag
 
 from memories import services
 from memories.embeddings import engine as remote
-from memories.embeddings import indexes, meaning, vectors
+from memories.embeddings import local, meaning, vectors
 from memories.embeddings.engine import (
     ADDRESS_FILE,
     BUNDLED,
@@ -32,8 +32,7 @@ from memories.embeddings.engine import (
     wanted_name,
 )
 from memories.embeddings.following import embed_current_store
-from memories.embeddings.indexes import IndexFile, quantized
-from memories.embeddings.local import LocalEngine
+from memories.embeddings.local import IndexFile, LocalEngine, quantized
 from memories.embeddings.onnx import WordPiece, batches
 from memories.models import EmbeddingModel, Vector
 from memories.schemas import MemoryWrite
@@ -220,7 +219,7 @@ class IndexTests(EmbeddingTestCase):
             ("nothing in it", b""),
             ("other things in it", b"x" * len(whole)),
         ):
-            with self.subTest(case), self.assertLogs("memories.embeddings.indexes", "WARNING"):
+            with self.subTest(case), self.assertLogs("memories.embeddings.local", "WARNING"):
                 self.path.write_bytes(damage)
                 self.assertEqual(self.first("felines"), self.cats)
                 self.assertEqual(self.path.read_bytes(), whole)
@@ -263,16 +262,16 @@ class IndexFileTests(TestCase):
         self.path = Path(self.enterContext(tempfile.TemporaryDirectory())) / "index" / "vectors-1.bin"
         self.random = np.random.default_rng(20261121)
 
-    def vectors(self, count: int, dimensions: int) -> indexes.Matrix:
+    def vectors(self, count: int, dimensions: int) -> local.Matrix:
         groups = self.random.standard_normal((max(1, count // 100), dimensions))
         near = groups[self.random.integers(0, len(groups), count)]
         raw = near + 0.7 * self.random.standard_normal((count, dimensions))
         return np.asarray(raw / np.linalg.norm(raw, axis=1, keepdims=True), np.float32)
 
-    def written(self, vectors: indexes.Matrix) -> IndexFile:
+    def written(self, vectors: local.Matrix) -> IndexFile:
         rows = [(10 * number, scale, data) for number, (scale, data) in enumerate(quantized(vectors))]
-        indexes.write_index(self.path, rows, count=len(rows), dimensions=vectors.shape[1], revision=7)
-        found = indexes.read_index(self.path)
+        local.write_index(self.path, rows, count=len(rows), dimensions=vectors.shape[1], revision=7)
+        found = local.read_index(self.path)
         assert found
         return found
 
@@ -298,12 +297,12 @@ class IndexFileTests(TestCase):
         self.written(self.vectors(10, 16))
         before = self.path.read_bytes()
 
-        def failing() -> Iterator[indexes.Row]:
+        def failing() -> Iterator[local.Row]:
             yield 1, 1.0, bytes(16)
             raise OSError("the disk is full")
 
         with self.assertRaises(OSError):
-            indexes.write_index(self.path, failing(), count=5, dimensions=16, revision=8)
+            local.write_index(self.path, failing(), count=5, dimensions=16, revision=8)
         self.assertEqual([item.name for item in self.path.parent.iterdir()], [self.path.name])
         self.assertEqual(self.path.read_bytes(), before)
 
@@ -314,11 +313,11 @@ class IndexFileTests(TestCase):
             damaged = bytearray(whole)
             damaged[place] ^= 0x10
             self.path.write_bytes(damaged)
-            self.assertIsNone(indexes.read_index(self.path), place)
+            self.assertIsNone(local.read_index(self.path), place)
         self.path.write_bytes(whole[:-1])
-        self.assertIsNone(indexes.read_index(self.path))
+        self.assertIsNone(local.read_index(self.path))
         self.path.unlink()
-        self.assertIsNone(indexes.read_index(self.path))
+        self.assertIsNone(local.read_index(self.path))
 
 
 class BatchTests(TestCase):

@@ -278,7 +278,7 @@ class ImportMarkdownTest(HubTestCase):
 
     def test_earlier_notes_of_a_decision_record_stay_until_it_is_imported(self) -> None:
         self.write("docs/adr/0001-use-wal.md", "# Use WAL\n\nReaders do not wait.\n")
-        with mock.patch("memories.importing.markdown.record_reason", return_value=""):
+        with mock.patch("memories.importing.record_reason", return_value=""):
             self.assertEqual(self.bring_in().created, 3)
         self.assertEqual(self.bring_in().deleted, 0)
         self.assertIn("docs/adr/0001-use-wal.md", [memory.source for memory in self.memories()])

@@ -27,7 +27,7 @@ from memories.uses.counting import named_in
 from memories.uses.drain import count_uses
 from memories.uses.selectors import MOST, uses_of, weight_of
 from memories.worth import sessions
-from memories.worth.report import worth_report
+from memories.worth.report import reject_zombies, restore_zombies, worth_report
 from memories.worth.schemas import Period, Reading, WorthReport, WorthRequest
 from memories.worth.sessions import (
     SessionPrompt,
@@ -37,7 +37,6 @@ from memories.worth.sessions import (
     is_correction,
     t_quantile,
 )
-from memories.worth.zombies import reject_zombies, restore_zombies
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
 from memoryhub.core.jobs import find_job

@@ -40,7 +40,7 @@ from memoryhub.core.log.views import as_of
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.demo.project import remove_demo
-from memoryhub.ops import hub_tables
+from memoryhub.ops import hub_databases
 from memoryhub.ops.hub_databases import prepare_databases
 from memoryhub.registry.organizations import OrgCreate, create_org
 from memoryhub.registry.projects import ProjectCreate, create_project
@@ -269,7 +269,7 @@ def main(name: str, last: int, folder: Path) -> int:
     with (
         mock.patch.object(switching, "module_command", child),
         mock.patch.object(switching, "subprocess", SUBPROCESS),
-        mock.patch.object(hub_tables, "module_command", child),
+        mock.patch.object(hub_databases, "module_command", child),
         use_origin(actor="ada", source="cli"),
         use_store(project_store(PROJECT)) if name in IN_PROJECT else nullcontext(),
     ):

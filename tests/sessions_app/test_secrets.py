@@ -20,8 +20,7 @@ from governance.redaction.service import preview_redaction, redact
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.config import current_settings
-from memoryhub.config.project_settings import ProjectSettings
-from memoryhub.config.secret_rules import PersonalType, compiled_rules
+from memoryhub.config.project_settings import PersonalType, ProjectSettings, compiled_rules
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.secrets import context, rule

@@ -13,8 +13,16 @@ from unittest import mock
 from django.core.management import CommandError, call_command
 from pydantic import ValidationError
 
-from memoryhub.config.current_settings import config_problem, project_settings, settings_decided_by, unknown_in_config
-from memoryhub.config.folder import FolderSettings, allowed_in_folders, read_folder, use_folder
+from memoryhub.config.current_settings import (
+    FolderSettings,
+    allowed_in_folders,
+    config_problem,
+    project_settings,
+    read_folder,
+    settings_decided_by,
+    unknown_in_config,
+    use_folder,
+)
 from memoryhub.config.identity import bind_project
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import log

@@ -33,7 +33,7 @@ from memoryhub.core.backends.selected import places, stores
 from memoryhub.core.errors import ConflictError, HubError, Locked, Moved, NotFound
 from memoryhub.core.home_database import display_url, recorded
 from memoryhub.core.stores.store import list_projects, project_store
-from memoryhub.ops import hub_tables
+from memoryhub.ops import hub_databases
 from memoryhub.ops.backups.restoring import restore
 from memoryhub.ops.backups.service import back_up_store
 from memoryhub.ops.doctor.service import examine_hub
@@ -211,10 +211,10 @@ class HubTablesTests(HubTestCase):
 
             with (
                 mock.patch("sys.stdin", io.StringIO(json.dumps(rows))),
-                mock.patch("django.core.management.call_command", call),
+                mock.patch("memoryhub.ops.hub_databases.call_command", call),
                 self.assertRaises(SystemExit) if dies_at else nullcontext(),
             ):
-                hub_tables._load()
+                hub_databases._load()
         self.assertTrue(User.objects.filter(username="maya").exists())
         self.assertTrue(Schedule.objects.filter(name="kept").exists())
 

@@ -103,7 +103,7 @@ def _documents() -> Iterator[list[int]]:
 def _made_up(ids: list[int], dimensions: int) -> dict[Text, tuple[float, bytes]]:
     import numpy as np
 
-    from memories.embeddings.indexes import quantized
+    from memories.embeddings.local import quantized
 
     some = np.random.default_rng(ids[0]).standard_normal((len(ids), dimensions), np.float32)
     some /= np.linalg.norm(some, axis=1, keepdims=True)

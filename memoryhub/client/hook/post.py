@@ -96,7 +96,12 @@ def send(event: ClientEvent, *, connect_seconds: float) -> new_socket | None:
 def receive(connection: new_socket, deadline: float) -> HubAnswer | None:
     """Return the hub's answer and close the connection; None if none arrives before the deadline."""
     try:
-        return _parse_answer(_received(connection, deadline))
+        head, _, body = _received(connection, deadline).partition(b"\r\n\r\n")
+        status = int(head.split(b" ", 2)[1])
+        declared = head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]
+        if declared and len(body) != int(declared):
+            return None  # it was cut short
+        return HubAnswer(status, body)
     except (OSError, ValueError, IndexError):
         return None
     finally:
@@ -154,12 +159,3 @@ def _received(connection: new_socket, deadline: float) -> bytes:
         parts.append(part)
         size += len(part)
     raise ValueError("the answer is too long")
-
-
-def _parse_answer(raw: bytes) -> HubAnswer:
-    head, _, body = raw.partition(b"\r\n\r\n")
-    status = int(head.split(b" ", 2)[1])
-    declared = head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]
-    if declared and len(body) != int(declared):
-        raise ValueError("the answer was cut short")
-    return HubAnswer(status, body)

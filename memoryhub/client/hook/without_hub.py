@@ -114,7 +114,7 @@ def answer_event(event: ClientEvent) -> bytes:
     import django
 
     django.setup()
-    from memoryhub.config.folder import use_folder
+    from memoryhub.config.current_settings import use_folder
     from memoryhub.core.origin import use_origin
     from memoryhub.core.stores.store import project_store, use_store
     from memoryhub.ops.serving.drain import drain

@@ -182,7 +182,7 @@ def entry_words(entry: dict[str, Any]) -> list[str]:
     command = entry.get("command") or []
     if not isinstance(command, list):
         command = [command, *(entry.get("args") or [])]
-    return [str(word) for word in command]
+    return list(map(str, command))
 
 
 def take_server(client: Client, document: ConfigDocument, original: ConfigDocument | None) -> ConfigDocument:

@@ -110,8 +110,8 @@ def plan_setup(
     changes = []
     for before, after in changed.values():
         if before.text != after.text:
-            is_ours = has_hooks(client, before) or has_entry(client, before) or is_own_agent(before)
-            changes.append(ConfigChange(before, after, adds_backup=before.is_there and not is_ours))
+            is_first = before.is_there and not (has_hooks(client, before) or has_entry(client, before))
+            changes.append(ConfigChange(before, after, adds_backup=is_first and not is_own_agent(before)))
     return changes
 
 

@@ -1,6 +1,5 @@
 from memoryhub.core.admin import cells
-from memoryhub.core.admin.access import needs, next_page
-from memoryhub.core.admin.base import HubModelAdmin
+from memoryhub.core.admin.base import HubModelAdmin, needs, next_page
 from memoryhub.core.admin.events import RawEventAdmin
 from memoryhub.core.admin.facets import (
     ConditionFilter,

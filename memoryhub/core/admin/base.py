@@ -1,4 +1,4 @@
-"""Read-only base classes of the admin's lists and detail pages, and downloads of what a list shows.
+"""Read-only base classes of the admin's lists and detail pages, downloads of what a list shows, and permission checks.
 
 Rows are read models, so nothing is saved here. Django's admin log is not used: it is in hub.db, which has no projects,
 and an object's history is its events.
@@ -7,8 +7,8 @@ and an object's history is its events.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
@@ -18,8 +18,10 @@ from django.core.paginator import Paginator
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.http import url_has_allowed_host_and_scheme
 
 from memoryhub.core.admin.cells import event_title
 from memoryhub.core.admin.facets import COUNTED_AT_MOST, DefaultFilter, HubChangeList
@@ -36,6 +38,46 @@ if TYPE_CHECKING:
 else:
     _ModelAdmin = admin.ModelAdmin
     _Paginator = Paginator
+
+
+def needs(act: Act, view: Callable[..., Any]) -> Callable[..., Any]:
+    """Require a permission to call a view: ``self.admin_site.admin_view(needs(Act.WRITE, self.settle_view))``.
+
+    The view's first argument is the request: pass a function or a bound method.
+    """
+
+    @wraps(view)
+    def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        require(request.user, act)
+        response: HttpResponseBase = view(request, *args, **kwargs)
+        return response
+
+    return checked
+
+
+def next_page(request: HttpRequest) -> str:
+    """Return the page of this hub that a form leads to with ``next``, or "" if it names none."""
+    page: str = request.POST.get("next", "")
+    is_of_this_hub = page.startswith("/") and url_has_allowed_host_and_scheme(page, allowed_hosts=None)
+    return page if is_of_this_hub else ""
+
+
+class Rights:
+    # Evaluated lazily by templates: {% if may.review %}
+    def __init__(self, user: Any) -> None:
+        self._user = user
+
+    def __getitem__(self, act: str) -> bool:
+        return may(self._user, Act(act))
+
+    def __iter__(self) -> Iterator[str]:
+        return (act for act in Act if self[act])
+
+
+def rights(request: HttpRequest) -> dict[str, Any]:
+    # Early error pages have no user: no permissions then.
+    user = getattr(request, "user", None)
+    return {"may": Rights(user) if user is not None else {}}
 
 
 class QuarantineFilter(DefaultFilter):

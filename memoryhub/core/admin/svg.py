@@ -9,7 +9,7 @@ from datetime import date
 from itertools import chain, pairwise
 
 CHART_WIDTH, CHART_HEIGHT, _CHART_TOP = 600, 120, 14
-_BAR_GAP = 4
+_BAR_GAP, _CHANGE_WIDTH = 4, 80
 _LABEL_EVERY = 7
 
 
@@ -57,9 +57,9 @@ def bar_chart(counts: Mapping[date, int], *, description: str, label_every: int 
     return BarChart(bars, highest, description)
 
 
-def change_widths(insertions: int | None, deletions: int | None, most: int, width: int = 80) -> tuple[float, float]:
-    """Return the widths of a change's added and removed lines; ``most`` lines fill ``width``."""
-    scale = width / max(1, most)
+def change_widths(insertions: int | None, deletions: int | None, most: int) -> tuple[float, float]:
+    """Return the widths of a change's added and removed lines; ``most`` lines fill the bar."""
+    scale = _CHANGE_WIDTH / max(1, most)
     return round((insertions or 0) * scale, 1), round((deletions or 0) * scale, 1)
 
 

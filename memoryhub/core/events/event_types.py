@@ -138,12 +138,7 @@ define_event = _registering(EventType)
 GOVERNANCE = EventGroup("governance", "Governance", 90)
 # For events that govern the store itself: erasure, quarantine, holds, retention, roll-back.
 define_governance_event = partial(
-    define_event,
-    group=GOVERNANCE,
-    retention=Retention.KEPT,
-    rollback=GOVERNS,
-    changes_stream=False,
-    act=Act.GOVERN,
+    define_event, group=GOVERNANCE, retention=Retention.KEPT, rollback=GOVERNS, changes_stream=False, act=Act.GOVERN
 )
 
 

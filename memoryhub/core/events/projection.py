@@ -49,10 +49,17 @@ _projectors: dict[str, list[Projector]] = {}
 _after_each: list[Projector] = []
 _by_header: list[Projector] = []
 _after_rebuild: list[Callable[[], None]] = []
-_companions: dict[str, tuple[str, ...]] = {}
-_text_caches: dict[str, str] = {}
-_checks: dict[str, Check] = {}
-_voiding: list[str] = []
+# By a read model's table: tables without a model that belong to it, such as those of a full-text index
+companions: dict[str, tuple[str, ...]] = {}
+# Tables that are derived from texts but are not read models, with the column that has the entity's id
+text_caches: dict[str, str] = {}
+# By what they compare: something derived from read models, such as an index, with its expected content. A check takes
+# sampled ids, or None for all, and returns the ids that differ. It runs in a copy built from the log, with the store
+# attached as ``LIVE``.
+checks: dict[str, Check] = {}
+# Types of events whose ``void`` lists positions of events that it has taken back. They need ``removes_text``, so that
+# copies and views of the log are built again.
+voiding: list[EventType[Any]] = []
 
 
 def projects(*event_types: EventType[Any]) -> Callable[[Projector], Projector]:
@@ -87,45 +94,11 @@ def finish_rebuild() -> None:
             step()
 
 
-def define_companions(table: str, *companions: str) -> None:
-    """Register tables without a model that belong to a read model's, such as those of a full-text index."""
-    _companions[table] = companions
-
-
-def companions_of(table: str) -> tuple[str, ...]:
-    return _companions.get(table, ())
-
-
-def define_check(what: str, check: Check) -> None:
-    """Register a comparison of something derived from read models, such as an index, with its expected content."""
-    # ``check`` takes sampled ids, or None for all, and returns the ids that differ. It runs in a copy built from the
-    # log, with the store attached as ``LIVE``.
-    _checks[what] = check
-
-
-def checks() -> dict[str, Check]:
-    return dict(_checks)
-
-
-def define_text_cache(table: str, column: str) -> None:
-    """Register a table that is derived from texts but is not a read model; ``column`` is the entity's id."""
-    _text_caches[table] = column
-
-
-def text_caches() -> dict[str, str]:
-    return dict(_text_caches)
-
-
-def define_void(event_type: EventType[Any]) -> None:
-    """Declare that the ``void`` of such an event lists positions of events that it has taken back."""
-    # The type needs ``removes_text``, so that copies and views of the log are built again.
-    _voiding.append(event_type.name)
-
-
 def void_sql() -> str:
     """Return a SELECT of the positions of events that no read model contains; read models are built without them."""
     listed = int_elements("u.payload_json", "void")
-    return f"SELECT j.value FROM raw_events u, {listed} j WHERE u.event_type IN ({quoted(_voiding)})"
+    names = quoted([event_type.name for event_type in voiding])
+    return f"SELECT j.value FROM raw_events u, {listed} j WHERE u.event_type IN ({names})"
 
 
 def void_positions() -> frozenset[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -73,7 +73,7 @@ def insert_columns(values: Sequence[Any]) -> None:
     rows.put("raw_events", INSERT_EVENT, values)
 
 
-def forward(events: Iterable[EventColumns], *, fork: tuple[int, str], progress: Callable[[int], None]) -> None:
+def forward(events: Iterable[EventColumns], *, fork: tuple[int, str]) -> None:
     """Continue the current store's log by the rest of a longer copy, which erases or redacts text of earlier events.
 
     Read models are built from the longer log in a copy. One transaction transfers payloads, events and rows.
@@ -81,7 +81,6 @@ def forward(events: Iterable[EventColumns], *, fork: tuple[int, str], progress: 
     Args:
         events: the whole longer log, verified by the caller.
         fork: position and chain digest of the store's last event.
-        progress: called with the number of events applied so far.
 
     Raises:
         ConflictError: the store has changed meanwhile.
@@ -94,7 +93,7 @@ def forward(events: Iterable[EventColumns], *, fork: tuple[int, str], progress: 
             for event in events:
                 insert_columns([getattr(event, name) for name in COLUMNS])
         require_anchored(of=store)
-        apply_events(0, progress)
+        apply_events(0)
         try:
             with replacing.compared():
                 pass
@@ -124,7 +123,7 @@ def _transfer(fork: int) -> None:
     is_changed = bool(rows.fetch(_CHANGED))
     rows.execute(_PUT_PAYLOADS)
     rows.execute(_PUT_TAIL, [fork])
-    for table in text_caches():
+    for table in text_caches:
         rows.execute(f"DELETE FROM {LIVE}.{table}")
     if is_changed:
         mark_unwiped(head()[0], LIVE)

@@ -61,11 +61,7 @@ class _Broken(Exception):
 
 
 def verify(
-    checkpoint: Checkpoint | None = None,
-    *,
-    of: StoreId | None = None,
-    database: str = HERE,
-    anchored: bool = True,
+    checkpoint: Checkpoint | None = None, *, of: StoreId | None = None, database: str = HERE, anchored: bool = True
 ) -> Verification:
     """Check every event of a store's log, and compare the result with the anchor.
 
@@ -88,7 +84,9 @@ def verify(
             for position, trusted, where in heads:
                 if position == count and trusted != digest:
                     raise _Broken(count, f"its digest differs from the one {where}")
-        _check_end(count, heads)
+        position, _, where = max(heads, key=itemgetter(0), default=(0, "", ""))
+        if position > count:
+            raise _Broken(count + 1, f"the log ends at #{count}, but #{position} is {where}; its tail was cut")
         _check_erasures(erased, database)
     except _Broken as broken:
         return Verification(False, count, digest, broken.position, broken.reason)
@@ -144,12 +142,6 @@ def _trusted_heads(checkpoint: Checkpoint | None, store: StoreId, *, anchored: b
         checkpoint.require_store(store)
         heads.append((checkpoint.position, checkpoint.digest, "in the checkpoint"))
     return heads
-
-
-def _check_end(count: int, heads: list[tuple[int, str, str]]) -> None:
-    position, _, where = max(heads, key=itemgetter(0), default=(0, "", ""))
-    if position > count:
-        raise _Broken(count + 1, f"the log ends at #{count}, but #{position} is {where}; its tail was cut")
 
 
 def _check_erasures(erased: set[int], database: str) -> None:

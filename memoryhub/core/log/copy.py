@@ -10,7 +10,7 @@ from django.db import IntegrityError, models, transaction
 from memoryhub.core.backends.base import LIVE, Source
 from memoryhub.core.backends.selected import differences, scratch
 from memoryhub.core.errors import Damaged
-from memoryhub.core.events.projection import apply, companions_of, read_models, void_positions
+from memoryhub.core.events.projection import apply, companions, read_models, void_positions
 from memoryhub.core.log.append import COLUMNS
 from memoryhub.core.log.read import head, last_erasure, read_all
 from memoryhub.core.stores import rows
@@ -112,7 +112,7 @@ class Replacing:
             yield
             for model in self._replaced:
                 differences.apply_recorded(model)
-                for table in companions_of(model._meta.db_table):
+                for table in companions.get(model._meta.db_table, ()):
                     differences.replace_table(table)
         self._erasure = last_erasure()
 

@@ -24,7 +24,7 @@ from memoryhub.core.log.read import events, head, last_erasure
 from memoryhub.core.log.views import forget_views, forget_views_early
 from memoryhub.core.schemas import STORED, EventRef, EventRefs, Generated, Payload, RenumberedStreams, Sha256
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, NOT_INDEXED, entries, int_elements, json_list, json_text, upsert
+from memoryhub.core.stores.dialect import IDS, NOT_INDEXED, entries, int_elements, json_list, json_text
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.validation import explain
@@ -242,7 +242,7 @@ def _transfer(store: StoreId, salted: Mapping[int, tuple[str, str]], record: Pay
     rows.execute(_WRITE_PAYLOADS.format(database=LIVE), [json.dumps(salted)])
     # Caches are keyed by event or by entity: clear both.
     about = json_list([*salted, *rows.column(_ENTITIES, [json_list(salted)])])
-    for table, column in text_caches().items():
+    for table, column in text_caches.items():
         rows.execute(f"DELETE FROM {LIVE}.{table} WHERE {column} IN {IDS}", [about])
     mark_unwiped(event.position, LIVE)
     forget_views_early(store)
@@ -255,11 +255,11 @@ _MARK = "unwiped"
 
 def mark_unwiped(position: int, database: str = "main") -> None:
     """Record, in the transaction that deletes text, up to which event the files must be wiped."""
-    rows.execute(upsert(f"{database}.store_meta", "key", ["value"]), [_MARK, str(position)])
+    rows.put_meta(_MARK, str(position), table=f"{database}.store_meta")
 
 
 def is_unwiped() -> bool:
-    return _mark() is not None
+    return rows.meta(_MARK) is not None
 
 
 def wipe_free_space() -> bool:
@@ -268,14 +268,9 @@ def wipe_free_space() -> bool:
     Returns False if others held the store longer than the busy timeout or the disk is full: deleted text stays in the
     files until this is repeated. Takes about a second per 100 MB, during which others can read.
     """
-    mark = _mark()
+    mark = rows.meta(_MARK)
     if not wiping.rewrite():
         return False
     if mark is not None:
         rows.execute("DELETE FROM store_meta WHERE key = %s AND value = %s", [_MARK, mark])
     return True
-
-
-def _mark() -> str | None:
-    marks = rows.column("SELECT value FROM store_meta WHERE key = %s", [_MARK])
-    return next(iter(marks), None)

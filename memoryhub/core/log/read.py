@@ -111,9 +111,9 @@ def iterate_columns(*columns: str) -> Iterator[tuple[Any, ...]]:
     return rows.iterate(f"SELECT {', '.join(columns)} FROM raw_events ORDER BY position")
 
 
-def event_column(column: str, *, at: str = "id") -> Subquery:
-    """Return a column of the event at the position in a model's field ``at``, for ``annotate`` and ``filter``."""
-    return Subquery(events().filter(position=OuterRef(at)).order_by().values(column)[:1])
+def event_column(column: str) -> Subquery:
+    """Return a column of the event that created an entity, for ``annotate`` and ``filter``."""
+    return Subquery(events().filter(position=OuterRef("id")).order_by().values(column)[:1])
 
 
 def replay(selection: EventQuerySet) -> Iterator[str]:

@@ -76,7 +76,12 @@ def rebuild(progress: Progress = lambda _: None, *, only: Sequence[str] = ()) ->
         progress: called with the number of events applied so far, about every 2,000.
         only: tables or app labels to replace; all others are only compared. Default: all.
     """
-    tables = _tables_of(only)
+    labels = {model._meta.db_table: model._meta.app_label for model in read_models()}
+    names = sorted({*labels, *labels.values()})
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        raise Invalid(f"{unknown[0][:80]!r} is not a read model; name a table or an app", choices=names)
+    tables = frozenset(table for table, app in labels.items() if not only or table in only or app in only)
     started = time.monotonic()
     schema.ensure(connections[require_current_alias()])
     for _ in range(_ATTEMPTS):
@@ -85,15 +90,6 @@ def rebuild(progress: Progress = lambda _: None, *, only: Sequence[str] = ()) ->
             finish_rebuild()
             return RebuildReport(head()[0], time.monotonic() - started, report)
     raise Locked("events were erased during the rebuild; run rebuild again")
-
-
-def _tables_of(only: Sequence[str]) -> frozenset[str]:
-    tables = {model._meta.db_table: model._meta.app_label for model in read_models()}
-    names = sorted({*tables, *tables.values()})
-    unknown = [name for name in only if name not in names]
-    if unknown:
-        raise Invalid(f"{unknown[0][:80]!r} is not a read model; name a table or an app", choices=names)
-    return frozenset(table for table, app in tables.items() if not only or table in only or app in only)
 
 
 def _attempt(store: StoreId, tables: frozenset[str], progress: Progress) -> list[TableReport] | None:
@@ -200,7 +196,7 @@ def _compare_whole(progress: Progress) -> Comparison:
 
 
 def _index_differences(sample: list[int] | None) -> Iterator[Difference]:
-    for what, check in checks().items():
+    for what, check in checks.items():
         if differing := check(sample):
             yield Difference(what, len(differing), tuple(map(str, differing[:_SHOWN])), is_table=False)
 
@@ -317,7 +313,7 @@ class FreshFile:
             take_events(head(LIVE)[0])
         apply_events(0, progress)
         with scratch.attached(self._source):
-            for table in text_caches():
+            for table in text_caches:
                 repair.carry(table)
 
     def catch_up(self) -> None:
@@ -335,7 +331,7 @@ class FreshFile:
         self.catch_up()
         with scratch.attached(self._source):
             for model in models_beside_log():
-                if model._meta.db_table not in text_caches():
+                if model._meta.db_table not in text_caches:
                     repair.carry(model._meta.db_table)
             repair.carry("store_meta", META_COLUMNS)
 

@@ -119,10 +119,9 @@ def _make(view: StoreId, store: StoreId, prefix: str, position: int) -> bool:
 
 def _keep_few(store: StoreId, prefix: str, newest: StoreId) -> None:
     latest = (clock.now() + clock.MISDATED_AFTER).timestamp()
-    by_use = sorted(
-        (used_at < latest, used_at, name) for name, used_at in views.view_names(store, prefix) if name != newest.name
-    )
-    views.remove_views(name for *_, name in by_use[: max(0, len(by_use) - KEPT + 1)])
+    by_use = {name: (used_at < latest, used_at, name) for name, used_at in views.view_names(store, prefix)}
+    by_use.pop(newest.name, None)
+    views.remove_views(sorted(by_use, key=by_use.__getitem__)[: max(0, len(by_use) - KEPT + 1)])
 
 
 def forget_views_early(store: StoreId | None = None) -> None:

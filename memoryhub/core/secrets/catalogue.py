@@ -298,10 +298,7 @@ CHECKS.update({"email": email, "card": card, "iban": iban, "phone": phone, "nati
 _TEXTS = {
     Personal.EMAIL: ("An e-mail address.", rb"[A-Za-z0-9._%+'-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,5}[A-Za-z]{2,24}"),
     Personal.CARD: ("The number of a payment card, by its check digit.", rb"\b\d(?:[ -]?\d){11,18}\b"),
-    Personal.IBAN: (
-        "An IBAN, by its check digits.",
-        rb"\b[A-Z]{2}\d\d(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b",
-    ),
+    Personal.IBAN: ("An IBAN, by its check digits.", rb"\b[A-Z]{2}\d\d(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b"),
     Personal.PHONE: ("A phone number.", rb"\+" + _NUMBER + rb"|\(?\b\d" + _NUMBER),
     Personal.NATIONAL_ID: (
         "The number of a person in a country, by its form and check digits.",

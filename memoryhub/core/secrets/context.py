@@ -21,7 +21,7 @@ from memoryhub.core.secret_files import REDACTION_KEY, read_or_create_secret
 from memoryhub.core.secrets.catalogue import NO_RULES, CustomRules
 from memoryhub.core.secrets.cleaning import NOTHING_KNOWN, Context, Known, digest, is_memorable
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import TEXTS, json_list, upsert
+from memoryhub.core.stores.dialect import TEXTS, json_list
 from memoryhub.core.stores.routing import (
     StoreCache,
     StoreRequest,
@@ -144,7 +144,7 @@ def store_pending() -> None:
         return
     stored = dict(pending)
     for digest_text, kind in stored.items():
-        rows.execute(upsert("store_meta", "key", ["value"]), [f"{_PREFIX}{digest_text}", kind])
+        rows.put_meta(f"{_PREFIX}{digest_text}", kind)
 
     def forget_stored() -> None:
         for digest_text in stored:

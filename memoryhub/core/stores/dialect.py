@@ -137,16 +137,6 @@ def columns_of(row: str, names: Sequence[str]) -> str:
     return ", ".join(f"{row}.{name}" for name in names)
 
 
-def upsert(table: str, key: str, columns: Sequence[str]) -> str:
-    """Return the INSERT of one row that updates ``columns`` if the key exists."""
-    names = (key, *columns)
-    changes = ", ".join(f"{name} = excluded.{name}" for name in columns)
-    return (
-        f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(['%s'] * len(names))}) "
-        f"ON CONFLICT ({key}) DO UPDATE SET {changes}"
-    )
-
-
 def _json_each(source: str, path: Sequence[str]) -> str:
     return f"json_each({source}, '$.{'.'.join(path)}')" if path else f"json_each({source})"
 

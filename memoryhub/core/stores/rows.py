@@ -73,12 +73,8 @@ _gathered: ContextVar[tuple[str, Gathered | None]] = ContextVar("gathered_insert
 
 
 def update(model: type[models.Model], key: Any, **values: Any) -> None:
-    adapters = _adapters(model)
-    sql = _update_sql(model, tuple(values))
-    row = []
-    for name, value in values.items():
-        adapt = adapters[name]
-        row.append(adapt(value) if adapt else value)
+    adapters, sql = _update_plan(model, tuple(values))
+    row = [adapt(value) if adapt else value for adapt, value in zip(adapters, values.values(), strict=True)]
     execute(sql, [*row, key])
 
 
@@ -96,6 +92,18 @@ def fetch(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[tuple[
 def column(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[Any]:
     """Return the values of a query with one column."""
     return [value for (value,) in fetch(sql, parameters)]
+
+
+def meta(key: str) -> str | None:
+    """Return the value of a key of ``store_meta``, which has what is not in the log; None if there is none."""
+    return next(iter(column("SELECT value FROM store_meta WHERE key = %s", [key])), None)
+
+
+def put_meta(key: str, value: str, *, table: str = "store_meta") -> None:
+    execute(_PUT_META.format(table=table), [key, value])
+
+
+_PUT_META = "INSERT INTO {table} (key, value) VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 
 
 def rendered(sql: str) -> str:
@@ -128,10 +136,12 @@ def _insert_plan(model: type[models.Model], names: tuple[str, ...]) -> tuple[lis
 
 
 @cache
-def _update_sql(model: type[models.Model], names: tuple[str, ...]) -> str:
+def _update_plan(model: type[models.Model], names: tuple[str, ...]) -> tuple[list[_Adapter | None], str]:
+    adapters = _adapters(model)
     columns = {field.attname: field.column for field in model._meta.local_concrete_fields}
     assignments = ", ".join(f'"{columns[name]}" = %s' for name in names)
-    return f'UPDATE "{model._meta.db_table}" SET {assignments} WHERE "{model._meta.pk.column}" = %s'
+    sql = f'UPDATE "{model._meta.db_table}" SET {assignments} WHERE "{model._meta.pk.column}" = %s'
+    return [adapters[name] for name in names], sql
 
 
 @cache

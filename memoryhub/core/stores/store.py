@@ -102,7 +102,14 @@ def use_store(store: StoreId, *, create: bool = False) -> Iterator[StoreId]:
         Unavailable: it cannot be opened, read or written.
     """
     _require_reach(store)
-    held = _open(store, create=create)
+    try:
+        with _translated(store):
+            identity = stores.identity(store) or _find_or_create(store, create=create)
+            while (held := _hold(store.alias, identity)) is None:
+                _connect(store, identity)
+    except OSError as error:
+        _failed.add(store.alias)
+        raise _unavailable(store, error) from error
     try:
         with use_alias(store.alias), _translated(store):
             yield store
@@ -190,18 +197,6 @@ def _unavailable(store: StoreId, error: Exception) -> Unavailable:
     return Unavailable(f"memory database unavailable: {reason}", store=store.name)
 
 
-def _open(store: StoreId, *, create: bool) -> HeldConnection:
-    try:
-        with _translated(store):
-            identity = stores.identity(store) or _find_or_create(store, create=create)
-            while (held := _hold(store.alias, identity)) is None:
-                _connect(store, identity)
-            return held
-    except OSError as error:
-        _failed.add(store.alias)
-        raise _unavailable(store, error) from error
-
-
 def _find_or_create(store: StoreId, *, create: bool) -> Hashable:
     was_open = bool(_identities.get(store.alias)) or store.alias in _failed
     is_anchored = anchors.exists(store)
@@ -228,8 +223,8 @@ def _find_or_create(store: StoreId, *, create: bool) -> Hashable:
 
 def arrival() -> dict[str, Any] | None:
     """Return where the current store came from, until its move is confirmed; the fields of a ``Departure``."""
-    values = rows.column("SELECT value FROM store_meta WHERE key = %s", [ARRIVAL])
-    return json.loads(values[0]) if values else None
+    mark = rows.meta(ARRIVAL)
+    return json.loads(mark) if mark else None
 
 
 def require_stayed(store: StoreId) -> None:

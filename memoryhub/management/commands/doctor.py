@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.management.base import CommandParser
 
@@ -11,9 +11,7 @@ from memoryhub.core.log.rebuilding import SMALL_LOG
 from memoryhub.core.stores.store import StoreId
 from memoryhub.core.text import counted, hanging
 from memoryhub.management.base import HubCommand, add_store_options, store_option, use_cli_origin
-
-if TYPE_CHECKING:
-    from memoryhub.ops.doctor.service import DoctorReport
+from memoryhub.ops.doctor.service import DoctorReport, examine, report_unusable
 
 EXIT_FOUND = 15
 
@@ -38,8 +36,6 @@ class Command(HubCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from memoryhub.ops.doctor.service import examine, report_unusable
-
         store = store_option(options)
         report = report_unusable(store)
         if report is None and options["accept_loss"] is not None:

@@ -4,6 +4,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterable
 from typing import Any
 
+from memoryhub.config.clients import hook_clients
 from memoryhub.management.base import CommandGroup, HubCommand
 
 
@@ -16,15 +17,11 @@ class Command(HubCommand):
     group = CommandGroup.RUN
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        from memoryhub.config.clients import hook_clients
-
         parser.add_argument("client", help=" or ".join(hook_clients()))
         parser.add_argument("event", help="the client's name of the event, such as SessionStart")
         parser.add_argument("--project", metavar="ID", help="the project; default: that of the event's folder")
 
     def values(self) -> dict[str, Iterable[str]]:
-        from memoryhub.config.clients import hook_clients
-
         return {"client": hook_clients()}
 
     def handle(self, *_: Any, client: str, event: str, project: str | None, **__: Any) -> None:

@@ -4,20 +4,22 @@ import getpass
 import sys
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.management.base import CommandParser
 
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Invalid, Locked, NotFound
-from memoryhub.core.jobs import Job, Over, find_job
+from memoryhub.core.jobs import Job, Over, defined_jobs, find_job
 from memoryhub.core.stores.store import StoreId
 from memoryhub.core.text import flat
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import HubCommand, add_store_options, show_job, store_option, use_cli_origin
-
-if TYPE_CHECKING:
-    from memoryhub.ops.jobs.status import JobStatus
+from memoryhub.ops import jobs
+from memoryhub.ops.hub_databases import prepare_databases
+from memoryhub.ops.jobs.running import JobTarget, targets_of
+from memoryhub.ops.jobs.schedules import JobPlan, change_plan
+from memoryhub.ops.jobs.status import JobStatus, job_statuses
 
 EXIT_FAILED = 14
 _ROW = "{:<22} {:<36} {:<17} {:<12} {}"
@@ -44,15 +46,9 @@ class Command(HubCommand):
         plan.add_argument("--at", metavar="HH:MM", help="time of day (UTC), for every day or week")
 
     def values(self) -> dict[str, Iterable[str]]:
-        from memoryhub.core.jobs import defined_jobs
-        from memoryhub.ops import jobs  # noqa: F401 - loads all jobs
-
         return {"name": [job.slug for job in defined_jobs()]}
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from memoryhub.ops import jobs  # noqa: F401 - loads all jobs
-        from memoryhub.ops.hub_databases import prepare_databases
-
         store = store_option(options)
         prepare_databases()
         if options["every"] or options["at"]:
@@ -65,8 +61,6 @@ class Command(HubCommand):
             self._list()
 
     def _plan(self, options: dict[str, Any], store: StoreId | None) -> None:
-        from memoryhub.ops.jobs.schedules import JobPlan, change_plan
-
         if not options["name"] or store:
             raise Invalid(
                 "give the name of a job, such as backup, without a store: its schedule is the same for all stores"
@@ -79,8 +73,6 @@ class Command(HubCommand):
         self.answer(data, [f"{job.slug}: {plan.described}{due}"])
 
     def _list(self) -> None:
-        from memoryhub.ops.jobs.status import job_statuses
-
         statuses = job_statuses()
         lines = [_ROW.format("JOB", "RUNS", "LAST RUN (UTC)", "RESULT", "NEXT RUN (UTC)")]
         for status in statuses:
@@ -93,11 +85,9 @@ class Command(HubCommand):
         self.answer({"results": list(map(_facts, statuses))}, lines)
 
     def _run(self, job: Job, store: StoreId | None) -> None:
-        from memoryhub.ops.jobs import BUSY, run_job
-
         targets = _targets(job, store)
         with show_job(job, len(targets), self.stderr) as watch:
-            outcomes = run_job(job=job, targets=targets, asked_by=getpass.getuser(), watch=watch)
+            outcomes = jobs.run_job(job=job, targets=targets, asked_by=getpass.getuser(), watch=watch)
         data, lines = [], []
         for outcome in outcomes:
             title, result, message = outcome.target.title, outcome.result, outcome.message
@@ -105,15 +95,13 @@ class Command(HubCommand):
             lines.append(f"{title}: {result}: {flat(message) or 'nothing to do'}")
         self.answer({"results": data}, lines)
         results = {outcome.result for outcome in outcomes}
-        if results - {"ok", BUSY}:
+        if results - {"ok", jobs.BUSY}:
             sys.exit(EXIT_FAILED)
-        if BUSY in results:
+        if jobs.BUSY in results:
             sys.exit(Locked.exit_code)
 
 
-def _targets(job: Job, store: StoreId | None) -> list[Any]:
-    from memoryhub.ops.jobs.running import JobTarget, targets_of
-
+def _targets(job: Job, store: StoreId | None) -> list[JobTarget]:
     if store is None:
         return targets_of(job)
     if job.over is Over.HUB:

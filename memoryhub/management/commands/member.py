@@ -9,6 +9,8 @@ from memoryhub.core.permissions import MEMBER_ROLES
 from memoryhub.core.stores.store import StoreId, org_store, project_store
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin
+from memoryhub.ops.hub_databases import prepare_databases
+from memoryhub.registry import members
 
 
 class Command(HubCommand):
@@ -30,29 +32,21 @@ class Command(HubCommand):
             where.add_argument("--org", metavar="ID", help="of this organisation, and all its projects")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from memoryhub.ops.hub_databases import prepare_databases
-
         prepare_databases()
         store = project_store(options["project"]) if options["project"] else org_store(options["org"])
         with use_cli_origin():
             getattr(self, f"_{options['act']}")(store, options)
 
     def _list(self, store: StoreId, _: dict[str, Any]) -> None:
-        from memoryhub.registry import members
-
         listed = members.list_members(store)
         lines = [members.described(member) for member in listed] or ["no members; people with a role in the hub see it"]
         self.answer({"results": [asdict(member) for member in listed]}, lines)
 
     def _add(self, store: StoreId, options: dict[str, Any]) -> None:
-        from memoryhub.registry import members
-
         command = command_from(members.MemberSet, {"role": options["role"]})
         member = members.set_member(store=store, name=options["name"], command=command)
         self.stdout.write(members.described(member))
 
     def _remove(self, store: StoreId, options: dict[str, Any]) -> None:
-        from memoryhub.registry import members
-
         members.remove_member(store=store, name=options["name"])
         self.stdout.write(f"{options['name']} has no role in {store.place} of their own any more")

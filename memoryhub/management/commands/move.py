@@ -12,7 +12,7 @@ from memoryhub.core.home_database import masked
 from memoryhub.core.stores.store import GLOBAL_STORE, StoreId
 from memoryhub.core.text import counted
 from memoryhub.management.base import HubCommand, store_option, use_cli_origin
-from memoryhub.ops.hub_tables import copy_hub_tables
+from memoryhub.ops.hub_databases import copy_hub_tables
 from memoryhub.transfer.moving.service import (
     Way,
     confirm,

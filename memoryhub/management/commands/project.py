@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from governance.present import size
 from memoryhub.config.identity import SETTINGS_FILE, check_project_id, renamed_hint
 from memoryhub.config.repository import working_folder
 from memoryhub.core import clock
@@ -14,9 +15,8 @@ from memoryhub.core.backends.selected import stores
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.core.text import flat
 from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin
-from memoryhub.registry import project_lookup
-from memoryhub.registry.project_lookup import ProjectRow
-from memoryhub.registry.projects import ProjectCreate, ProjectDetails, create_project
+from memoryhub.registry import projects
+from memoryhub.registry.projects import ProjectCreate, ProjectDetails, ProjectRow, create_project
 
 
 class Command(HubCommand):
@@ -43,7 +43,7 @@ class Command(HubCommand):
             getattr(self, f"_{options['act']}")(options)
 
     def _list(self, _: dict[str, Any]) -> None:
-        rows = project_lookup.project_rows()
+        rows = projects.project_rows()
         table = [["ID", "NAME", "EVENTS", "SIZE", "LAST WRITE", "FOLDER"], *map(_cells, rows)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = []
@@ -57,14 +57,14 @@ class Command(HubCommand):
         because = ""
         if options["id"]:
             project = check_project_id(options["id"], "ID")
-            project_lookup.require_project(project)
+            projects.require_project(project)
         else:
-            location = project_lookup.locate(working_folder())
+            location = projects.locate(working_folder())
             project, because = location.project, location.because
         head = [project]
         if because:
             head.append(flat(f"  because   {because}"))
-        row = project_lookup.row_of(project)
+        row = projects.row_of(project)
         if row is None:
             hint = renamed_hint(working_folder(), project)
             data = {"project_id": project, "because": because, "exists": False, "hint": hint}
@@ -74,7 +74,7 @@ class Command(HubCommand):
             self.answer(data, head)
             return
         with use_store(project_store(project)):
-            details, decided = project_lookup.project_in_full()
+            details, decided = projects.project_in_full()
         settings = {name: {"value": value, "decided_by": by} for name, (value, by) in decided.items()}
         data = {**details.model_dump(), "because": because, "exists": True, "folder": row.folder, "settings": settings}
         self.answer(data, [*head, *_details(details, row, decided)])
@@ -98,7 +98,7 @@ def _details(details: ProjectDetails, row: ProjectRow, decided: dict[str, tuple[
         "folder": row.folder,
         "store": stores.location(project_store(details.project_id)),
         "holds": f"memories {details.memories:,}, sessions {details.sessions:,}, commits {details.commits:,}",
-        "log": f"events {details.events:,}, {_size(row.bytes)}, last {_minute(row)}",
+        "log": f"events {details.events:,}, {size(row.bytes)}, last {_minute(row)}",
     }
     yield from (f"  {name:<9} {flat(value)}" for name, value in facts.items() if value)
     for name, (value, by) in decided.items():
@@ -107,16 +107,10 @@ def _details(details: ProjectDetails, row: ProjectRow, decided: dict[str, tuple[
 
 def _cells(row: ProjectRow) -> list[str]:
     if row.problem:
-        return [row.project_id, "", "", _size(row.bytes), "", flat(row.problem)]
+        return [row.project_id, "", "", size(row.bytes), "", flat(row.problem)]
     folder = row.folder.replace(str(Path.home()), "~", 1)
-    return [row.project_id, flat(row.name), f"{row.events:,}", _size(row.bytes), _minute(row), flat(folder)]
+    return [row.project_id, flat(row.name), f"{row.events:,}", size(row.bytes), _minute(row), flat(folder)]
 
 
 def _minute(row: ProjectRow) -> str:
     return clock.minute(row.last_activity).replace("T", " ") if row.last_activity else "never"
-
-
-def _size(count: int) -> str:
-    from governance.present import size
-
-    return size(count)

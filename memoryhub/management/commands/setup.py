@@ -257,7 +257,10 @@ class Command(HubCommand):
         variable = options.get("variable", VARIABLE)
         try:
             if options["remove"]:
-                return self._planned_removal(target)
+                stay = plan.needs_hooks(target, project_folder(working_folder()))
+                if stay and target.client.hooks:
+                    self.stdout.write(f"The hooks of {target.client.name} stay: other folders need them.")
+                return plan.plan_removal(target, hooks=not stay)
             return plan.plan_setup(
                 target, project=project, hooks=options["hooks"], profile=profile, url=url, variable=variable
             )
@@ -265,12 +268,6 @@ class Command(HubCommand):
             if "by hand" in error.message and not options["remove"]:
                 self.stdout.write(plan.to_paste(target, project, url, variable, profile))
             raise
-
-    def _planned_removal(self, target: SetupTarget) -> list[ConfigChange]:
-        stay = plan.needs_hooks(target, project_folder(working_folder()))
-        if stay and target.client.hooks:
-            self.stdout.write(f"The hooks of {target.client.name} stay: other folders need them.")
-        return plan.plan_removal(target, hooks=not stay)
 
     def _is_wanted(self, changes: list[ConfigChange], options: dict[str, Any]) -> bool:
         for change in changes:

@@ -9,6 +9,8 @@ from memoryhub.core import clock
 from memoryhub.core.permissions import VERBS
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin
+from memoryhub.ops.hub_databases import prepare_databases
+from memoryhub.registry import tokens
 
 
 class Command(HubCommand):
@@ -46,30 +48,22 @@ class Command(HubCommand):
         acts.add_parser("revoke", help="revoke a token").add_argument("name")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from memoryhub.ops.hub_databases import prepare_databases
-
         prepare_databases()
         with use_cli_origin():
             getattr(self, f"_{options['act']}")(options)
 
     def _create(self, options: dict[str, Any]) -> None:
-        from memoryhub.registry import tokens
-
         command = command_from(tokens.TokenCreate, options)
         token, text = tokens.create_token(command=command, by=getpass.getuser())
         self.stderr.write(f"{tokens.describe(token)}. It is not stored and is shown only now:")
         self.stdout.write(text)
 
     def _list(self, _: dict[str, Any]) -> None:
-        from memoryhub.registry import tokens
-
         listed = [*tokens.list_tokens()]
         now = clock.now()
         lines = [f"{token.prefix}…  {tokens.describe(token)}; {tokens.token_status(token, now)}" for token in listed]
         self.answer({"results": [tokens.token_facts(token, now) for token in listed]}, lines)
 
     def _revoke(self, options: dict[str, Any]) -> None:
-        from memoryhub.registry import tokens
-
         token = tokens.revoke_token(name=options["name"], by=getpass.getuser())
         self.stdout.write(f"{token.name}: {tokens.token_status(token, clock.now())}")

@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -143,8 +143,10 @@ class JobPass:
             seen_at=partial(seen_at, self._job, target),
             on_progress=report,
         )
-        opened = use_store(target.store) if target.store and self._job.opened else nullcontext()
-        with opened, use_origin(source="job", actor=self._job.name):
+        with ExitStack() as stack:
+            if target.store and self._job.opened:
+                stack.enter_context(use_store(target.store))
+            stack.enter_context(use_origin(source="job", actor=self._job.name))
             return self._job.work(run)
 
 

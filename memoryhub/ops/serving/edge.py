@@ -166,10 +166,10 @@ _LIMITED = {
     "failures": "failed attempts to sign in",
 }
 
-FAILURES = counters.define(
+FAILURES = counters.Counter(
     "authentication_failures", "Wrong, expired and revoked tokens and sign-in links", "kind", of_hub=True
 )
-REFUSED = counters.define("limited_requests", "Requests refused by a limit", "limit", of_hub=True)
+REFUSED = counters.Counter("limited_requests", "Requests refused by a limit", "limit", of_hub=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,20 +44,20 @@ def bind(address: str, port: int, *, option: str) -> Listener:
         listener.close()
         hint = option
         if error.errno == errno.EADDRINUSE and port == PORT and option == "--listen":
-            other = f"{option} {_in_url(address)}:{PORT - 1}"
+            other = f"{option} {in_url(address)}:{PORT - 1}"
             hint = f"{other}: {PORT} is the default port of every hub on this machine"
         where = f"{address} port {port} ({error.strerror})"
         raise Unavailable(f"can't listen on {where}; choose another with {hint}") from error
     return listener
 
 
-def _in_url(address: str) -> str:
+def in_url(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
 def address_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://{_in_url(host)}:{port}"
+    return f"http://{in_url(host)}:{port}"
 
 
 logger = logging.getLogger(__name__)

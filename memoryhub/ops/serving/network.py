@@ -18,6 +18,7 @@ from cryptography.x509.oid import ExtensionOID
 
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
+from memoryhub.ops.serving.listener import in_url
 
 _VARIABLES = {
     "listen": "MEMORY_HUB_LISTEN",
@@ -70,9 +71,9 @@ class Network:
         """Names in ``Host`` that are answered, as in ``ALLOWED_HOSTS``."""
         names = set(LOCAL_HOSTS)
         if self.public_url:
-            names.add(_in_host(urlsplit(self.public_url).hostname or ""))
+            names.add(in_url(urlsplit(self.public_url).hostname or ""))
         if self.listen and not _parsed_address(self.listen[0]).is_unspecified:
-            names.add(_in_host(self.listen[0]))
+            names.add(in_url(self.listen[0]))
         return sorted(names)
 
     @property
@@ -184,7 +185,7 @@ def _url(text: str) -> str:
         raise Invalid(f"--public-url is {text[:80]!r}; write scheme and host alone, such as https://hub.example.org")
     if parts.scheme == "http" and not _is_loopback_url(text):
         raise Invalid(f"--public-url {text[:80]} would send tokens and sign-in links unencrypted; use https://")
-    url = f"{parts.scheme}://{_in_host(host)}"
+    url = f"{parts.scheme}://{in_url(host)}"
     if port and port != {"http": 80, "https": 443}[parts.scheme]:
         return f"{url}:{port}"
     return url
@@ -213,10 +214,6 @@ def _header(text: str) -> str:
     if text and (not _HEADER.fullmatch(text) or _TAKEN_HEADERS.fullmatch(text)):
         raise Invalid(f"--remote-user-header is {text[:80]!r}; write a header of the proxy's own, such as Remote-User")
     return text.lower()
-
-
-def _in_host(address: str) -> str:
-    return f"[{address}]" if ":" in address else address
 
 
 def load(certificate: Path, key: Path, *, host: str) -> ssl.SSLContext:

@@ -250,7 +250,6 @@ _LOOSE_LINE = re.compile(rb"(?<!\r)\n|\r(?!\n)|\n[ \t]")
 _LENGTH = re.compile(rb"^content-length[ \t]*:([^\n]*)", re.IGNORECASE | re.MULTILINE)
 _LENGTH_DIGITS = 15
 _CHUNK_SIZE = re.compile(rb"[0-9a-f]{1,8}[ \t]*(?:;[\t\x20-\x7e]{0,256})?\r\n", re.IGNORECASE)
-_VERSIONS = (b"1.0", b"1.1")
 
 
 # h11 reads some requests otherwise than a proxy in front of it may: it drops a length that repeats another, unfolds
@@ -293,15 +292,11 @@ class StrictConnection(h11.Connection):
     def next_event(self) -> Any:
         event = super().next_event()
         if isinstance(event, h11.Request):
-            self._check(event)
+            if event.http_version not in (b"1.0", b"1.1"):
+                raise h11.RemoteProtocolError("the version is not HTTP/1.0 or HTTP/1.1", error_status_hint=505)
+            if event.http_version == b"1.0" and any(name == b"transfer-encoding" for name, _ in event.headers):
+                raise h11.RemoteProtocolError("a request of HTTP/1.0 has no Transfer-Encoding")
         return event
-
-    @staticmethod
-    def _check(request: h11.Request) -> None:
-        if request.http_version not in _VERSIONS:
-            raise h11.RemoteProtocolError("the version is not HTTP/1.0 or HTTP/1.1", error_status_hint=505)
-        if request.http_version == b"1.0" and any(name == b"transfer-encoding" for name, _ in request.headers):
-            raise h11.RemoteProtocolError("a request of HTTP/1.0 has no Transfer-Encoding")
 
 
 class TimedProtocol(H11Protocol):

@@ -58,7 +58,7 @@ def encrypt(chunks: Iterable[bytes], passphrase: str) -> Iterator[bytes]:
     header = INTRO + stanza + b"---"
     yield b"%s %s\n%s" % (header, _encoded(_mac(file_key, header)), nonce)
     cipher = ChaCha20Poly1305(_derived(file_key, nonce, b"payload"))
-    for number, (chunk, is_last) in enumerate(_marked_chunks(_sized(chunks))):
+    for number, (chunk, is_last) in enumerate(_sized(chunks)):
         yield cipher.encrypt(_nonce(number, is_last), chunk, None)
 
 
@@ -104,17 +104,15 @@ def decrypt(file: BinaryIO, key: FileKey) -> Iterator[bytes]:
         raise Invalid(_DAMAGED)
 
 
-def _sized(chunks: Iterable[bytes]) -> Iterator[bytes]:
+# Chunks of one size, and whether each is the last one
+def _sized(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
     buffer = bytearray()
-    count = 0
     for chunk in chunks:
         buffer += chunk
         while len(buffer) > _CHUNK:
-            yield bytes(buffer[:_CHUNK])
+            yield bytes(buffer[:_CHUNK]), False
             del buffer[:_CHUNK]
-            count += 1
-    if buffer or not count:
-        yield bytes(buffer)
+    yield bytes(buffer), True
 
 
 def _marked_chunks(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:

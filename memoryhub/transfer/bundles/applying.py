@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from django.db.transaction import on_commit
@@ -36,8 +37,6 @@ from memoryhub.registry.access_history import noting_moves
 from memoryhub.transfer.bundles.archive import Bundle, BundleContents, BundleEvent, check, read_payload
 from memoryhub.transfer.jsonl import UNFIT, EventLine, refusal
 from memoryhub.transfer.replaying import LEFT_OUT, Replay, ReplayReport
-
-Progress = Callable[[int], None]
 
 
 class BundleOutcome(StrEnum):
@@ -80,7 +79,7 @@ def preview_bundle(bundle: Bundle, store: StoreId) -> Applied:
     plan = _planned(bundle, store)
     if plan.outcome is BundleOutcome.MERGED and stores.exists(store):
         with use_store(store), suppress(_ApplyUndone), log.transaction():
-            _merge(bundle, plan, redactions_to_repeat(bundle, plan.contents), lambda _: None)
+            _merge(bundle, plan, redactions_to_repeat(bundle, plan.contents))
             raise _ApplyUndone
     return plan
 
@@ -89,7 +88,7 @@ class _ApplyUndone(Exception):
     """Rolls a preview back."""
 
 
-def apply_bundle(bundle: Bundle, store: StoreId, progress: Progress = lambda _: None) -> Applied:
+def apply_bundle(bundle: Bundle, store: StoreId) -> Applied:
     """Apply a bundle to a store: all of it or nothing.
 
     Raises:
@@ -107,9 +106,9 @@ def apply_bundle(bundle: Bundle, store: StoreId, progress: Progress = lambda _: 
             redacted = redactions_to_repeat(bundle, plan.contents)
             if redacted:  # first: if the process dies after it, the next attempt does the rest
                 log.redact_payloads(redacted, what="redacted in another store", reason="a bundle was merged")
-            _merge(bundle, plan, redacted, progress)
+            _merge(bundle, plan, redacted)
         else:
-            _continue(bundle, plan, progress)
+            _continue(bundle, plan)
             plan.secrets = 0
             if _needs_look(bundle, plan):
                 plan.secrets = look_through().finds
@@ -125,7 +124,7 @@ def _planned(bundle: Bundle, store: StoreId) -> Applied:
         plan = Applied(BundleOutcome.ADOPTED, store, check(bundle), (0, GENESIS))
     else:
         with use_store(store):
-            digests = (digest for (digest,) in log.iterate_columns("chain_digest"))
+            digests = chain.from_iterable(log.iterate_columns("chain_digest"))
             plan = Applied(BundleOutcome.ADOPTED, store, check(bundle, digests), log.head())
             for position, payload in log.events().of_type(LOG_MERGED).payloads().items():
                 if payload.get("head") == manifest.head:
@@ -143,11 +142,11 @@ def _planned(bundle: Bundle, store: StoreId) -> Applied:
     return plan
 
 
-def _continue(bundle: Bundle, plan: Applied, progress: Progress) -> None:
+def _continue(bundle: Bundle, plan: Applied) -> None:
     contents = plan.contents
     if plan.head[0] and contents.last_removal > contents.fork:
         with _unfit_refused():
-            forward(_without_erased(bundle, contents), fork=plan.head, progress=progress)
+            forward(_without_erased(bundle, contents), fork=plan.head)
         return
     # The bundle may have what the log lost, so its anchor is compared at the end
     with _unfit_refused(), log.transaction(anchored=False):
@@ -159,8 +158,6 @@ def _continue(bundle: Bundle, plan: Applied, progress: Progress) -> None:
                     append_as_is(event, void=contents.void)
                 except UNFIT as error:
                     raise refusal(event.position, error) from error
-            if event.position % 500 == 0:
-                progress(event.position)
         log.require_anchored()
     finish_rebuild()
 
@@ -210,11 +207,11 @@ class MergeReport(ReplayReport):
 
 # Appends the events of a bundle that the current store lacks, as if they were written here, and records it. Those of
 # ``redactions_to_repeat`` are redacted before.
-def _merge(bundle: Bundle, plan: Applied, redacted: Collection[int], progress: Progress) -> None:
+def _merge(bundle: Bundle, plan: Applied, redacted: Collection[int]) -> None:
     with log.transaction():
         merging = _Merge(plan.contents)
         removed = {*redacted, *redacted_digests()}
-        merging.take_all(bundle.events(), progress)
+        merging.take_all(bundle.events())
         merging.open_conflicts()
         report = merging.report
         report.unredacted = [position for position in report.unredacted if position not in removed]

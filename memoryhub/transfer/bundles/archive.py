@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -62,7 +63,7 @@ class BundleEvent(EventLine):
     payload_json: str | None
 
     def row(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, name) for name in COLUMNS)
+        return _columns(self)
 
 
 _AGE = b"age-encryption.org/v1\n"
@@ -75,6 +76,7 @@ _MAX_RATIO = 100
 _FREE_BYTES = 64 * 2**20
 
 _EVENT = TypeAdapter(BundleEvent)
+_columns, _header = attrgetter(*COLUMNS), attrgetter(*HEADER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class Bundle:
         number = 0
         for number, line in enumerate(self._lines(), 1):
             event = read_event(line, number, _EVENT, _parse_line)
-            previous = chain_digest(previous, [getattr(event, name) for name in HEADER], event.payload_digest)
+            previous = chain_digest(previous, _header(event), event.payload_digest)
             if previous != event.chain_digest:
                 raise wrong(number, "it, or an event before it, is not the one that was written")
             if event.project_id != self.manifest.store_id.name:

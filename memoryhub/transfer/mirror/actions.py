@@ -227,17 +227,13 @@ class Actions:
             self._enter(stored, path, document, stamp)
 
     def _put(self, stored: Stored, path: str, text: str, expected: Stamp | None) -> None:
-        old_path = path
-        path = self.paths.by_id.get(stored.id, path)
-        if expected:
-            stamp = self._replace(old_path, path, text, expected)
-        else:
-            stamp = self._write(path, text, None)
-        self._enter(stored, path, files.parse(text.encode()), stamp)
+        new_path = self.paths.by_id.get(stored.id, path)
+        stamp = self._replace(path, new_path, text, expected)
+        self._enter(stored, new_path, files.parse(text.encode()), stamp)
 
     # A file whose name may have redacted words moves. The new one is first: a missing file is a deleted memory
-    def _replace(self, old: str, path: str, text: str, expected: Stamp) -> Stamp:
-        if old == path:
+    def _replace(self, old: str, path: str, text: str, expected: Stamp | None) -> Stamp:
+        if old == path or expected is None:
             return self._write(path, text, expected)
         if files.stamp_of(self.folder / old) != expected:
             raise Skipped("it changed while it was to be written")

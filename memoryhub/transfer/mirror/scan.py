@@ -240,7 +240,7 @@ class Paths:
         self.folder = folder
         self.redacted = redacted
         # In lower case: some disks do not tell cases apart
-        self.used = {path.lower() for path in names}
+        self.used = set(map(str.lower, names))
         self.by_id: dict[int, str] = {}
 
     def assign(

@@ -23,7 +23,6 @@ from memoryhub.core.log.append import COLUMNS
 from memoryhub.core.log.copy import apply_events
 from memoryhub.core.log.read import last_erasure
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import upsert
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import ARRIVAL, GLOBAL_STORE, Scope, StoreId, arrival, current_store, use_store
 
@@ -173,7 +172,7 @@ def marks() -> dict[str, str]:
 def put_marks(marks: dict[str, str], arrival: dict[str, Any]) -> None:
     with transaction.atomic(using=require_current_alias()):
         for key, value in {**marks, ARRIVAL: json.dumps(arrival)}.items():
-            rows.execute(upsert("store_meta", "key", ["value"]), [key, value])
+            rows.put_meta(key, value)
 
 
 def leave(departure: dict[str, Any]) -> None:

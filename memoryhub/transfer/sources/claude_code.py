@@ -66,7 +66,13 @@ def _read_claude_code(path: Path) -> Iterator[Record]:
         return _read_config(folder, "")
     if folder.parent.name == "projects" and _is_config(folder.parent.parent):
         return _read_config(folder.parent.parent, folder.name)
-    return _read_repository(folder)
+    return repository_records(
+        folder,
+        _Instructions(base_of(folder)).records,
+        includes=lambda path: path.name in _INSTRUCTIONS or (path.suffix == ".md" and _RULES in pairwise(path.parts)),
+        enters=lambda path: _RULES in pairwise(path.parts) or path.name == ".claude" or enters_repository(path),
+        named="CLAUDE.md, and nothing else of Claude Code,",
+    )
 
 
 # Its folders of projects are named by whole paths, with a dash for each sign: ``-srv-harbour``, ``C--harbour``
@@ -114,16 +120,6 @@ def _enters(path: PurePosixPath, only: str) -> bool:
         case ("projects", _, "memory", *_):
             return True
     return path.parts[0] == "rules" and not only
-
-
-def _read_repository(folder: Path) -> Iterator[Record]:
-    return repository_records(
-        folder,
-        _Instructions(base_of(folder)).records,
-        includes=lambda path: path.name in _INSTRUCTIONS or (path.suffix == ".md" and _RULES in pairwise(path.parts)),
-        enters=lambda path: _RULES in pairwise(path.parts) or path.name == ".claude" or enters_repository(path),
-        named="CLAUDE.md, and nothing else of Claude Code,",
-    )
 
 
 @dataclass

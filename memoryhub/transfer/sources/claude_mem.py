@@ -43,7 +43,7 @@ _KINDS = {"decision": ("knowledge", "decision"), "discovery": ("knowledge", "fac
 
 def _find_claude_mem() -> list[Path]:
     path = Path(os.environ.get("CLAUDE_MEM_DATA_DIR") or Path.home() / ".claude-mem") / _FILE
-    return [path] if path.is_file() else []
+    return list(filter(Path.is_file, [path]))
 
 
 def _read_claude_mem(path: Path) -> Iterator[Record]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,7 @@ class Database:
         try:
             # Sorted without their values, and read one at a time: a few values fill the memory
             ordered = self._connection.execute(f'SELECT rowid FROM "{table}" ORDER BY {order}')
-            numbers = [number for (number,) in ordered]
-            for number in numbers:
+            for number in list(chain.from_iterable(ordered)):
                 row = self._connection.execute(f'SELECT {selected} FROM "{table}" WHERE rowid = ?', [number]).fetchone()
                 yield dict(zip(names, row, strict=True))
         except sqlite3.Error as error:
@@ -99,7 +98,7 @@ def _check_database(
         for setting in ("trusted_schema = OFF", "cell_size_check = ON", "ignore_check_constraints = ON"):
             connection.execute(f"PRAGMA {setting}")
         # A view of the name could compute for ever, and a virtual table runs a module
-        existing = {name for (name,) in connection.execute(_TABLES)}
+        existing = set(chain.from_iterable(connection.execute(_TABLES)))
         missing = [name for name in tables if name not in existing]
         if missing:
             raise Invalid(f"{flat(str(path))} is no database of {tool}: it has no table {missing[0]}")
@@ -224,13 +223,10 @@ def moment_of(value: object) -> datetime | None:
             moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
             moment = moment.replace(tzinfo=moment.tzinfo or UTC)
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            moment = datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS else value, UTC)
+            is_seconds = value <= 1e11  # which is beyond the year 5000
+            moment = datetime.fromtimestamp(value if is_seconds else value / 1000, UTC)
         else:
             return None
         return moment.astimezone(UTC) if moment.year >= 2000 else None
     except (ValueError, OverflowError, OSError):
         return None
-
-
-# Seconds beyond the year 5000
-_MILLISECONDS = 1e11

@@ -55,7 +55,7 @@ _NOISE = ("tool_use", "file_change", "command", "file_read", "search")
 def _find_engram() -> list[Path]:
     folder = Path(os.environ.get("ENGRAM_DATA_DIR") or Path.home() / ".engram")
     shared = [top / _FOLDER for top in current_repository() if (top / _FOLDER / _MANIFEST).is_file()]
-    return [path for path in (folder / _FILE,) if path.is_file()] + shared
+    return [*filter(Path.is_file, [folder / _FILE]), *shared]
 
 
 def _read_engram(path: Path) -> Iterator[Record]:

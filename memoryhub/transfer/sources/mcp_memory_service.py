@@ -21,7 +21,6 @@ _FILE = "sqlite_vec.db"
 _REQUIRED = ("content_hash", "content", "tags", "memory_type")
 _COLUMNS = (*_REQUIRED, "metadata", "created_at", "updated_at", "deleted_at", "superseded_by")
 _GRAPH = ("source_hash", "target_hash", "relationship_type")
-_TITLE = 120
 # Its types by kind and type here; any other is a note with the type as a tag
 _KINDS = {
     "decision": ("knowledge", "decision"),
@@ -36,11 +35,11 @@ _KINDS = {
 def _find_service() -> list[Path]:
     home = Path.home()
     configured = os.environ.get("MCP_MEMORY_SQLITE_PATH") or os.environ.get("MCP_MEMORY_SQLITEVEC_PATH")
-    folders = (home / ".local/share/mcp-memory", home / "Library/Application Support/mcp-memory")
-    places = [folder / _FILE for folder in folders]
     if configured:
         places = [Path(configured)]
-    return [place for place in places if place.is_file()]
+    else:
+        places = [home / ".local/share/mcp-memory" / _FILE, home / "Library/Application Support/mcp-memory" / _FILE]
+    return list(filter(Path.is_file, places))
 
 
 def _read_service(path: Path) -> Iterator[Record]:
@@ -107,7 +106,7 @@ def _memory_record(row: Mapping[str, Any], relations: Mapping[str, list[tuple[st
         tags.append(type_name)
     return MemoryRecord(
         key=key,
-        title=first_line(content, _TITLE),
+        title=first_line(content, 120),
         content=content,
         kind=kind,
         type=type_,

@@ -27,7 +27,7 @@ _REQUIRED = ("memory_id", "new_memory", "event")
 
 def _find_mem0() -> list[Path]:
     path = Path(os.environ.get("MEM0_DIR") or Path.home() / ".mem0") / _HISTORY
-    return [path] if path.is_file() else []
+    return list(filter(Path.is_file, [path]))
 
 
 def _read_mem0(path: Path) -> Iterator[Record]:
@@ -77,7 +77,7 @@ def _history_record(row: Mapping[str, Any], place: str) -> Record:
         return LeftOutRecord(place, "it was deleted there")
     if not key or not text.strip():
         return LeftOutRecord(place, "it has no id, or no text that can be read")
-    created, updated = (moment_of(row[name]) for name in _TIMES)
+    created, updated = map(moment_of, map(row.get, _TIMES))
     return MemoryRecord(key=key, title="", content=text, created=created, updated=updated, place=place)
 
 

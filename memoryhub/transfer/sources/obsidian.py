@@ -121,9 +121,11 @@ class _Vault:
     def _learn(self, note: _ObsidianNote) -> str:
         try:
             text = read_markdown(note.path)
-            why = self._refused(note, text)
-            if why:
-                return why
+            parents = PurePosixPath(note.name).parents
+            if any(folder in parents for folder in self._templates) or _PLACEHOLDER.search(without_code(text)):
+                return "it is a template"
+            if "excalidraw-plugin" in split_front_matter(text)[0]:
+                return "it is a drawing"
             document = parsed(text)
         except Invalid as error:
             return error.message
@@ -134,14 +136,6 @@ class _Vault:
         if not note.sections:
             return "it has no text"
         self._notes.setdefault(note.name.rsplit("/", 1)[-1].casefold(), []).append(note)
-        return ""
-
-    def _refused(self, note: _ObsidianNote, text: str) -> str:
-        parents = PurePosixPath(note.name).parents
-        if any(folder in parents for folder in self._templates) or _PLACEHOLDER.search(without_code(text)):
-            return "it is a template"
-        if "excalidraw-plugin" in split_front_matter(text)[0]:
-            return "it is a drawing"
         return ""
 
     def _key(self, note: _ObsidianNote, section: str) -> str:

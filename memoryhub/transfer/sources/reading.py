@@ -198,7 +198,7 @@ class ToolExport:
         """Keep one of the rows that are alike in the given columns: the one with the latest time."""
         newest: dict[str, dict[str, Any]] = {}
         for row in sorted(self._lists.get(table, []), key=lambda row: max(str(row.get(name) or "") for name in by)):
-            newest[repr([row.get(name) for name in names])] = row
+            newest[repr(list(map(row.get, names)))] = row
         self._lists[table] = list(newest.values())
 
     def add_missing(self, table: str, name: str, *, of: tuple[str, str], also: Sequence[str] = ()) -> None:

@@ -30,7 +30,7 @@ def _find_graphs() -> list[Path]:
     places = [Path(name) for name in [os.environ.get("MEMORY_FILE_PATH")] if name]
     places += Path.home().glob(f".npm/_npx/*/{_PACKAGE}")
     places += [Path(f"/usr/local/lib/{_PACKAGE}"), Path(f"/usr/lib/{_PACKAGE}")]
-    return [place for place in places if place.is_file()]
+    return list(filter(Path.is_file, places))
 
 
 @dataclass
@@ -53,7 +53,7 @@ class _Entity:
         for observation in list_or_empty(entity.get("observations")):
             text = observation
             if isinstance(observation, dict):
-                text = next(filter(None, (text_of(observation.get(name)) for name in _TEXTS)), "")
+                text = next(filter(None, map(text_of, map(observation.get, _TEXTS))), "")
                 self.times += filter(None, [_parsed_moment(observation, _CREATED)])
             if isinstance(text, str) and text.strip():
                 self.texts[text] = None
@@ -132,7 +132,7 @@ def _is_entity(value: Mapping[str, Any]) -> bool:
 
 
 def _parsed_moment(values: Mapping[str, Any], names: tuple[str, ...]) -> datetime | None:
-    return next(filter(None, (moment_of(values.get(name)) for name in names)), None)
+    return next(filter(None, map(moment_of, map(values.get, names))), None)
 
 
 def _entity_record(

@@ -113,9 +113,9 @@ def _watch(table: Differing) -> None:
     """Create the table of differing keys, and triggers of the copy that fill it."""
     keys = ", ".join(table.key)
     rows.execute(f'CREATE TABLE {table.records} AS SELECT {keys} FROM {HERE}."{table.name}" WHERE false')
-    notes = "".join(
-        f"IF TG_OP IN ({operations}) THEN INSERT INTO {table.records} VALUES ({table.keys(row)}); END IF; "
-        for operations, row in (("'UPDATE', 'DELETE'", "OLD"), ("'INSERT', 'UPDATE'", "NEW"))
+    notes = (
+        f"IF TG_OP IN ('UPDATE', 'DELETE') THEN INSERT INTO {table.records} VALUES ({table.keys('OLD')}); END IF; "
+        f"IF TG_OP IN ('INSERT', 'UPDATE') THEN INSERT INTO {table.records} VALUES ({table.keys('NEW')}); END IF; "
     )
     function = f'{HERE}."note_{table.name}"'
     rows.execute(

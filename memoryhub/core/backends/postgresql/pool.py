@@ -63,7 +63,10 @@ class Pool:
                 raw = self._free.pop() if self._free else None
             if raw is None:
                 return self.connect()
-            if not _has_ended(raw):
+            # The server sends nothing to an idle connection until it ends it, as when it restarts
+            watched = select.poll()
+            watched.register(raw.fileno(), select.POLLIN)
+            if not watched.poll(0):
                 return raw
             raw.close()
 
@@ -141,13 +144,6 @@ class Pool:
 def pool_of(url: str) -> Pool:
     # A forked process must not use its parent's connections
     return _pool(url, os.getpid())
-
-
-# The server sends nothing to an idle connection until it ends it, as when it restarts
-def _has_ended(raw: Raw) -> bool:
-    watched = select.poll()
-    watched.register(raw.fileno(), select.POLLIN)
-    return bool(watched.poll(0))
 
 
 def is_read(sql: str) -> bool:

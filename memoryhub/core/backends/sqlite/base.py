@@ -81,19 +81,17 @@ class SQLiteConnection(base.DatabaseWrapper):
         raw = self.connection
         raw.execute("PRAGMA busy_timeout=0")
         try:
-            self._begin_immediate(time.monotonic() + BUSY_TIMEOUT_SECONDS)
+            deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+            while True:
+                try:
+                    self.cursor().execute("BEGIN IMMEDIATE")
+                    return
+                except OperationalError as error:
+                    if "locked" not in str(error) or time.monotonic() > deadline:
+                        raise
+                time.sleep(random.uniform(*_RETRY_SECONDS))  # noqa: S311 - spreads waiters, guards nothing
         finally:
             raw.execute(f"PRAGMA busy_timeout={int(BUSY_TIMEOUT_SECONDS * 1000)}")
-
-    def _begin_immediate(self, deadline: float) -> None:
-        while True:
-            try:
-                self.cursor().execute("BEGIN IMMEDIATE")
-                return
-            except OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise
-            time.sleep(random.uniform(*_RETRY_SECONDS))  # noqa: S311 - spreads waiters, guards nothing
 
 
 # The name by which Django finds a backend

@@ -146,23 +146,23 @@ _FIRST = "SELECT position, length(payload_digest), length(chain_digest) FROM raw
 _BEGINNING = (1, 64, 64)
 
 
-def salvage(source: Path, folder: Path) -> Path | None:
-    """Copy a damaged store into ``folder`` so that its table of events can be read; None if it is not found."""
-    raw = folder / "raw.db"
-    merged = folder / "salvaged.db"
-    for suffix in ("", "-wal"):
-        with suppress(FileNotFoundError):
-            shutil.copyfile(f"{source}{suffix}", f"{raw}{suffix}")
-    header = bytearray(template_path().read_bytes()[:_HEADER_BYTES])
-    header[24:48] = struct.pack(">6I", 1, 0, 0, 0, 0, 4)  # no size (SQLite counts pages), no free pages, format 4
-    header[92:96] = bytes(4)
-    with raw.open("r+b") as file:
-        file.write(header)
-    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(raw)) as original:
-        with closing(sqlite3.connect(merged)) as copy:
-            original.backup(copy)
-        return _with_root(merged)
-    return None
+@contextmanager
+def salvaged(store: StoreId) -> Iterator[Path | None]:
+    with draft_folder(store) as folder:
+        raw, merged, readable = folder / "raw.db", folder / "salvaged.db", None
+        for suffix in ("", "-wal"):
+            with suppress(FileNotFoundError):
+                shutil.copyfile(f"{path_of(store)}{suffix}", f"{raw}{suffix}")
+        header = bytearray(template_path().read_bytes()[:_HEADER_BYTES])
+        header[24:48] = struct.pack(">6I", 1, 0, 0, 0, 0, 4)  # no size (SQLite counts pages), no free pages, format 4
+        header[92:96] = bytes(4)
+        with raw.open("r+b") as file:
+            file.write(header)
+        with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(raw)) as original:
+            with closing(sqlite3.connect(merged)) as copy:
+                original.backup(copy)
+            readable = _with_root(merged)
+        yield readable
 
 
 def _with_root(path: Path) -> Path | None:
@@ -220,12 +220,6 @@ def passing_over_damage() -> Iterator[None]:
         yield
     finally:
         rows.execute("PRAGMA writable_schema=OFF")
-
-
-@contextmanager
-def salvaged(store: StoreId) -> Iterator[Path | None]:
-    with draft_folder(store) as folder:
-        yield salvage(path_of(store), folder)
 
 
 @contextmanager

@@ -188,20 +188,16 @@ def keep_beside(source: Path, target: Path) -> None:
         copy_database(source, target)
         make_single(target)
     except (Unavailable, Invalid, sqlite3.DatabaseError):
-        _copy_files(source, target)
-
-
-def _copy_files(source: Path, target: Path) -> None:
-    remove_database(target)
-    try:
-        for suffix in ("", "-wal"):
-            path = source.with_name(source.name + suffix)
-            if path.exists():
-                copy = target.with_name(target.name + suffix)
-                copy.touch(0o600)
-                shutil.copyfile(path, copy)
-    except OSError as error:
-        raise Unavailable(f"can't write {target} ({error.strerror})") from error
+        remove_database(target)
+        try:
+            for suffix in ("", "-wal"):
+                path = source.with_name(source.name + suffix)
+                if path.exists():
+                    copy = target.with_name(target.name + suffix)
+                    copy.touch(0o600)
+                    shutil.copyfile(path, copy)
+        except OSError as error:
+            raise Unavailable(f"can't write {target} ({error.strerror})") from error
 
 
 # Safe while others have the file open: without a valid header they can't write to it

@@ -37,7 +37,6 @@ from memoryhub.core.backends.sqlite.structure import copy_template, template_pat
 from memoryhub.core.disk import make_folder, replacing, sync
 from memoryhub.core.errors import ConflictError, Damaged, Invalid
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import upsert
 from memoryhub.core.stores.routing import use_alias
 from memoryhub.core.stores.store_id import FOLDERS, GLOBAL_STORE, SLUG, Scope, StoreId, folder_of
 
@@ -229,7 +228,7 @@ def prepare_to_leave(_store: StoreId) -> None:
 
 
 def leave(_store: StoreId, departure: Departure) -> None:
-    rows.execute(upsert("store_meta", "key", ["value"]), [_MARK, json.dumps(asdict(departure))])
+    rows.put_meta(_MARK, json.dumps(asdict(departure)))
     rows.execute(_FENCE)
 
 
