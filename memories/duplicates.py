@@ -42,8 +42,8 @@ class Existing:
 
     @classmethod
     def of(cls, memory: Memory) -> Existing:
-        fields = {name: getattr(memory, name) for name in MemoryState.model_fields}
-        return cls(memory.id, memory.version, memory.session_id, MemoryState(**fields), review_status_of(memory))
+        state = MemoryState.of_stored(vars(memory))
+        return cls(memory.id, memory.version, memory.session_id, state, review_status_of(memory))
 
     def differs(self, state: MemoryState) -> bool:
         """Return whether ``state`` sets any field to a new value; the author is ignored."""
@@ -53,8 +53,7 @@ class Existing:
 
     def revised(self, state: MemoryState, status: ReviewStatus | None) -> None:
         self.status = status or ACCEPTED
-        fields = {name: getattr(state, name) for name in MemoryState.model_fields}
-        self.state = MemoryState(**fields)
+        self.state = MemoryState.of_stored(vars(state))
         self.version += 1
 
 

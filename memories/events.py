@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field, JsonValue
 
@@ -14,7 +14,7 @@ from memoryhub.core.events.event_types import EventGroup, Retention, TurnRule, d
 from memoryhub.core.events.rollback import NOTHING_DEPENDS, reverses, sets_aside
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.permissions import Act
-from memoryhub.core.schemas import DerivedName, EventRef, Generated, Instant, Payload, Sha256, StoredTag
+from memoryhub.core.schemas import STORED, DerivedName, EventRef, Generated, Instant, Payload, Sha256, StoredTag
 from memoryhub.core.stores.store import SLUG
 
 
@@ -49,8 +49,14 @@ class MemoryState(Payload):
             "resource_links": [link.model_dump() for link in self.resource_links],
         }
 
+    @classmethod
+    def of_stored(cls, values: Mapping[str, Any]) -> Self:
+        """Return the state of values that were checked when written; later secret rules do not refuse them."""
+        return cls.model_validate({name: values[name] for name in cls.model_fields if name in values}, context=STORED)
+
     def with_changes(self, **changes: Any) -> MemoryState:
-        return MemoryState(**{**self.columns(), **changes})
+        """Return the state with values of a command, which were checked with the command."""
+        return MemoryState.of_stored({**self.columns(), **changes})
 
 
 class ReviewStatus(Payload):

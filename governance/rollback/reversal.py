@@ -193,9 +193,7 @@ def _states_at(versions: dict[int, int]) -> dict[int, MemoryState]:
     payloads = log.events().at(memory_ids).payloads()
     states = {}
     for position, memory_id in memory_ids.items():
-        payload = payloads.get(position, {})
-        fields = {name: value for name, value in payload.items() if name in MemoryState.model_fields}
-        states[memory_id] = MemoryState(**fields)
+        states[memory_id] = MemoryState.of_stored(payloads.get(position, {}))
     return states
 
 

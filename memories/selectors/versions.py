@@ -74,11 +74,10 @@ def imported_states(memory_ids: list[int]) -> dict[int, MemoryState]:
         if source == "import":
             imported[memory_id] = position
     changed = {position: memory_id for memory_id, position in imported.items() if last_sources[memory_id] != "import"}
-    return {changed[position]: _state(payload) for position, payload in log.events().at(changed).payloads().items()}
-
-
-def _state(payload: dict[str, Any]) -> MemoryState:
-    return MemoryState(**{name: payload[name] for name in MemoryState.model_fields if name in payload})
+    return {
+        changed[position]: MemoryState.of_stored(payload)
+        for position, payload in log.events().at(changed).payloads().items()
+    }
 
 
 def state_at(memory_id: int, version: int) -> MemoryState:
@@ -92,7 +91,7 @@ def state_at(memory_id: int, version: int) -> MemoryState:
     if position is None:
         raise NotFound(f"#{memory_id} has no version {version}; memory_get with versions=true lists them")
     payloads = log.events().at([position]).payloads()
-    return _state(payloads.get(position, {}))
+    return MemoryState.of_stored(payloads.get(position, {}))
 
 
 def find_conflict(conflict_id: int) -> Conflict:

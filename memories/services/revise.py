@@ -76,7 +76,7 @@ def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> 
         unseen = _unseen(memory, command.base_version, window)
         read = existing.state if unseen is None else state_at(memory.id, command.base_version or 1)
         state = _changed(read, command)
-        sanitized = log.prepare(MEMORY_WRITTEN, MemoryWritten(**state.columns())).payload
+        sanitized = log.prepare(MEMORY_WRITTEN, MemoryWritten.of_stored(state.columns())).payload
         if not existing.differs(sanitized):
             return with_memory(write_result(existing, WriteStatus.UNCHANGED))
         if (state.title, state.scope) != (existing.state.title, existing.state.scope):
@@ -135,13 +135,15 @@ def append_version(
     """
     review = review or ReviewGate().of_revision(existing, state)
     stored_review = None if review == ACCEPTED else review
-    payload = MemoryRevised(
-        **state.columns(),
-        memory_id=existing.id,
-        version=existing.version + 1,
-        base_version=base,
-        reason=reason,
-        **filled(conflicts_with=unseen, review=stored_review, revised_at=revised_at),
+    payload = MemoryRevised.of_stored(
+        {
+            **state.columns(),
+            "memory_id": existing.id,
+            "version": existing.version + 1,
+            "base_version": base,
+            "reason": reason,
+            **filled(conflicts_with=unseen, review=stored_review, revised_at=revised_at),
+        }
     )
     draft = log.prepare(MEMORY_REVISED, payload)
     event = log.append(draft, stream=f"memory:{existing.id}", idempotency_key=key)
@@ -372,7 +374,7 @@ def _split(existing: Existing, conflict: VersionConflict, command: ConflictResol
     fields = {**earlier.columns(), "title": title, "topic_key": None}
     if earlier.scope is MemoryScope.SESSION:
         fields["scope"] = MemoryScope.PROJECT
-    payload = MemoryWritten(**fields)
+    payload = MemoryWritten.of_stored(fields)
     payload = payload.model_copy(update={"review": ReviewGate().of_new(payload)})
     refuse_taken_title(Existing(0, 0, existing.session_id, payload), payload)
     return log.append(log.prepare(MEMORY_WRITTEN, payload), entity="memory").position

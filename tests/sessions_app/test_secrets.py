@@ -17,8 +17,8 @@ from benchmarks.quality.secrets.personal_forms import personal_samples
 from governance.redaction.copies import look_through
 from governance.redaction.schemas import RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
-from memories.schemas import MemoryWrite
-from memories.services import write_memory
+from memories.schemas import MemoryTouch, MemoryUpdate, MemoryWrite
+from memories.services import delete_memory, restore_memory, update_memory, write_memory
 from memoryhub.config import current_settings
 from memoryhub.config.project_settings import PersonalType, ProjectSettings, compiled_rules
 from memoryhub.core.errors import Invalid
@@ -148,6 +148,20 @@ class RememberedTests(SecretsTestCase):
 
 
 class OwnRulesTests(SecretsTestCase):
+    def test_a_memory_with_a_tag_that_a_later_rule_matches_is_changed_deleted_and_restored(self):
+        tag = "release notes of the quarter for badge acme-123456 in berlin city"[:64]  # too long, once it is masked
+        with self.store("alpha"):
+            first = write_memory(command=MemoryWrite(title="Badges", content="One each.", tags=[tag]))
+            self.change(secret_rules=[{**BADGE, "pattern": "acme-([0-9]{6})"}])
+            touch = {"id": first.id, "idempotency_key": "d1"}
+            self.assertEqual(delete_memory(command=MemoryTouch(**touch)).status, "deleted")
+            self.assertEqual(delete_memory(command=MemoryTouch(**touch)).tags, [tag])
+            self.assertEqual(restore_memory(command=MemoryTouch(id=first.id)).status, "restored")
+            with self.assertRaisesMessage(Invalid, "after removing private text and secrets, 'tags[0]' must have"):
+                update_memory(command=MemoryUpdate(id=first.id, content="Two each."))
+            update = MemoryUpdate(id=first.id, content="Two each.", tags=["badges"])
+            self.assertEqual(update_memory(command=update).version, 2)
+
     def test_rules_apply_in_their_project_only_and_where_their_keywords_are(self):
         self.change(secret_rules=[BADGE])
         self.assertRegex(self.kept("of ACME-123456"), r"^of ACME-\[REDACTED:secret:[0-9a-f]{4}\]$")

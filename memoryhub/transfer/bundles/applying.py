@@ -332,7 +332,9 @@ class _Merge(Replay):
         if isinstance(draft, Draft) and draft.type is MEMORY_RESTORED and not self._is_empty:
             memory = Memory.objects.get(id=draft.payload.memory_id)
             state = Existing.of(memory).state
-            revised = MemoryRevised(**state.columns(), memory_id=memory.id, version=1, base_version=1)
+            revised = MemoryRevised.of_stored(
+                {**state.columns(), "memory_id": memory.id, "version": 1, "base_version": 1}
+            )
             if self._is_topic_taken(revised):
                 self._keep(memory.id)
                 raise LeftOut(memory.id)

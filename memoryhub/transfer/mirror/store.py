@@ -145,7 +145,7 @@ def load(
     """Yield memories with their texts; those that are gone are left out."""
     for batch in _batches(ids):
         for memory in live_memories().filter(id__in=batch).order_by("id"):
-            state = MemoryState(**{name: getattr(memory, name) for name in MemoryState.model_fields})
+            state = MemoryState.of_stored(vars(memory))
             matter: dict[str, Any] = {"kind": memory.kind, "type": memory.type}
             matter["tags"] = [vault_tag(tag) for tag in memory.tags] if form is FolderForm.OBSIDIAN else memory.tags
             matter |= {name: value for name in _OPTIONAL if (value := getattr(memory, name))}
@@ -214,13 +214,10 @@ def find_version(memory_id: int, revision_text: str) -> int | None:
     payloads = log.events().at(positions).payloads()
     for position in sorted(payloads, reverse=True):
         payload = payloads[position]
-        state = MemoryState(**{name: payload[name] for name in _STATE if name in payload})
+        state = MemoryState.of_stored(payload)
         if revision(state) == revision_text:
             return positions[position]
     return None
-
-
-_STATE = tuple(MemoryState.model_fields)
 
 
 def without_redacted(changes: Mapping[str, Any], state: MemoryState) -> dict[str, Any]:
