@@ -104,6 +104,13 @@ class OneSideTests(MirrorTestCase):
         self.assertNotIn("related_to", self.text())
         self.assert_quiet()
 
+    def test_a_memory_that_cannot_be_read_does_not_hinder_the_next_ones(self) -> None:
+        damaged = self.write("No text", "Something.")
+        self.write("No locks", "Nothing.")
+        Memory.objects.filter(id=damaged).update(content="")
+        self.assertEqual(self.done(), [("left", "memories/no-text.md"), ("written", LOCKS)])
+        self.assertIn("Nothing.", self.text(LOCKS))
+
     def test_an_edit_becomes_a_version(self) -> None:
         self.edit("Two.", "Two, and three.")
         self.edit('tags: ["storage"]', "tags:\n  - Storage\n  - sqlite\nmood: good")

@@ -269,8 +269,9 @@ class Actions:
         if memory_id not in self._loaded:
             start = bisect_left(self.queue, memory_id)
             ahead = self.queue[start : start + _AHEAD]
-            self._loaded = dict.fromkeys(ahead)
-            self._loaded.update((stored.id, stored) for stored in self._load(ahead))
+            loaded: dict[int, Stored | None] = dict.fromkeys(ahead)
+            loaded.update((stored.id, stored) for stored in self._load(ahead))
+            self._loaded = loaded  # only when all are loaded: None says that a memory is gone
         return self._loaded.pop(memory_id)
 
     # The row first: if the memory changes in between, its file is written again by the next run
