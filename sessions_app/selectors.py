@@ -111,8 +111,11 @@ def list_sessions(*, command: schemas.SessionList) -> Listing:
     sessions = outside_quarantine(Session.objects.all())
     if command.status:
         sessions = sessions.filter(status=command.status)
-    views = partial(_brief, name="session_id") if command.compact else view_sessions
-    return newest_first(sessions, command, views, session_line)
+    if command.compact:
+        return newest_first(
+            sessions.only("id", "session_id"), command, partial(_brief, name="session_id"), session_line
+        )
+    return newest_first(sessions, command, view_sessions, session_line)
 
 
 def list_turns(*, command: schemas.TurnList) -> Listing:
@@ -136,8 +139,9 @@ def list_iterations(*, command: schemas.IterationList) -> Listing:
 def list_commits(*, command: Paging) -> Listing:
     """Return a page of commits, the last recorded first."""
     commits = outside_quarantine(Commit.objects.all())
-    views = partial(_brief, name="sha") if command.compact else view_commits
-    return newest_first(commits, command, views, commit_line)
+    if command.compact:
+        return newest_first(commits.only("id", "sha"), command, partial(_brief, name="sha"), commit_line)
+    return newest_first(commits, command, view_commits, commit_line)
 
 
 def _brief(entries: Iterable[Any], *, name: str) -> list[dict[str, Any]]:

@@ -515,6 +515,13 @@ class StoreCommandTests(HubTestCase):
             self.assertEqual(Memory.objects.live().count(), 0)
         self.assertIn("to delete: 0 in 0 events", self.run_in("retention", "plan", "--global"))
 
+    def test_an_empty_name_is_refused_and_does_not_mean_all_stores(self):
+        for words in ("move --to sqlite", "move --confirm --to sqlite", "backup", "doctor", "rebuild", "jobs"):
+            command, *others = words.split()
+            for name in ([""] if command == "move" else ["--project", ""], ["--org", ""]):
+                with self.subTest(command=words, name=name), self.assertRaisesRegex(CommandError, "'' is not"):
+                    self.run_in(command, *name, *others)
+
 
 class ProjectCommandTests(HubTestCase):
     def setUp(self) -> None:

@@ -271,9 +271,10 @@ def store_or_folders(options: dict[str, Any]) -> StoreId:
 
 
 def store_option(options: dict[str, Any]) -> StoreId | None:
-    if options["project"]:
+    # An empty name, as of a variable that is not set, is a wrong name and does not mean all stores
+    if options["project"] is not None:
         return project_store(options["project"])
-    if options["org"]:
+    if options["org"] is not None:
         return org_store(options["org"])
     return GLOBAL_STORE if options["over_global"] else None
 

@@ -137,16 +137,17 @@ class JobPass:
             held.report(count, total)
             self._watch(target, count, total)
 
-        run = Run(
-            store=target.store,
-            seconds=self._job.cap if self._capped else math.inf,
-            seen_at=partial(seen_at, self._job, target),
-            on_progress=report,
-        )
         with ExitStack() as stack:
             if target.store and self._job.opened:
                 stack.enter_context(use_store(target.store))
             stack.enter_context(use_origin(source="job", actor=self._job.name))
+            # Its time begins when the store is open: that may have waited for a migration
+            run = Run(
+                store=target.store,
+                seconds=self._job.cap if self._capped else math.inf,
+                seen_at=partial(seen_at, self._job, target),
+                on_progress=report,
+            )
             return self._job.work(run)
 
 
