@@ -18,16 +18,26 @@ _PLAIN = ("project", "directory", "session", "profile")
 
 
 class Options:
-    project: str | None = None
-    directory: str | None = None
-    session: str = ""
-    profile: str = PROFILES[0]
-    http: tuple[str, int] | None = None
-    allow_host: list[str] = []
-    token: bool = True
+    __slots__ = ("allow_host", "directory", "http", "profile", "project", "session", "token")
 
-    def __init__(self, **values: Any) -> None:
-        vars(self).update(values)
+    def __init__(
+        self,
+        *,
+        project: str | None = None,
+        directory: str | None = None,
+        session: str = "",
+        profile: str = PROFILES[0],
+        http: tuple[str, int] | None = None,
+        allow_host: list[str] | None = None,
+        token: bool = True,
+    ) -> None:
+        self.project = project
+        self.directory = directory
+        self.session = session
+        self.profile = profile
+        self.http = http
+        self.allow_host = allow_host or []
+        self.token = token
 
 
 def parse(argv: list[str]) -> Options:
@@ -86,7 +96,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--allow-host",
         metavar="NAME",
         action="append",
-        default=[],
         help="with --http: another host name of the server; may be repeated",
     )
     parser.add_argument(

@@ -255,7 +255,7 @@ class Options(SimpleTestCase):
     def test_help_names_every_option(self) -> None:
         code, shown, _ = self.ended(["--help"])
         self.assertEqual(code, 0)
-        named = [f"--{name.replace('_', '-')}" for name in mcp_options.Options.__annotations__ if name != "token"]
+        named = [f"--{name.replace('_', '-')}" for name in mcp_options.Options.__slots__ if name != "token"]
         self.assertEqual([option for option in (*named, "--no-token") if option not in shown], [])
 
     def ended(self, arguments: list[str]) -> tuple[Any, str, str]:

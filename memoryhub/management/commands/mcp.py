@@ -18,5 +18,5 @@ class Command(HubCommand):
     def handle(self, *_: Any, **values: Any) -> None:
         from memoryhub.mcp.front import serve
 
-        names = mcp_options.Options.__annotations__
+        names = mcp_options.Options.__slots__
         raise SystemExit(serve(mcp_options.Options(**{name: values[name] for name in names})))
