@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -15,7 +15,7 @@ from memories.schemas.links import Direction, RelationList, RelationView
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import outside_quarantine
-from memoryhub.core.paging import decode_cursor, encode_cursor, page
+from memoryhub.core.paging import newest_first
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
 from memoryhub.core.stores import rows
@@ -76,25 +76,16 @@ def list_relations(*, command: RelationList) -> Listing:
         Invalid: a reference names an entity of another store, or of another type.
     """
     with retrieval("list", command), scopes.reading(command.scope):
-        matching = _matching(command)
-        before = decode_cursor(command.cursor, (int,))
-        following = matching.filter(id__lt=before[0]) if before else matching
-        relations = list(following.order_by("-id")[: command.limit + 1])
-        items = view_relations(relations[: command.limit])
+        views: Callable[[Sequence[Relation]], Iterable[dict[str, Any]]] = view_relations
         if command.compact:
-            compact = []
-            for item in items:
-                ends = {name: {"type": item[name]["type"], "id": item[name]["id"]} for name in ("source", "target")}
-                compact.append({"id": item["id"], "relation": item["relation"], "scope": item["scope"], **ends})
-            items = compact
-        return page(
-            items,
-            total=matching.count(),
-            more=len(relations) > command.limit,
-            cursor_of=lambda item: encode_cursor(item["id"]),
-            line=relation_line,
-            max_tokens=command.max_tokens,
-        )
+            views = _compact_relations
+        return newest_first(_matching(command), command, views, relation_line)
+
+
+def _compact_relations(relations: Sequence[Relation]) -> Iterator[dict[str, Any]]:
+    for item in view_relations(relations):
+        ends = {name: {"type": item[name]["type"], "id": item[name]["id"]} for name in ("source", "target")}
+        yield {"id": item["id"], "relation": item["relation"], "scope": item["scope"], **ends}
 
 
 def _matching(command: RelationList) -> QuerySet[Relation]:
