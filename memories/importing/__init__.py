@@ -1,4 +1,4 @@
-"""Import Markdown, reStructuredText and plain text, one memory per section."""
+"""Import Markdown, reStructuredText and plain text, one memory per section, and how the project is built."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from memories.duplicates import current_topic
+from memories.importing.build_commands import build_commands, describe_commands
 from memories.importing.files import (
     GONE_FROM_FILE,
     changed_times,
@@ -39,6 +40,9 @@ from memoryhub.core.stores.dialect import begins_with
 from memoryhub.core.text import flat
 
 _TOPIC = "import:markdown:"
+# The note on how the project is built and tested
+BUILD_TOPIC = f"{_TOPIC}#build-and-test"
+_BUILD_TITLE = "How to build and test"
 _MAX_TITLE, _MAX_SOURCE = 200, 1_000
 _MAX_KEY = 200
 _MAX_PATH_IN_KEY = 110
@@ -185,6 +189,9 @@ def _commands(
             skipped |= find_known(list(paths))
     skipped |= {path: _EXCLUDED for path, name in paths.items() if options.leaves_out(name)}
     changed = changed_times(options.directory, paths.values())
+    if not above:
+        read.append(_prefix(""))
+        yield from _build_note(options)
     first_files: dict[tuple[str, str], str] = {}
     used: set[str] = set()
     for count, (path, name) in enumerate(paths.items(), 1):
@@ -204,6 +211,20 @@ def _commands(
                 yield from _commands_of_file(path, document, options.tags, used, changed[name])
         if progress:
             progress(count)
+
+
+def _build_note(options: _Options) -> Iterator[ImportedMemory]:
+    commands = [command for command in build_commands(options.directory) if not options.leaves_out(command.path)]
+    if not commands:
+        return
+    paths = list(dict.fromkeys(command.path for command in commands))
+    times = imported_times(None, max(changed_times(options.directory, paths).values()))
+    content = sanitize_text(describe_commands(commands))[0]
+    source = ", ".join(paths)[:_MAX_SOURCE]
+    yield ImportedMemory(
+        title=_BUILD_TITLE, content=content, type="reference", tags=list(options.tags), topic_key=BUILD_TOPIC,
+        source=source, **times,
+    )
 
 
 # Returns a document, or None and why it is skipped

@@ -72,7 +72,7 @@ def find_files(directory: Path) -> list[str]:
         Unavailable: it is in a repository that git cannot read.
     """
     names = []
-    for name in _listing(directory):
+    for name in list_names(directory):
         path = Path(name)
         if path.suffix.lower() in ENDINGS and not _skipped_part(path) and _is_regular_file(directory / name):
             names.append(name)
@@ -82,7 +82,7 @@ def find_files(directory: Path) -> list[str]:
 def left_out(directory: Path) -> list[tuple[str, str]]:
     """Return what ``find_files`` leaves out, with the reason: links, and folders that are hidden or hold packages."""
     reasons = {}
-    for path in map(Path, _listing(directory)):
+    for path in map(Path, list_names(directory)):
         if path.suffix.lower() not in ENDINGS:
             continue
         folder = _skipped_part(path)
@@ -98,8 +98,13 @@ def left_out(directory: Path) -> list[tuple[str, str]]:
     return sorted(reasons.items())
 
 
-# An ignored folder was named on purpose
-def _listing(directory: Path) -> Iterable[str]:
+def list_names(directory: Path) -> Iterable[str]:
+    """Return the files below the folder as relative paths: those that git does not ignore, or all of an ignored folder.
+
+    Raises:
+        Invalid: there is no such folder.
+        Unavailable: it is in a repository that git cannot read.
+    """
     if not directory.is_dir():
         raise Invalid(f"{directory} is not a folder; name one that contains Markdown or text files")
     listed = git.list_files(directory)

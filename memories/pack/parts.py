@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import repeat
 from pathlib import PurePosixPath
@@ -25,7 +25,14 @@ from memories.pack.sections import (
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search.snippets import snippet, words_in
-from memories.substance import is_boilerplate_section, split_joined
+from memories.substance import (
+    FOR_AGENTS,
+    FOR_DEVELOPERS,
+    is_ballast,
+    is_boilerplate_section,
+    split_joined,
+    tells_how_to_work,
+)
 from memories.superseded import is_superseded, supersedes
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock
@@ -140,7 +147,7 @@ def _accepted_versions(condition: str, parameters: Sequence[Any], now: datetime 
 
 _TITLE = 120
 _HEAD = 200  # characters of an item before its text: id, type and title
-_FACT, _SUMMARY, _TURN, _SHORT = 300, 1_600, 300, 160
+_FACT, _SUMMARY, _TURN, _SHORT, _BUILD = 300, 1_600, 300, 160, 700
 
 _SECTIONS = [(kind, kind.pack) for kind in KINDS.values() if kind.pack]
 _IS_FACT = " AND ".join(f"NOT (m.kind = '{kind.name}')" for kind, _ in _SECTIONS) or "1"
@@ -170,6 +177,8 @@ _COMMITS = f"SELECT id, sha, message, committed_at || '' FROM sessions_app_commi
 _COUNT_COMMITS = f"SELECT count(*) FROM sessions_app_commit WHERE id {OUTSIDE}"
 # Commits with at least this share of the best one's score come first, then so many of the newest
 _NEAR_BEST, _NEWEST = 0.5, 2
+# Without a question, so many commits are given, of so many days before
+_MOST_LATELY, _LATELY = 5, timedelta(days=14)
 # What the most recent match gains over the oldest
 _RECENT = 0.5
 # A line of a commit is so many times shorter than one of a memory
@@ -180,14 +189,14 @@ _BY_PRIORITY = "m.priority DESC, length(m.source) - length(replace(m.source, '/'
 # Depth of the deepest folder in which a client looks for rules, as in ``.cursor/rules/api``
 _CLIENT_FOLDERS = 3
 _Placed = tuple[Level, PackableMemory]
-# Share of the question's words from which a guideline concerns it
-_CONCERNS = 0.6
+# Share of the question's words from which a guideline concerns it, and how many of the others are given with a question
+_CONCERNS, _MOST_BESIDE = 0.6, 5
 
 
 # Those that concern the question first; then by priority where the kind is ordered so, else by last change. Of equal
 # names, the nearest scope wins.
 def _of_kind(kind: Kind, text_length: int, request: GatherRequest) -> list[PackItem]:
-    if kind.order == "priority" and request.edition is Edition.PRESENT:
+    if kind.order == "priority" and request.edition >= Edition.BY_ARRIVAL:
         memories = list(_visible_memories(request, _is_of(kind), _BY_PRIORITY, most=_MOST_RULES * request.most))
         memories = _by_folder(memories, request)
     else:
@@ -207,7 +216,11 @@ def _of_kind(kind: Kind, text_length: int, request: GatherRequest) -> list[PackI
         if words:
             share = len(words_in(f"{memory.title} {memory.content}", words)) / len(words)
         ranked[name] = (share if share >= _CONCERNS else 0, priority, item)
-    return [item for *_, item in sorted(ranked.values(), key=lambda rank: (-rank[0], -rank[1]))]
+    ordered = sorted(ranked.values(), key=lambda rank: (-rank[0], -rank[1]))
+    if request.has_question:
+        concerned = sum(share > 0 for share, *_ in ordered)
+        ordered = ordered[: concerned + _MOST_BESIDE]
+    return [item for *_, item in ordered]
 
 
 # In one scope and priority, those of the folder that one works in and of the folders above it come first, the upper
@@ -251,14 +264,20 @@ def _of_kind_line(name: str, memory: PackableMemory, text_length: int) -> str:
 
 # The last heading and the text: two files with the same section, or a section as a note and as a guideline
 def _text_of(memory: PackableMemory, request: GatherRequest | None = None) -> str:
-    if request and request.edition is not Edition.PRESENT:
+    if request and request.edition < Edition.BY_ARRIVAL:
         return ""
-    return " ".join([memory.title.rpartition(BETWEEN_HEADINGS)[2], *memory.content.split()])
+    words = memory.content.split()
+    if request and request.is_by_worth:
+        # The same section in the documents of several versions
+        words = words[:_FIRST_WORDS]
+    return " ".join([memory.title.rpartition(BETWEEN_HEADINGS)[2], *words])
 
 
-# The best answers to the question first, then the latest changes, and then lists of links
+# The best answers to the question first, then the latest changes, and then lists of links; with a question only answers,
+# and sections of documents only if they are about it or about the work
 def _facts(request: GatherRequest) -> list[PackItem]:
-    return without_repeats([*_answering(request), *_latest(request)])
+    answers = _answering(request)
+    return answers if request.has_question else without_repeats([*answers, *_latest(request)])
 
 
 def _count_memories(condition: str, request: GatherRequest) -> int:
@@ -273,9 +292,10 @@ def _count_memories(condition: str, request: GatherRequest) -> int:
 
 
 def _latest(request: GatherRequest) -> list[PackItem]:
-    memories = list(_visible_memories(request, _IS_FACT, "m.updated_at DESC, m.id DESC"))
+    condition = f"{_IS_FACT} AND NOT (m.type = 'reference')" if request.is_by_worth else _IS_FACT
+    memories = list(_visible_memories(request, condition, "m.updated_at DESC, m.id DESC"))
     memories.sort(key=lambda entry: (entry[1].updated_at, entry[1].id), reverse=True)
-    if request.edition is Edition.PRESENT:
+    if request.edition >= Edition.BY_ARRIVAL:
         memories.sort(key=lambda entry: is_boilerplate_section(entry[1].title, entry[1].content))
     return [_fact(request, level, memory) for level, memory in memories]
 
@@ -289,8 +309,40 @@ def _answering(request: GatherRequest) -> list[PackItem]:
             ids = json.dumps(list(scores))
             memories = packable_memories(f"m.id IN {IDS} AND {_IS_FACT}", [ids], with_superseded=request.has_superseded)
         visible = _without_hidden(request, level, memories)
+        if request.is_by_worth:
+            visible = [memory for memory in visible if not _is_ballast(memory)]
         scored += [(scores[memory.id], _fact(request, level, memory, words)) for memory in visible]
     return [item for _, item in sorted(scored, key=lambda pair: (-pair[0], pair[1].reference))]
+
+
+def _is_ballast(memory: PackableMemory) -> bool:
+    return memory.type == REFERENCE and is_ballast(memory.title, memory.source, memory.content)
+
+
+# What the project's files say to agents and developers, which holds for any work
+def _rules(request: GatherRequest) -> list[PackItem]:
+    if not request.is_by_worth or request.has_question:
+        return []
+    sources = ", ".join(f"'{path}'" for path in (*FOR_AGENTS, *FOR_DEVELOPERS))
+    memories = list(_visible_memories(request, f"m.type = '{REFERENCE}' AND m.source IN ({sources})", "m.id"))
+    chosen: list[_Placed] = []
+    for level, memory in memories:
+        is_for_agents = memory.source in FOR_AGENTS
+        if (is_for_agents or tells_how_to_work(memory.title)) and not _is_ballast(memory):
+            chosen.append((level, memory))
+    chosen.sort(key=lambda placed: placed[1].source not in FOR_AGENTS)
+    return [_fact(request, level, memory) for level, memory in chosen[:_MOST_FILE_RULES]]
+
+
+def _build(request: GatherRequest) -> list[PackItem]:
+    if not request.is_by_worth:
+        return []
+    items: list[PackItem] = []
+    for level, memory in _visible_memories(request, f"m.topic_key = '{BUILD_TOPIC}'", "m.id"):
+        label = reference(level, memory.id)
+        lines = "; ".join(memory.content.split("\n"))
+        items.append(PackItem(label, f"- {label} {one_line(lines, _BUILD)}", _text_of(memory, request)))
+    return items
 
 
 def _recallable(level: Level, ids: Sequence[int], now: datetime) -> dict[int, PackItem]:
@@ -335,8 +387,9 @@ def _conflicts(request: GatherRequest) -> list[PackItem]:
 def _last_session(request: GatherRequest) -> list[PackItem]:
     items: list[PackItem] = []
     for session, when, agent, summary in rows.fetch(_LAST_SESSION, [request.session_id]):
-        line = f"- #{session} {clock.day(when)} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}"
-        items.append(PackItem(f"#{session}", line))
+        if request.concerns(summary):
+            line = f"- #{session} {clock.day(when)} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}"
+            items.append(PackItem(f"#{session}", line))
     return items
 
 
@@ -345,6 +398,7 @@ def _turns(request: GatherRequest) -> list[PackItem]:
     return [
         PackItem(f"#{position}", f"- #{position} {clock.minute(occurred_at)} {one_line(content, _TURN)}")
         for position, occurred_at, content in prompts
+        if request.concerns(content)
     ]
 
 
@@ -361,7 +415,7 @@ def _work(request: GatherRequest) -> list[PackItem]:
     return items + _commits(request)
 
 
-# Those that match the query best, the two newest, the other matches, then the rest by time
+# Those that match the query best, the other matches, and without a question those of the last days
 def _commits(request: GatherRequest) -> list[PackItem]:
     newest = _fetch_commits("ORDER BY committed_at DESC, id DESC LIMIT %s", _SHORTER * request.most)
     if not newest:
@@ -373,7 +427,12 @@ def _commits(request: GatherRequest) -> list[PackItem]:
         scores[commit.id] *= 1 + _RECENT * place / len(matches)
     matches.sort(key=lambda commit: -scores[commit.id])
     best = [commit for commit in matches if scores[commit.id] >= _NEAR_BEST * scores[matches[0].id]]
-    commits = [*best, *newest[:_NEWEST], *matches, *newest]
+    if request.is_by_worth:
+        since = rows.time_value(request.now - _LATELY)
+        lately = [commit for commit in newest[:_MOST_LATELY] if str(commit.committed_at) >= str(since)]
+        commits = [*best, *([] if request.has_question else lately)]
+    else:
+        commits = [*best, *newest[:_NEWEST], *matches, *newest]
     return without_repeats(PackItem(f"#{commit.id}", partial(_commit_line, commit)) for commit in commits)
 
 
@@ -439,6 +498,8 @@ for _kind, _pack in _SECTIONS:
             count=partial(_count_memories, _is_of(_kind)),
         )
     )
+define_section(SectionDefinition("rules", "Rules of the project's files", 25, 0.25, 500, _rules, "memory_search"))
+define_section(SectionDefinition("build", "How to build and test", 35, 0.25, 750, _build, "memory_search"))
 define_section(
     SectionDefinition(
         "facts", "What is known", 40, 0.40, 500, _facts, "memory_search", partial(_count_memories, _IS_FACT)

@@ -22,6 +22,7 @@ from memories.schemas import SearchSourceName
 from memories.scopes import Level, hidden_among
 from memories.search import engine
 from memories.search.parsed_query import ParsedQuery, parse
+from memories.search.snippets import words_in
 from memories.search.weights import USUAL
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.paging import estimate_tokens
@@ -74,7 +75,13 @@ class Edition(IntEnum):
     WITH_SUPERSEDED = 1
     # With memories that a nearer one hides and with repeated texts; of equal guidelines, the newest first
     WITH_HIDDEN = 2
-    PRESENT = 3
+    # With whatever was written last, until the budget was used up (until decision 94)
+    BY_ARRIVAL = 3
+    PRESENT = 4
+
+
+# Share of the question's words in a text that is about it
+_CONCERNS = 0.34
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,9 @@ class GatherRequest:
     # The visible stores, nearest first; views of them when a pack is replayed
     chain: Sequence[Level]
     now: datetime
+    # The question; without one, what the working tree is about
     query: ParsedQuery
+    is_asked: bool = True
     # A session is not its own last session
     session_id: str = ""
     # Candidates per section and store
@@ -93,9 +102,23 @@ class GatherRequest:
     def has_superseded(self) -> bool:
         return self.edition is Edition.WITH_SUPERSEDED
 
+    @property
+    def is_by_worth(self) -> bool:
+        return self.edition is Edition.PRESENT
+
+    @property
+    def has_question(self) -> bool:
+        """Return whether the pack holds only what is about the question, beside the rules."""
+        return self.is_by_worth and self.is_asked and bool(self.query.terms)
+
+    def concerns(self, text: str) -> bool:
+        """Return whether a text has enough words of the question; True without one."""
+        words = self.query.terms
+        return not self.has_question or len(words_in(text, words)) >= max(min(2, len(words)), _CONCERNS * len(words))
+
     def hidden(self, level: Level, ids: Collection[int]) -> set[int]:
         """Return the memories of a level that a nearer one hides, among ``ids``; call it in the caller's store."""
-        if self.edition is not Edition.PRESENT:
+        if self.edition < Edition.BY_ARRIVAL:
             return set()
         return hidden_among(ids, level, self.chain)
 
@@ -103,7 +126,7 @@ class GatherRequest:
         """Return the entries of a source in the current store that match the query, best first, with their scores."""
         if not self.query.text:
             return {}
-        pipeline = replace(USUAL, lowers_empty_sections=self.edition is Edition.PRESENT)
+        pipeline = replace(USUAL, lowers_empty_sections=self.edition >= Edition.BY_ARRIVAL)
         return dict(engine.rank(self.query.among([source]), "auto", level, pipeline=pipeline).hits[: self.most])
 
 
@@ -232,7 +255,7 @@ class FilledSection:
 @dataclass(frozen=True, slots=True)
 class PackBody:
     sections: Sequence[FilledSection]
-    # Whether the budget left items out, of these sections or of others
+    # Whether there is more than these items
     truncated: bool = False
     sort: PackSort = SESSION
 
@@ -267,9 +290,12 @@ class GatheredSection(NamedTuple):
 def gather(request: GatherRequest) -> list[GatheredSection]:
     """Return the sections that have items, with as many of their items as could fit; one that fails is left out."""
     sections: list[GatheredSection] = []
+    texts: set[str] = set()
     for section in all_sections():
         with _isolated(section):
             gathered = _gather_section(section, request)
+            if request.is_by_worth:
+                gathered = _without_repeated_texts(gathered, texts)
             if gathered.items:
                 sections.append(gathered)
     return sections
@@ -289,9 +315,20 @@ def _gather_section(section: SectionDefinition, request: GatherRequest) -> Gathe
     total = len(items)
     if is_before and items and section.name == "work":
         total = min(total, _COMMITS_BEFORE + (" open iteration " in items[0].line))
-    if not is_before and section.count and total >= request.most:
+    is_more = total >= request.most or (request.is_by_worth and not request.is_asked)
+    if not is_before and section.count and is_more and not request.has_question:
         total = section.count(request)
     return GatheredSection(section, items, total)
+
+
+# Texts that an earlier section or item has are not counted either
+def _without_repeated_texts(gathered: GatheredSection, texts: set[str]) -> GatheredSection:
+    distinct: list[PackItem] = []
+    for item in gathered.items:
+        if item.text not in texts:
+            distinct.append(item)
+            texts |= {item.text} - {""}
+    return gathered._replace(items=distinct, total=gathered.total - (len(gathered.items) - len(distinct)))
 
 
 def compose(gathered: Sequence[GatheredSection], max_tokens: int, *, sent: Mapping[str, str] | None = None) -> PackBody:
