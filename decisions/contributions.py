@@ -13,6 +13,8 @@ from decisions.events import DECISION_RECORDED, DecisionRecorded
 from decisions.models import CommitLink, DecisionStatus
 from decisions.selectors import count_by_status, decisions_of_commits
 from memories.pack.sections import (
+    LEAST_SCORE,
+    NEAR_BEST,
     GatherRequest,
     PackItem,
     SectionDefinition,
@@ -70,11 +72,13 @@ class _Decision(NamedTuple):
     decided_at: str
 
 
-# The decisions that best match the query, then the latest.
+# The decisions that best match the query, then the latest unless there is a question
 def _decisions(request: GatherRequest) -> list[PackItem]:
-    latest = _fetch("ORDER BY decided_at DESC, id DESC LIMIT %s", [request.most])
-    if not latest:
-        return []
+    latest: list[_Decision] = []
+    if not request.has_question:
+        latest = _fetch("ORDER BY decided_at DESC, id DESC LIMIT %s", [request.most])
+        if not latest:
+            return []
     return without_repeats(map(_item, [*_matching(request), *latest]))
 
 
@@ -87,7 +91,11 @@ def _fetch(clauses: str, parameters: Sequence[Any] = ()) -> list[_Decision]:
 
 
 def _matching(request: GatherRequest) -> list[_Decision]:
-    ids = list(request.matching(request.chain[0], SearchSourceName.DECISION))
+    scores = request.matching(request.chain[0], SearchSourceName.DECISION)
+    if request.is_by_worth:
+        least = max(LEAST_SCORE, NEAR_BEST * max(scores.values(), default=0))
+        scores = {decision: score for decision, score in scores.items() if score >= least}
+    ids = list(scores)
     return sorted(_fetch(f"AND id IN {IDS}", [json.dumps(ids)]), key=lambda decision: ids.index(decision.id))
 
 

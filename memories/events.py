@@ -184,6 +184,8 @@ class ContextPacked(Payload):
     packed_at: Instant
     # The time zone of its dates; earlier versions used UTC
     zone: str = "UTC"
+    # What the working tree was about, of a pack without a question
+    work: str = ""
 
 
 def _about_pack(payload: Mapping[str, Any]) -> str:

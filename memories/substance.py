@@ -1,4 +1,4 @@
-"""Recognise boilerplate sections: lists of links, a status, a date."""
+"""Recognise sections that say little: lists of links, a status, a licence; and those that say how to work."""
 
 from __future__ import annotations
 
@@ -6,6 +6,43 @@ import re
 
 from memories.kinds import BETWEEN_HEADINGS
 from memoryhub.core.slugs import heading_slug
+
+# The note on how a project is built and tested, and the type of what is imported from its files
+BUILD_TOPIC = "import:markdown:#build-and-test"
+REFERENCE = "reference"
+# Files with rules
+FOR_AGENTS = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md")
+_GUIDES = ("CONTRIBUTING", "contributing", "DEVELOPMENT", "development", "HACKING", "developing", "developers")
+FOR_DEVELOPERS = tuple(
+    f"{folder}{name}{end}" for folder in ("", "docs/") for name in _GUIDES for end in (".md", ".rst")
+)
+# Headings of their sections on how one works, the most wanted first
+_WORK_WORDS = (
+    r"\btest(?:s|ing)?\b",
+    r"style|lint|format|convention|guideline|\brules\b|typing",
+    r"build|develop|set(?:ting)?[ -]?up|install|environment",
+    r"commit|pull request|architect|structure|debug|document",
+)
+_WORK = [re.compile(words, re.IGNORECASE) for words in _WORK_WORDS]
+# Names of files, and headings, of licences, notices and lists of changes and people
+_BALLAST_FILE = re.compile(
+    r"(?:.*/)?(?:licen[cs]es?|copying|notice|third[-_ ]?party|change(?:log|s)?|history|news|releases?|"
+    r"release[-_]?notes|what'?s[-_]?new|authors|contributors|thanks|acknowledge?ments|code[-_]of[-_]conduct|sponsors|backers)"
+    r"(?:[-_.][^/]*)?|(?:.*/)?(?:changelogs?|changes|whats_?new|history|releases?|licenses?|blog|news)/.*",
+    re.IGNORECASE,
+)
+_BALLAST_HEADING = re.compile(
+    r"(?:the )?(?:licen[cs]es?|licensing|copyright|change ?log|release notes|contributors|sponsors|backers|authors|"
+    r"credits|acknowledge?ments|thanks|code of conduct|star history|(?:table of )?contents|toc)",
+    re.IGNORECASE,
+)
+_LICENCE = re.compile(
+    r"Permission is hereby granted|Redistribution and use in source|WITHOUT WARRANTIES OR CONDITIONS"
+    r"|(?:GNU|Apache|Mozilla Public) (?:\w+ )*Licen[cs]e,? [Vv]ersion"
+)
+# Lines of a table: cells, rules, or numbers with few words
+_ROW = re.compile(r"\s*(?:\|.*|[+=-][-+= |]*|[\dA-Fa-f]{2,}[\s.;,:].*)")
+_MOST_ROWS = 0.6
 
 # Headings of lists of links; under others, links to other sites are content
 _LINK_LISTS = frozenset(
@@ -31,6 +68,22 @@ def is_boilerplate_section(title: str, text: str) -> bool:
     """Return whether an imported section is boilerplate, given its title, such as ``notes.md › Port › Related``."""
     _, between, heading = title.rpartition(BETWEEN_HEADINGS)
     return bool(between) and is_boilerplate(heading, text)
+
+
+def is_ballast(title: str, source: str, text: str) -> bool:
+    """Return whether an imported section is of a licence, a table, or a list of changes or people."""
+    if _BALLAST_FILE.fullmatch(source) or _LICENCE.search(text):
+        return True
+    if any(map(_BALLAST_HEADING.fullmatch, title.split(BETWEEN_HEADINGS)[1:])):
+        return True
+    lines = [line for line in text.split("\n") if line.strip()]
+    return sum(bool(_ROW.fullmatch(line)) for line in lines) > _MOST_ROWS * len(lines)
+
+
+def rank_of_work(title: str) -> int | None:
+    """Return how much an imported section of a guide for developers is wanted, by its heading: 0 is most, None not."""
+    heading = title.rpartition(BETWEEN_HEADINGS)[2]
+    return next((rank for rank, words in enumerate(_WORK) if words.search(heading)), None)
 
 
 def is_boilerplate(heading: str, text: str) -> bool:

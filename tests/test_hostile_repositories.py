@@ -224,6 +224,7 @@ def read_all(folder: Path, sha: str) -> None:
         lambda: git.list_files(folder),
         lambda: git.path_in_worktree(folder),
         lambda: git.top_of_worktree(folder),
+        lambda: git.branch_work(folder),
         lambda: git.blame(folder, "code.py", b"a = 1\nb = 9\n"),
     ]
     for call in calls:

@@ -212,7 +212,8 @@ _LONGEST = 260
 def _stale(request: GatherRequest) -> list[PackItem]:
     stale = queue(now=request.now)
     listed = [due for due in stale.due if any(reason.why is not Why.EXPIRED for reason in due.reasons)]
-    return [PackItem(f"#{item['id']}", f"- {stale_line(item)}") for item in views(stale, listed[:_MOST])]
+    lines = {f"#{item['id']}": stale_line(item) for item in views(stale, listed[:_MOST])}
+    return [PackItem(name, f"- {line}") for name, line in lines.items() if request.concerns(line)]
 
 
 define_section(

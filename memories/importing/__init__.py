@@ -34,14 +34,13 @@ from memories.pack.sections import is_echo
 from memories.projectors import content_hash
 from memories.schemas import MAX_CONTENT, ImportedMemory, MemoryTouch, WriteStatus
 from memories.services import delete_memory, write_memories
+from memories.substance import BUILD_TOPIC, FOR_AGENTS, REFERENCE
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores.dialect import begins_with
 from memoryhub.core.text import flat
 
 _TOPIC = "import:markdown:"
-# The note on how the project is built and tested
-BUILD_TOPIC = f"{_TOPIC}#build-and-test"
 _BUILD_TITLE = "How to build and test"
 _MAX_TITLE, _MAX_SOURCE = 200, 1_000
 _MAX_KEY = 200
@@ -51,8 +50,6 @@ _BATCH = 500
 MAX_HEADINGS = 2_000  # of one file: each becomes a memory, and a file with more is a listing, not a text
 _EXCLUDED = "excluded"
 _GUIDELINE = "imported as a guideline"
-# Files in which repositories tell the agents of several clients the same
-_FOR_CLIENTS = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md")
 _DATA = "a list, generated, or a few words: data, not text"
 Progress = Callable[[int], None]
 # Given paths of files, maps those that the project knows in another form to the reason why they are not imported
@@ -222,8 +219,13 @@ def _build_note(options: _Options) -> Iterator[ImportedMemory]:
     content = sanitize_text(describe_commands(commands))[0]
     source = ", ".join(paths)[:_MAX_SOURCE]
     yield ImportedMemory(
-        title=_BUILD_TITLE, content=content, type="reference", tags=list(options.tags), topic_key=BUILD_TOPIC,
-        source=source, **times,
+        title=_BUILD_TITLE,
+        content=content,
+        type=REFERENCE,
+        tags=list(options.tags),
+        topic_key=BUILD_TOPIC,
+        source=source,
+        **times,
     )
 
 
@@ -247,7 +249,7 @@ def _without_repeated(
 ) -> TextDocument:
     folder = PurePath(path).parent.as_posix()
     name = PurePath(path).name
-    if name not in _FOR_CLIENTS:
+    if name not in FOR_AGENTS:
         return document
     sections = []
     for section in document.sections:
@@ -275,7 +277,7 @@ def _commands_of_file(
                 # Cut at the front: the last heading is the most specific one
                 title=_cut_front(title, _MAX_TITLE - len(suffix)) + suffix,
                 content=part,
-                type="reference",
+                type=REFERENCE,
                 tags=all_tags,
                 topic_key=_topic_key(path, key, used),
                 source=_cut_front(path, _MAX_SOURCE),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -57,6 +57,7 @@ _TASK = re.compile(r"^@?([a-z][\w-]*)(?:[ \t][^:=\n]*)?:(?!=)", re.MULTILINE)
 _TASK_FILES = {"makefile": "make", "gnumakefile": "make", "justfile": "just", ".justfile": "just"}
 _SCRIPT_FOLDERS = ("scripts", "script", "bin")
 _LOCKS = {"pnpm-lock.yaml": "pnpm", "yarn.lock": "yarn", "bun.lock": "bun", "bun.lockb": "bun"}
+_PYTHON = ("pytest", "tox", "nox")
 # What a file stands for where no other names a command
 _USUAL = {
     "Cargo.toml": ("cargo test", "cargo build"),
@@ -143,7 +144,7 @@ def _purpose_of(text: str) -> str:
         words = words[1:]
     if len(words) > 1 and words[0] in _PROGRAMS:
         return _purpose_of_names([word for word in words if not word.startswith("-")][:_NAMING])
-    if words and (words[0] in ("pytest", "tox", "nox") or _SCRIPT.fullmatch(words[0])):
+    if words and (words[0] in _PYTHON or _SCRIPT.fullmatch(words[0])):
         return _purpose_of_names([PurePath(words[0]).stem])
     return ""
 
@@ -158,14 +159,14 @@ def _purpose_of_names(names: Sequence[str]) -> str:
 def _tasks(texts: _Texts, names: Sequence[str]) -> Iterator[BuildCommand]:
     for name in names:
         if program := _TASK_FILES.get(name.lower()):
-            yield from _of_tasks(_TASK.findall(texts[name]), lambda task, program=program: f"{program} {task}", name)
+            yield from _of_tasks(_TASK.findall(texts[name]), program, name)
 
 
-def _of_tasks(tasks: Sequence[str], command: Callable[[str], str], path: str) -> Iterator[BuildCommand]:
+def _of_tasks(tasks: Sequence[str], program: str, path: str) -> Iterator[BuildCommand]:
     # ``test`` before ``test-cov``
     for task in sorted(tasks, key=len):
         if purpose := _purpose_of_names([task]):
-            yield BuildCommand(purpose, command(task), path)
+            yield BuildCommand(purpose, f"{program} {task}", path)
 
 
 def _package_scripts(texts: _Texts, names: Sequence[str]) -> Iterator[BuildCommand]:
@@ -179,23 +180,21 @@ def _package_scripts(texts: _Texts, names: Sequence[str]) -> Iterator[BuildComma
     if isinstance(scripts, Mapping):
         program = next((program for lock, program in _LOCKS.items() if lock in names), "npm")
         tasks = [task for task in scripts if _WORD.fullmatch(task)]
-        yield from _of_tasks(
-            tasks, lambda task: f"{program} test" if task == "test" else f"{program} run {task}", "package.json"
-        )
+        yield from _of_tasks(tasks, f"{program} run", "package.json")
 
 
 def _scripts(names: Sequence[str]) -> Iterator[BuildCommand]:
     for path in map(PurePath, names):
-        if path.parent.as_posix() in _SCRIPT_FOLDERS and path.suffix in ("", ".sh") and _WORD.fullmatch(str(path)):
-            if purpose := _purpose_of_names([path.stem]):
-                yield BuildCommand(purpose, path.as_posix(), path.as_posix())
+        is_script = path.parent.as_posix() in _SCRIPT_FOLDERS and path.suffix in ("", ".sh")
+        if is_script and _WORD.fullmatch(str(path)) and (purpose := _purpose_of_names([path.stem])):
+            yield BuildCommand(purpose, path.as_posix(), path.as_posix())
 
 
 def _usual(names: Sequence[str]) -> Iterator[BuildCommand]:
     present = set(names)
     for name, (test, *build) in _USUAL.items():
         if name in present:
-            prefix = "uv run " if test == "pytest" and "uv.lock" in present else ""
-            yield BuildCommand("test", prefix + test, name)
+            prefix = "uv run " if "uv.lock" in present and test in _PYTHON else ""
+            yield BuildCommand("test", f"{prefix}{test}", name)
             for text in build:
                 yield BuildCommand("build", text, name)

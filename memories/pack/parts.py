@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from itertools import repeat
+from operator import itemgetter
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from memories.kinds import BETWEEN_HEADINGS, attribute_columns
 from memories.models import MemoryScope, ReviewState
 from memories.pack.sections import (
+    LEAST_SCORE,
+    MOST_ANSWERS,
+    NEAR_BEST,
     Edition,
     GatherRequest,
     PackItem,
@@ -26,21 +30,22 @@ from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search.snippets import snippet, words_in
 from memories.substance import (
+    BUILD_TOPIC,
     FOR_AGENTS,
     FOR_DEVELOPERS,
+    REFERENCE,
     is_ballast,
     is_boilerplate_section,
+    rank_of_work,
     split_joined,
-    tells_how_to_work,
 )
 from memories.superseded import is_superseded, supersedes
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock
-from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS, Kind, type_name
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, NO_LIMIT, json_text
+from memoryhub.core.stores.dialect import IDS, NO_LIMIT
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import one_line
 
@@ -147,7 +152,7 @@ def _accepted_versions(condition: str, parameters: Sequence[Any], now: datetime 
 
 _TITLE = 120
 _HEAD = 200  # characters of an item before its text: id, type and title
-_FACT, _SUMMARY, _TURN, _SHORT, _BUILD = 300, 1_600, 300, 160, 700
+_FACT, _BUILD = 300, 700
 
 _SECTIONS = [(kind, kind.pack) for kind in KINDS.values() if kind.pack]
 _IS_FACT = " AND ".join(f"NOT (m.kind = '{kind.name}')" for kind, _ in _SECTIONS) or "1"
@@ -156,33 +161,6 @@ _OPEN_CONFLICTS = (
     "JOIN memories_memory m ON m.id = c.memory_id "
     f"WHERE c.resolved_at IS NULL AND c.memory_id {OUTSIDE} ORDER BY c.id DESC"
 )
-_LAST_SESSION = (
-    "SELECT id, coalesce(ended_at, started_at) || '', agent, summary FROM sessions_app_session "
-    f"WHERE session_id <> %s AND summary <> '' AND status <> 'discarded' AND id {OUTSIDE} "
-    "ORDER BY ended_at DESC NULLS LAST, id DESC LIMIT 1"
-)
-# Imported prompts are old, whatever their position
-_SAID_HERE = f"source <> 'import' AND payload_json IS NOT NULL AND position {OUTSIDE}"
-_PROMPTS = (
-    f"SELECT position, occurred_at, {json_text('payload_json', 'content')} FROM raw_events "
-    f"WHERE event_type IN ({{prompts}}) AND {_SAID_HERE} "
-    "ORDER BY position DESC LIMIT %s"
-)
-_COUNT_PROMPTS = f"SELECT count(*) FROM raw_events WHERE event_type IN ({{prompts}}) AND {_SAID_HERE}"
-_OPEN_ITERATION = (
-    "SELECT id, command, description, phase FROM sessions_app_iteration "
-    f"WHERE status = 'active' AND id {OUTSIDE} ORDER BY id DESC LIMIT 1"
-)
-_COMMITS = f"SELECT id, sha, message, committed_at || '' FROM sessions_app_commit WHERE id {OUTSIDE}"
-_COUNT_COMMITS = f"SELECT count(*) FROM sessions_app_commit WHERE id {OUTSIDE}"
-# Commits with at least this share of the best one's score come first, then so many of the newest
-_NEAR_BEST, _NEWEST = 0.5, 2
-# Without a question, so many commits are given, of so many days before
-_MOST_LATELY, _LATELY = 5, timedelta(days=14)
-# What the most recent match gains over the oldest
-_RECENT = 0.5
-# A line of a commit is so many times shorter than one of a memory
-_SHORTER = 3
 # Guidelines are put in order by their folders: so many times the candidates of other sections
 _MOST_RULES = 4
 _BY_PRIORITY = "m.priority DESC, length(m.source) - length(replace(m.source, '/', '')), m.id"
@@ -191,6 +169,10 @@ _CLIENT_FOLDERS = 3
 _Placed = tuple[Level, PackableMemory]
 # Share of the question's words from which a guideline concerns it, and how many of the others are given with a question
 _CONCERNS, _MOST_BESIDE = 0.6, 5
+# How many sections of files with rules are given
+_MOST_FILE_RULES = 6
+# Words by which the text of a section is known
+_FIRST_WORDS = 20
 
 
 # Those that concern the question first; then by priority where the kind is ordered so, else by last change. Of equal
@@ -273,8 +255,8 @@ def _text_of(memory: PackableMemory, request: GatherRequest | None = None) -> st
     return " ".join([memory.title.rpartition(BETWEEN_HEADINGS)[2], *words])
 
 
-# The best answers to the question first, then the latest changes, and then lists of links; with a question only answers,
-# and sections of documents only if they are about it or about the work
+# The best answers to the question first, then the latest changes, and then lists of links. With a question there are
+# only answers, and sections of documents are always ones about it, or about the work.
 def _facts(request: GatherRequest) -> list[PackItem]:
     answers = _answering(request)
     return answers if request.has_question else without_repeats([*answers, *_latest(request)])
@@ -292,7 +274,7 @@ def _count_memories(condition: str, request: GatherRequest) -> int:
 
 
 def _latest(request: GatherRequest) -> list[PackItem]:
-    condition = f"{_IS_FACT} AND NOT (m.type = 'reference')" if request.is_by_worth else _IS_FACT
+    condition = f"{_IS_FACT} AND NOT (m.type = '{REFERENCE}')" if request.is_by_worth else _IS_FACT
     memories = list(_visible_memories(request, condition, "m.updated_at DESC, m.id DESC"))
     memories.sort(key=lambda entry: (entry[1].updated_at, entry[1].id), reverse=True)
     if request.edition >= Edition.BY_ARRIVAL:
@@ -312,7 +294,11 @@ def _answering(request: GatherRequest) -> list[PackItem]:
         if request.is_by_worth:
             visible = [memory for memory in visible if not _is_ballast(memory)]
         scored += [(scores[memory.id], _fact(request, level, memory, words)) for memory in visible]
-    return [item for _, item in sorted(scored, key=lambda pair: (-pair[0], pair[1].reference))]
+    scored.sort(key=lambda pair: (-pair[0], pair[1].reference))
+    if request.is_by_worth and scored:
+        least = max(LEAST_SCORE, NEAR_BEST * scored[0][0])
+        scored = [(score, item) for score, item in scored[:MOST_ANSWERS] if score >= least]
+    return [item for _, item in scored]
 
 
 def _is_ballast(memory: PackableMemory) -> bool:
@@ -324,14 +310,13 @@ def _rules(request: GatherRequest) -> list[PackItem]:
     if not request.is_by_worth or request.has_question:
         return []
     sources = ", ".join(f"'{path}'" for path in (*FOR_AGENTS, *FOR_DEVELOPERS))
-    memories = list(_visible_memories(request, f"m.type = '{REFERENCE}' AND m.source IN ({sources})", "m.id"))
-    chosen: list[_Placed] = []
+    memories = _visible_memories(request, f"m.type = '{REFERENCE}' AND m.source IN ({sources})", "m.id")
+    ranked: list[tuple[int, PackItem]] = []
     for level, memory in memories:
-        is_for_agents = memory.source in FOR_AGENTS
-        if (is_for_agents or tells_how_to_work(memory.title)) and not _is_ballast(memory):
-            chosen.append((level, memory))
-    chosen.sort(key=lambda placed: placed[1].source not in FOR_AGENTS)
-    return [_fact(request, level, memory) for level, memory in chosen[:_MOST_FILE_RULES]]
+        rank = -1 if memory.source in FOR_AGENTS else rank_of_work(memory.title)
+        if rank is not None and not _is_ballast(memory):
+            ranked.append((rank, _fact(request, level, memory)))
+    return [item for _, item in sorted(ranked, key=itemgetter(0))[:_MOST_FILE_RULES]]
 
 
 def _build(request: GatherRequest) -> list[PackItem]:
@@ -384,79 +369,6 @@ def _conflicts(request: GatherRequest) -> list[PackItem]:
     return items
 
 
-def _last_session(request: GatherRequest) -> list[PackItem]:
-    items: list[PackItem] = []
-    for session, when, agent, summary in rows.fetch(_LAST_SESSION, [request.session_id]):
-        if request.concerns(summary):
-            line = f"- #{session} {clock.day(when)} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}"
-            items.append(PackItem(f"#{session}", line))
-    return items
-
-
-def _turns(request: GatherRequest) -> list[PackItem]:
-    prompts = rows.fetch(_PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT))), [request.most])
-    return [
-        PackItem(f"#{position}", f"- #{position} {clock.minute(occurred_at)} {one_line(content, _TURN)}")
-        for position, occurred_at, content in prompts
-        if request.concerns(content)
-    ]
-
-
-def _count_turns(_: GatherRequest) -> int:
-    return int(rows.fetch(_COUNT_PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT))))[0][0])
-
-
-def _work(request: GatherRequest) -> list[PackItem]:
-    items: list[PackItem] = []
-    for iteration, command, description, phase in rows.fetch(_OPEN_ITERATION):
-        reached = f", now in phase {one_line(phase, 64)}" if phase else ""
-        about = f"{one_line(command, 64)}: {one_line(description, _SHORT)}"
-        items.append(PackItem(f"#{iteration}", f"- #{iteration} open iteration {about}{reached}"))
-    return items + _commits(request)
-
-
-# Those that match the query best, the other matches, and without a question those of the last days
-def _commits(request: GatherRequest) -> list[PackItem]:
-    newest = _fetch_commits("ORDER BY committed_at DESC, id DESC LIMIT %s", _SHORTER * request.most)
-    if not newest:
-        return []
-    scores = request.matching(request.chain[0], SearchSourceName.COMMIT)
-    matches = _fetch_commits(f"AND id IN {IDS}", json.dumps(list(scores)))
-    # A recent one of equal matches tells more of the code as it is now
-    for place, commit in enumerate(sorted(matches, key=lambda commit: str(commit.committed_at)), 1):
-        scores[commit.id] *= 1 + _RECENT * place / len(matches)
-    matches.sort(key=lambda commit: -scores[commit.id])
-    best = [commit for commit in matches if scores[commit.id] >= _NEAR_BEST * scores[matches[0].id]]
-    if request.is_by_worth:
-        since = rows.time_value(request.now - _LATELY)
-        lately = [commit for commit in newest[:_MOST_LATELY] if str(commit.committed_at) >= str(since)]
-        commits = [*best, *([] if request.has_question else lately)]
-    else:
-        commits = [*best, *newest[:_NEWEST], *matches, *newest]
-    return without_repeats(PackItem(f"#{commit.id}", partial(_commit_line, commit)) for commit in commits)
-
-
-class _Commit(NamedTuple):
-    id: int
-    sha: str
-    message: str
-    # Text in a format that sorts
-    committed_at: str
-
-
-def _fetch_commits(condition: str, parameter: int | str) -> list[_Commit]:
-    return list(map(_Commit._make, rows.fetch(f"{_COMMITS} {condition}", [parameter])))
-
-
-def _commit_line(commit: _Commit) -> str:
-    subject = one_line(commit.message.split("\n", 1)[0], _SHORT)
-    return f"- #{commit.id} commit {commit.sha[:10]} {clock.day(commit.committed_at)} {subject}"
-
-
-def _count_work(_: GatherRequest) -> int:
-    return int(rows.fetch(_COUNT_COMMITS)[0][0]) + len(rows.fetch(_OPEN_ITERATION))
-
-
 # The visible memories of each store in turn, those of the session before those of the project
 def _visible_memories(request: GatherRequest, condition: str, order: str, *, most: int = 0) -> Iterator[_Placed]:
     for level in request.chain:
@@ -484,7 +396,6 @@ def _titled(title: str, content: str, longest: int) -> str:
     return head if text == head else f"{head}: {text}"
 
 
-define_section(SectionDefinition("session", "Last session", 10, 0.25, 1_700, _last_session, "session_list"))
 for _kind, _pack in _SECTIONS:
     define_section(
         SectionDefinition(
@@ -506,5 +417,3 @@ define_section(
     )
 )
 define_section(SectionDefinition("conflicts", "Open conflicts", 50, 0.15, 300, _conflicts, "memory_conflicts"))
-define_section(SectionDefinition("turns", "Asked lately", 60, 0.40, 400, _turns, "memory_timeline", _count_turns))
-define_section(SectionDefinition("work", "Work", 70, 0.50, 300, _work, "memory_timeline", _count_work))

@@ -21,7 +21,9 @@ from memories.pack_sorts import RECALL, SESSION, PackSort
 from memories.schemas import SearchSourceName
 from memories.scopes import Level, hidden_among
 from memories.search import engine
+from memories.search.index import Hits
 from memories.search.parsed_query import ParsedQuery, parse
+from memories.search.relevance import relevance_of
 from memories.search.snippets import words_in
 from memories.search.weights import USUAL
 from memoryhub.core.errors import HubError, Invalid
@@ -123,11 +125,32 @@ class GatherRequest:
         return hidden_among(ids, level, self.chain)
 
     def matching(self, level: Level, source: SearchSourceName) -> dict[int, float]:
-        """Return the entries of a source in the current store that match the query, best first, with their scores."""
+        """Return the entries of a source in the current store that match the query, best first, with their scores.
+
+        The scores are 0 to 1 in the present edition.
+        """
         if not self.query.text:
             return {}
         pipeline = replace(USUAL, lowers_empty_sections=self.edition >= Edition.BY_ARRIVAL)
-        return dict(engine.rank(self.query.among([source]), "auto", level, pipeline=pipeline).hits[: self.most])
+        hits = engine.rank(self.query.among([source]), "auto", level, pipeline=pipeline).hits[: self.most]
+        return _rated(self.query, hits) if self.is_by_worth else dict(hits)
+
+
+# Best hits whose passages are rated
+_RATED = 20
+# Least score of an answer, in itself and as a share of the best one's, and how many there are of one source
+LEAST_SCORE, NEAR_BEST, MOST_ANSWERS = 0.15, 0.65, 6
+
+
+# By how much the best passage is about the question, times the score as a share of the best hit's. Without a full-text
+# index there are no ratings.
+def _rated(query: ParsedQuery, hits: Hits) -> dict[int, float]:
+    ratings = relevance_of(query, [hit for hit, _ in hits[:_RATED]])
+    if not ratings:
+        return dict(hits)
+    best = max(score for _, score in hits)
+    scores = {hit: ratings[hit].score * score / best for hit, score in hits if hit in ratings}
+    return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
 
 
 class PackItem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 from typing import Any
 
 from django.db.models import Q
@@ -31,6 +32,8 @@ from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
 from memoryhub.core.text import compact_json, counted
+from sessions_app.events.client import FILE_EDITED
+from sessions_app.git import branch_work
 from sessions_app.selectors import context_begins
 from sessions_app.services.sessions import is_held_out
 
@@ -42,6 +45,8 @@ _PACKS_LIKE_IT = (
     "WHERE p.session_id = %s AND p.id > %s AND p.query = %s AND p.max_tokens = %s ORDER BY p.id DESC LIMIT 50"
 )
 _PROMPT_CHARS = 2_000
+# Subjects and paths that tell what a working tree is about
+_MOST_WORK = 12
 
 # What a session gets instead of its first pack if memory is held out of it
 HELD_OUT = (
@@ -199,8 +204,31 @@ def _request(command: ContextPackRequest) -> GatherRequest:
     # Rounded to the precision of the log, so that a replay sees the same time
     now = clock.from_text(clock.to_text(clock.now()))
     # As the event will have it, so that a replay ranks by the same words
-    query = parse(sanitize_text(" ".join(command.query.split()))[0])
-    return GatherRequest(chain, now, query, session_id, most_items(command.max_tokens))
+    question = _clean(command.query)
+    query = parse(question or _clean(_work_of(session_id)))
+    return GatherRequest(chain, now, query, bool(question), session_id, most_items(command.max_tokens))
+
+
+def _clean(text: str) -> str:
+    return sanitize_text(" ".join(text.split()))[0]
+
+
+# The branch of a session's folder, the subjects of its commits, and the files that were touched. Of a path, the folder
+# and the name say what it is about.
+def _work_of(session_id: str) -> str:
+    folders = rows.column("SELECT directory FROM sessions_app_session WHERE session_id = %s", [session_id])
+    work: list[str] = []
+    for folder in folders:
+        if folder.startswith("/"):
+            work += branch_work(Path(folder))
+    edits = log.events().of_session(session_id).of_type(FILE_EDITED).payloads().values() if folders else ()
+    work += dict.fromkeys(edit["path"] for edit in edits)
+    return " ".join(map(_name_of_path, work[-_MOST_WORK:]))
+
+
+def _name_of_path(text: str) -> str:
+    path = PurePath(text)
+    return text if " " in text else f"{path.parent.name} {path.stem}"
 
 
 def _positions(request: GatherRequest) -> list[tuple[str, int]]:
@@ -226,7 +254,7 @@ def _last_equal(max_tokens: int, request: GatherRequest, body: PackBody) -> int:
 def _send(request: GatherRequest, body: PackBody, positions: list[tuple[str, int]], max_tokens: int) -> int:
     payload = ContextPacked(
         session_id=request.session_id,
-        query=request.query.text,
+        query=request.query.text if request.is_asked else "",
         max_tokens=max_tokens,
         tokens=estimate_tokens(pack_text(log.head()[0] + 1, body, current_store().name)),
         digest=body.digest,
@@ -234,6 +262,7 @@ def _send(request: GatherRequest, body: PackBody, positions: list[tuple[str, int
         positions=positions,
         packed_at=clock.to_text(request.now),
         zone=timezone.get_current_timezone_name(),
+        work="" if request.is_asked else request.query.text,
     )
     draft = log.prepare(CONTEXT_PACKED, payload)
     # The event belongs to the session that gets the pack, whichever interface sends it
@@ -298,8 +327,9 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
             else:
                 chain.append(Level(view, (scope,)))
         with use_store(chain[0].store):
-            query = parse(sent.query)
-            request = GatherRequest(chain, sent.created_at, query, sent.session_id, most_items(sent.max_tokens))
+            query = parse(sent.query or (payload.work if payload else ""))
+            most = most_items(sent.max_tokens)
+            request = GatherRequest(chain, sent.created_at, query, bool(sent.query), sent.session_id, most)
             body = recalled_body(request, sent.marks) if sent.sort is RECALL else _composed_again(request, sent)
         marks = body.marks()
     lost = {key for key, mark in sent.marks.items() if marks.get(key) != mark}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import selectors
 import shutil
@@ -285,3 +286,29 @@ def top_of_worktree(directory: Path) -> Path:
     if not directory.resolve().is_relative_to(top):
         raise Invalid(f"{directory} is not in {top}, the working tree that its repository names (core.worktree)")
     return top
+
+
+_MAIN = ("main", "master", "trunk", "develop")
+# Commits of a branch that are looked at
+_MOST_AHEAD = 5
+
+
+def branch_work(directory: Path) -> list[str]:
+    """Return the name of the current branch, the subjects of its commits and the files that are staged.
+
+    Empty outside git and where git fails; a main branch has only staged files. The working tree is not compared: git
+    would run its files through the filters that the repository names.
+    """
+    try:
+        head = run_in_repository(directory, "symbolic-ref", "--quiet", "--short", "HEAD")
+        if head is None:
+            return []
+        branch = text_of(head.stdout).strip()
+        work = [] if branch in _MAIN else [" ".join(re.split(r"[\W_]+", branch))]
+        main = [option for name in _MAIN for option in (f"--branches={name}", f"--remotes=*/{name}")]
+        options = (f"--max-count={_MOST_AHEAD}", "--no-merges", "--format=%s")
+        work += text_of(run(directory, "log", *options, "HEAD", "--not", *main).stdout).splitlines()
+        staged = run(directory, "diff-index", "--cached", "--name-only", "-z", "--ignore-submodules", "HEAD", "--")
+        return work + list(filter(None, text_of(staged.stdout).split("\0")))
+    except Unavailable:
+        return []

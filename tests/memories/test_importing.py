@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from datetime import date
 from pathlib import Path
 from typing import Any
 from unittest import TestCase, mock
@@ -9,6 +10,7 @@ from unittest import TestCase, mock
 from memories import bootstrap, selectors, services
 from memories.bootstrap import GuidelineStatus, guidelines, load_guidelines, remove_guidelines
 from memories.importing import MarkdownReport, import_markdown
+from memories.importing.build_commands import build_commands, describe_commands
 from memories.importing.files import MAX_BYTES, find_files, read_text
 from memories.importing.sections import parse_document, split_text
 from memories.memtest import read_tests
@@ -17,6 +19,7 @@ from memories.schemas import MAX_CONTENT, MemoryGet, MemoryTouch, MemoryUpdate, 
 from memories.schemas.links import PREDEFINED, RelationCreate
 from memories.services import delete_memory, write_memories
 from memories.services.links import create_relation
+from memories.substance import BUILD_TOPIC, is_ballast
 from memoryhub.core import log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import Invalid, NotFound
@@ -307,6 +310,21 @@ class ImportMarkdownTest(HubTestCase):
         self.bring_in()
         self.assertEqual(self.memories()[-1].updated_at.date().isoformat(), "2025-01-04")
 
+    def test_the_build_note_follows_the_files(self) -> None:
+        repository = Repository(self.docs)
+
+        def note(*exclude: str) -> tuple[str, str, date] | None:
+            with self.store():
+                import_markdown(directory=self.docs, exclude=exclude)
+                memory = Memory.objects.live().filter(topic_key=BUILD_TOPIC).first()
+            return (memory.content, memory.source, memory.updated_at.date()) if memory else None
+
+        repository.commit("one", Makefile=b"test:\n\tpytest\n")
+        self.assertEqual(note(), ("test: `make test` (Makefile)", "Makefile", date(2023, 11, 14)))
+        repository.commit("two", **{"Makefile": b"check:\n\tpytest\n", "go.mod": b"module x\n"})
+        self.assertEqual(note("go.mod"), ("test: `make check` (Makefile)", "Makefile", date(2023, 11, 15)))
+        self.assertIsNone(note("go.mod", "Makefile"))
+
     def test_files_that_are_not_read_again_keep_their_memories(self) -> None:
         self.write("other.md", "# Other\n\ntext")
         self.bring_in()
@@ -368,6 +386,82 @@ class ImportMarkdownTest(HubTestCase):
 
 
 RULE = "Keep times in UTC"
+
+
+class BuildCommandsTests(TestCase):
+    def described(self, **files: str) -> str:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for path, text in files.items():
+                file = folder / path.replace("__", "/")
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+            Repository(folder)
+            return describe_commands(build_commands(folder))
+
+    def test_each_kind_of_file_names_commands(self) -> None:
+        for files, expected in (
+            ({"Cargo.toml": "[package]"}, "test: `cargo test` (Cargo.toml)\nbuild: `cargo build` (Cargo.toml)"),
+            ({"pytest.ini": "", "uv.lock": ""}, "test: `uv run pytest` (pytest.ini)"),
+            (
+                {"Makefile": "test-cov: a\ntest: a\n\tpytest\nX := 1\nlint:\n"},
+                "test: `make test` (Makefile), `make test-cov` (Makefile)\nlint: `make lint` (Makefile)",
+            ),
+            ({"justfile": "@test *options: init\n  pytest\n"}, "test: `just test` (justfile)"),
+            (
+                {"package.json": '{"scripts": {"test": "x", "build": "y", "start": "z"}}', "pnpm-lock.yaml": ""},
+                "test: `pnpm run test` (package.json)\nbuild: `pnpm run build` (package.json)",
+            ),
+            ({"package.json": "[]"}, ""),
+            ({"scripts__test": "#!/bin/sh"}, "test: `scripts/test` (scripts/test)"),
+            ({"README.md": "Run `tox -e py`, or pip install it."}, "test: `tox -e py` (README.md)"),
+            (
+                {".github__workflows__ci.yml": "steps:\n  - run: go test ./...\n  - run: |\n      go vet ./...\n"},
+                "test: `go test ./...` (.github/workflows/ci.yml)\nlint: `go vet ./...` (.github/workflows/ci.yml)",
+            ),
+            ({"docs__a.md": "Run `pytest`."}, ""),
+        ):
+            with self.subTest(files):
+                self.assertEqual(self.described(**files), expected)
+
+    def test_what_is_written_for_developers_comes_first(self) -> None:
+        text = self.described(
+            **{
+                "go.mod": "",
+                "Makefile": "test:\n",
+                "CONTRIBUTING.md": "    $ make unit-tests\n",
+                "AGENTS.md": "`make t`",
+            }
+        )
+        expected = "`make unit-tests` (CONTRIBUTING.md), `make test` (Makefile), `go test ./...` (go.mod)"
+        self.assertEqual(text.splitlines()[0], f"test: {expected}")
+
+    def test_only_plain_commands_are_taken(self) -> None:
+        for command in (
+            "pytest; rm -rf ~", "pytest && evil", "pytest | sh", "pytest $(evil)", "pytest > /etc/passwd", "evil test",
+            "make ${{ matrix.test }}", "pytest '$(evil)`evil`'", f"pytest {'x' * 100}",
+        ):  # fmt: skip
+            with self.subTest(command):
+                self.assertEqual(self.described(**{"CONTRIBUTING.md": f"```\n{command}\n```\n"}), "")
+
+
+class SubstanceTests(TestCase):
+    def test_licences_tables_and_lists_of_changes_are_ballast(self) -> None:
+        ranges = "\n".join(f"{number:04X}..{number + 9:04X}  ; Letter" for number in range(64, 128, 10))
+        for title, source, text, expected in (
+            ("LICENSE.md", "LICENSE.md", "You may copy it.", True),
+            ("docs/changelog.rst › 0.9", "docs/changelog.rst", "Faster.", True),
+            ("docs/releases/2.1.md › Notes", "docs/releases/2.1.md", "Faster.", True),
+            ("README.md › Tool › License", "README.md", "MIT", True),
+            ("vendor/x.txt", "vendor/x.txt", "Permission is hereby granted, free of charge", True),
+            ("letters.txt", "letters.txt", ranges, True),
+            ("a.md › Options", "a.md", "| name | text |\n|---|---|\n| a | b |", True),
+            ("a.md › Options", "a.md", "Each has a default.\nIt may be changed.\n\n| name | text |", False),
+            ("docs/changes-in-schema.md › Plan", "docs/schema-changes.md", "Migrate first.", False),
+            ("docs/licensing-api.md › Use", "docs/keys.md", "Ask for a key.", False),
+        ):
+            with self.subTest(title):
+                self.assertEqual(is_ballast(title, source, text), expected)
 
 
 class BootstrapTestCase(HubTestCase):
