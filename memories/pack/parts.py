@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -169,8 +170,8 @@ _CLIENT_FOLDERS = 3
 _Placed = tuple[Level, PackableMemory]
 # Share of the question's words from which a guideline concerns it, and how many of the others are given with a question
 _CONCERNS, _MOST_BESIDE = 0.6, 5
-# How many sections of files with rules are given
-_MOST_FILE_RULES = 6
+# How many sections of files with rules are given, and how many on one subject
+_MOST_FILE_RULES, _MOST_OF_RANK = 6, 2
 # Words by which the text of a section is known
 _FIRST_WORDS = 20
 
@@ -311,12 +312,22 @@ def _rules(request: GatherRequest) -> list[PackItem]:
         return []
     sources = ", ".join(f"'{path}'" for path in (*FOR_AGENTS, *FOR_DEVELOPERS))
     memories = _visible_memories(request, f"m.type = '{REFERENCE}' AND m.source IN ({sources})", "m.id")
-    ranked: list[tuple[int, PackItem]] = []
+    ranked: list[tuple[int, int, _Placed]] = []
     for level, memory in memories:
-        rank = -1 if memory.source in FOR_AGENTS else rank_of_work(memory.title)
+        is_for_agents = memory.source in FOR_AGENTS
+        rank = -1 if is_for_agents else rank_of_work(memory.title)
         if rank is not None and not _is_ballast(memory):
-            ranked.append((rank, _fact(request, level, memory)))
-    return [item for _, item in sorted(ranked, key=itemgetter(0))[:_MOST_FILE_RULES]]
+            # A short heading is about the whole
+            heading = memory.title.rpartition(BETWEEN_HEADINGS)[2]
+            ranked.append((rank, 0 if is_for_agents else len(heading), (level, memory)))
+    ranked.sort(key=itemgetter(0, 1))
+    items: list[PackItem] = []
+    counts: Counter[int] = Counter()
+    for rank, _, placed in ranked:
+        counts[rank] += 1
+        if rank < 0 or counts[rank] <= _MOST_OF_RANK:
+            items.append(_fact(request, *placed))
+    return items[:_MOST_FILE_RULES]
 
 
 def _build(request: GatherRequest) -> list[PackItem]:
@@ -409,8 +420,8 @@ for _kind, _pack in _SECTIONS:
             count=partial(_count_memories, _is_of(_kind)),
         )
     )
+define_section(SectionDefinition("build", "How to build and test", 24, 0.25, 750, _build, "memory_search"))
 define_section(SectionDefinition("rules", "Rules of the project's files", 25, 0.25, 500, _rules, "memory_search"))
-define_section(SectionDefinition("build", "How to build and test", 35, 0.25, 750, _build, "memory_search"))
 define_section(
     SectionDefinition(
         "facts", "What is known", 40, 0.40, 500, _facts, "memory_search", partial(_count_memories, _IS_FACT)
