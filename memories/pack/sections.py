@@ -17,7 +17,7 @@ from typing import NamedTuple
 from django.db import DatabaseError
 
 from memories.models import ContextPack, MemoryScope
-from memories.pack_sorts import RECALL, SESSION, PackSort
+from memories.pack_sorts import ABSENT, RECALL, SESSION, PackSort
 from memories.schemas import SearchSourceName
 from memories.scopes import Level, hidden_among
 from memories.search import engine
