@@ -15,7 +15,7 @@ from memories.search.engine import Ranked, documents_of, texts_of
 from memories.search.index import has_full_text, text_index
 from memories.search.parsed_query import ParsedQuery
 from memories.search.snippets import occurrences, passages
-from memories.search.text import date_words
+from memories.search.text import COMMON_WORDS, date_words, terms
 from memoryhub.core import clock
 from memoryhub.core.stores.store import StoreId, use_store
 
@@ -121,9 +121,11 @@ def _has_answer(ranked: Ranked) -> bool:
     ids = [hit for hit, _ in ranked.hits[:ANSWERS]]
     if not ids or ranked.mode == "basic":
         return bool(ids)
+    documents = documents_of(ids)
+    if COMMON_WORDS.issuperset(ranked.terms):
+        return any(tuple(terms(document["title"])) == ranked.terms for document in documents.values())
     weights = _weights(ranked.terms)
     near = ranked.near or {}
-    documents = documents_of(ids)
     texts = texts_of(documents)
     in_passages: dict[int, list[set[int]]] = {}
 

@@ -19,7 +19,7 @@ BYTES_PER_TOKEN = 4
 # By what a search ranks in each mode
 SEARCH_MODES = {"basic": "words, without the full-text index", "fts5": "words", "hybrid": "words and meaning"}
 # First line of an answer to a question that nothing stored is about
-ABSENT = "nothing stored is about this; these are only the nearest:"
+ABSENT = "nothing stored is about this; these are only the nearest"
 # Stands for the count while its digits are counted too
 _MOST_TOKENS = 99_999_999
 
@@ -153,7 +153,7 @@ def _frame(meta: Meta) -> int:
 
 
 def _first_lines(meta: Meta) -> list[str]:
-    return [ABSENT] if meta.absent else []
+    return [f"{ABSENT}:"] if meta.absent else []
 
 
 def _last_line(meta: Meta) -> str:

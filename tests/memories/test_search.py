@@ -175,7 +175,7 @@ class AbsenceTests(SearchTestCase):
         for question in ("How is VAT rounded on the invoices of one customer?", "does the kitchen have a toaster"):
             with self.subTest(question):
                 text = search_text(MemorySearch(query=question))
-                self.assertEqual(text.splitlines()[0], ABSENT)
+                self.assertEqual(text.splitlines()[0], f"{ABSENT}:")
                 self.assertIn("#", text.splitlines()[1])
                 self.assertTrue(self.absent(question))
                 self.assertTrue(query(command=MemoryQuery(search=question)).meta.absent)
@@ -195,6 +195,14 @@ class AbsenceTests(SearchTestCase):
                 self.assertIs(self.absent(question), False)
                 self.assertIs(query(command=MemoryQuery(search=question)).meta.absent, False)
                 self.assertFalse(preview_pack(command=ContextPackRequest(query=question)).data()["meta"]["absent"])
+
+    def test_common_words_alone_are_about_nothing_but_a_title(self):
+        self.write("Use", "What is used is counted once a minute.")
+        self.write("Limits", "Use one file a project; do not use two.")
+        self.assertTrue(self.absent("use one"))
+        self.assertTrue(self.absent("do you do it"))
+        self.assertFalse(self.absent("use"))
+        self.assertFalse(self.absent("use of files"))
 
     def test_filters_narrow_what_may_be_absent(self):
         self.assertFalse(self.absent("coffee machine", tags=["kit"]))
