@@ -186,6 +186,8 @@ class ContextPacked(Payload):
     zone: str = "UTC"
     # The session whose work it begins with
     progress_of: str = ""
+    # Whether nothing stored was about the query
+    absent: bool = False
 
 
 def _about_pack(payload: Mapping[str, Any]) -> str:
