@@ -186,6 +186,10 @@ class ContextPacked(Payload):
     zone: str = "UTC"
     # What the working tree was about, of a pack without a question
     work: str = ""
+    # The session whose work it begins with
+    progress_of: str = ""
+    # Whether nothing stored was about the query
+    absent: bool = False
 
 
 def _about_pack(payload: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from governance.redaction.matching import Matcher
 from governance.redaction.schemas import KeptPlace, RedactionSelect
 from governance.redaction.selectors import Findings, find_places
 from memories.events import CONTEXT_PACKED
+from memories.services.deletion import PACK_QUESTIONS
 from memoryhub import env
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core.backends.selected import wiping
@@ -60,7 +61,6 @@ def search_folder(folder: Path, texts: Collection[str]) -> Proof:
 
 _HEADERS = ("session_id", "turn_id", "actor", "idempotency_key", "trace_id")
 _MOST_HEADERS = 20
-_QUESTIONS = "SELECT query FROM memories_contextpack WHERE query <> ''"
 _IN_ANOTHER_CASE = (
     f"SELECT count(*) FROM raw_events WHERE payload_json IS NOT NULL AND position NOT IN {IDS} "
     f"AND {position_of('%s', 'lower(payload_json)')} > 0 AND {position_of('%s', 'payload_json')} = 0"
@@ -152,7 +152,7 @@ def kept_unselected(selection: RedactionSelect, matcher: Matcher) -> list[KeptPl
     if not selection.narrowed:
         return []
     places: list[KeptPlace] = []
-    packs = len(list(filter(matcher.clean_text, rows.column(_QUESTIONS))))
+    packs = sum(bool(matcher.clean_text(question)) for _, question in rows.fetch(PACK_QUESTIONS))
     if packs and CONTEXT_PACKED.name not in selection.event_types:
         where = f"the query of {counted(packs, 'context pack')}"
         places.append(KeptPlace(where=where, why="not selected; preview again without ids and search"))

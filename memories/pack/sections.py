@@ -17,7 +17,7 @@ from typing import NamedTuple
 from django.db import DatabaseError
 
 from memories.models import ContextPack, MemoryScope
-from memories.pack_sorts import RECALL, SESSION, PackSort
+from memories.pack_sorts import ABSENT, RECALL, SESSION, PackSort
 from memories.schemas import SearchSourceName
 from memories.scopes import Level, hidden_among
 from memories.search import engine
@@ -96,6 +96,8 @@ class GatherRequest:
     is_asked: bool = True
     # A session is not its own last session
     session_id: str = ""
+    # The session whose work an opening begins with; "" for other packs
+    progress_of: str = ""
     # Candidates per section and store
     most: int = 40
     edition: Edition = Edition.PRESENT
@@ -204,6 +206,8 @@ class SectionDefinition:
     more: str
     # How many items there are; called if there may be more than ``items`` returned
     count: Callable[[GatherRequest], int] | None = None
+    # Tokens that it has at most, whatever the budget; 0 for no limit
+    most_tokens: int = 0
 
     def key(self, item: PackItem) -> str:
         """Return the key of an item's mark."""
@@ -281,6 +285,8 @@ class PackBody:
     # Whether there is more than these items
     truncated: bool = False
     sort: PackSort = SESSION
+    # Whether nothing stored is about the query
+    absent: bool = False
 
     @property
     def text(self) -> str:
@@ -288,7 +294,8 @@ class PackBody:
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        text = f"{ABSENT}\n{self.text}" if self.absent else self.text
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def marks(self) -> dict[str, str]:
         return {filled.section.key(item): item.mark for filled in self.sections for item in filled.items}
@@ -372,13 +379,13 @@ def compose(gathered: Sequence[GatheredSection], max_tokens: int, *, sent: Mappi
         with _isolated(section):
             chosen = items if sent is None else _as_sent(section, items, sent)
             draft = _SectionDraft(section, chosen, total, texts)
-            budget -= draft.begin(int(budget * section.share), budget)
+            budget -= draft.begin(int(budget * section.share), draft.limited(budget))
             drafts.append(draft)
     # One item of each section in turn; the last one is cut to what remains
     waiting = [draft for draft in drafts if draft.chosen and draft.has_next()]
     while waiting:
         for draft in list(waiting):
-            cost = draft.take_next(budget)
+            cost = draft.take_next(draft.limited(budget))
             budget -= cost
             if not cost or not draft.has_next():
                 waiting.remove(draft)
@@ -439,6 +446,10 @@ class _SectionDraft:
     def _at(self) -> int:
         return len(self.chosen) + self.repeated
 
+    def limited(self, budget: int) -> int:
+        """Return the part of the remaining budget that the section may take."""
+        return min(budget, self.section.most_tokens - self.tokens) if self.section.most_tokens else budget
+
     def begin(self, share: int, budget: int) -> int:
         """Take items until the share is used up, the first one cut to the remaining budget; return their tokens."""
         title = estimate_tokens(self.section.title) + _TITLE_TOKENS
@@ -449,6 +460,7 @@ class _SectionDraft:
             return 0
         self.tokens = title
         self._choose(first)
+        share = min(share, budget)
         while self.has_next() and self._take(share - self.tokens):
             pass
         return self.tokens

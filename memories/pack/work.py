@@ -23,12 +23,14 @@ from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_text
 from memoryhub.core.text import one_line
+from sessions_app.models import Session
 
 # Characters of each text
 _SUMMARY, _TURN, _SHORT = 1_600, 300, 160
 _LAST_SESSION = (
     "SELECT id, coalesce(ended_at, started_at) || '', agent, summary FROM sessions_app_session "
-    f"WHERE session_id <> %s AND summary <> '' AND status <> 'discarded' AND id {OUTSIDE} "
+    f"WHERE session_id <> %s AND session_id <> %s AND summary <> '' AND status <> 'discarded' AND id {OUTSIDE} "
+    "AND id > %s "
     "ORDER BY ended_at DESC NULLS LAST, id DESC LIMIT 1"
 )
 # Imported prompts are old, whatever their position
@@ -59,12 +61,16 @@ _RECENT = 0.5
 _SHORTER = 3
 
 
+# For a session that goes on, only one that began after it
 def _last_session(request: GatherRequest) -> list[PackItem]:
     items: list[PackItem] = []
-    for session, when, agent, summary in rows.fetch(_LAST_SESSION, [request.session_id]):
-        if request.concerns(summary):
-            line = f"- #{session} {clock.day(when)} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}"
-            items.append(PackItem(f"#{session}", line))
+    began = Session.objects.filter(session_id=request.progress_of).values_list("id", flat=True).first() or 0
+    parameters = [request.session_id, request.progress_of, began if request.progress_of else 0]
+    for session, when, agent, summary in rows.fetch(_LAST_SESSION, parameters):
+        if not request.concerns(summary):
+            continue
+        line = f"- #{session} {clock.day(when)} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}"
+        items.append(PackItem(f"#{session}", line))
     return items
 
 
@@ -73,8 +79,8 @@ def _turns(request: GatherRequest) -> list[PackItem]:
     items: list[PackItem] = []
     for position, occurred_at, content in prompts:
         if request.concerns(content):
-            line = f"- #{position} {clock.minute(occurred_at)} {one_line(content, _TURN)}"
-            items.append(PackItem(f"#{position}", line))
+            label = f"#{position}"
+            items.append(PackItem(label, f"- {label} {clock.minute(occurred_at)} {one_line(content, _TURN)}", label))
     return items
 
 

@@ -28,7 +28,7 @@ from memoryhub.core.log.erase import wipe_free_space
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.secrets.sanitize import TEXT, Shape, payload_shape
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, position_of
+from memoryhub.core.stores.dialect import IDS, json_text, position_of
 from memoryhub.core.stores.store import StoreId, current_store, use_store
 from memoryhub.core.text import counted
 from sessions_app.spooled import Spooled, cleaning, find_spooled, hook_names
@@ -183,7 +183,11 @@ _ELSEWHERE = (
     "SELECT 1 FROM raw_events WHERE payload_json IS NOT NULL AND event_type <> 'context.packed' "
     f"AND position NOT IN {IDS} AND {position_of('%s', 'lower(payload_json)')} > 0 LIMIT 1"
 )
-_QUESTIONS = "SELECT id, query FROM memories_contextpack WHERE query <> '' ORDER BY id"
+# A pack without a question is about what its session worked on
+PACK_QUESTIONS = (
+    f"SELECT p.id, p.query || coalesce({json_text('r.payload_json', 'work')}, '') FROM memories_contextpack p "
+    "JOIN raw_events r ON r.position = p.id ORDER BY p.id"
+)
 
 Words = tuple[str, ...]
 
@@ -228,7 +232,7 @@ class Traces:
 
     def packs(self) -> list[int]:
         """Return the packs of the current store whose question quotes the text, or has a word that is unique to it."""
-        return [pack for pack, query in rows.fetch(_QUESTIONS) if self._spans(query) or self._names(query)]
+        return [pack for pack, query in rows.fetch(PACK_QUESTIONS) if self._spans(query) or self._names(query)]
 
     def erase_packs(self, *, reason: str) -> int:
         packs = self.packs()
