@@ -24,11 +24,13 @@ _WORK_WORDS = (
     r"commit|pull request|architect|structure|debug|document",
 )
 _WORK = [re.compile(words, re.IGNORECASE) for words in _WORK_WORDS]
-# Names of files, and headings, of licences, notices and lists of changes and people
+# Names of files, and headings, of licences, notices, lists of changes and people, and data of tests
 _BALLAST_FILE = re.compile(
     r"(?:.*/)?(?:licen[cs]es?|copying|notice|third[-_ ]?party|change(?:log|s)?|history|news|releases?|"
     r"release[-_]?notes|what'?s[-_]?new|authors|contributors|thanks|acknowledge?ments|code[-_]of[-_]conduct|sponsors|backers)"
-    r"(?:[-_.][^/]*)?|(?:.*/)?(?:changelogs?|changes|whats_?new|history|releases?|licenses?|blog|news)/.*",
+    r"(?:[-_.][^/]*)?|(?:.*/)?breaking[-_]?changes[^/]*"
+    r"|(?:.*/)?(?:changelogs?|changes|whats_?new|history|releases?|licenses?|blog|news)/.*"
+    r"|(?:.*/)?(?:test[-_]?data|fixtures?|snapshots?)/.*|(?:.*/)?\w*tests?/.*\.txt",
     re.IGNORECASE,
 )
 _BALLAST_HEADING = re.compile(
@@ -71,7 +73,7 @@ def is_boilerplate_section(title: str, text: str) -> bool:
 
 
 def is_ballast(title: str, source: str, text: str) -> bool:
-    """Return whether an imported section is of a licence, a table, or a list of changes or people."""
+    """Return whether an imported section is of a licence, a table, a list of changes or people, or data of tests."""
     if _BALLAST_FILE.fullmatch(source) or _LICENCE.search(text):
         return True
     if any(map(_BALLAST_HEADING.fullmatch, title.split(BETWEEN_HEADINGS)[1:])):

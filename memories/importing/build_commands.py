@@ -194,7 +194,7 @@ def _usual(names: Sequence[str]) -> Iterator[BuildCommand]:
     present = set(names)
     for name, (test, *build) in _USUAL.items():
         if name in present:
-            prefix = "uv run " if "uv.lock" in present and test in _PYTHON else ""
-            yield BuildCommand("test", f"{prefix}{test}", name)
+            runs_in_uv = "uv.lock" in present and test in _PYTHON
+            yield BuildCommand("test", f"uv run {test}" if runs_in_uv else test, name)
             for text in build:
                 yield BuildCommand("build", text, name)

@@ -47,12 +47,13 @@ _OPEN_ITERATION = (
 )
 _COMMITS = f"SELECT id, sha, message, committed_at || '' FROM sessions_app_commit WHERE id {OUTSIDE}"
 _COUNT_COMMITS = f"SELECT count(*) FROM sessions_app_commit WHERE id {OUTSIDE}"
-# Commits with at least this share of the best one's score come first, then so many of the newest
-_NEAR_BEST, _NEWEST = 0.5, 2
+# Commits with at least this share of the best one's score come first, in earlier editions then so many of the newest
+_NEAR_BEST, _NEAR_BEST_BEFORE, _NEWEST = 0.6, 0.5, 2
 # Least score of a commit that answers: its text is short, so that a few words score high
 _LEAST = 0.25
 _MERGE = "Merge "
-_NUMBER = re.compile(r"\s*\(?#\d+\)?")
+# What commits of one change, made in several places, differ in: the place, and the number of a pull request
+_PLACE = re.compile(r"\s*(?:\[[^\]]*\]|\([^)]*\)|#\d+)")
 # Without a question, so many commits are given, of so many days before
 _MOST_LATELY, _LATELY = 5, timedelta(days=14)
 # What the most recent match gains over the oldest
@@ -110,9 +111,11 @@ def _commits(request: GatherRequest) -> list[PackItem]:
     for place, commit in enumerate(sorted(matches, key=lambda commit: str(commit.committed_at)), 1):
         scores[commit.id] *= 1 + _RECENT * place / len(matches)
     matches.sort(key=lambda commit: -scores[commit.id])
-    best = [commit for commit in matches if scores[commit.id] >= _NEAR_BEST * scores[matches[0].id]]
+    share = _NEAR_BEST if request.is_by_worth else _NEAR_BEST_BEFORE
+    best = [commit for commit in matches if scores[commit.id] >= share * scores[matches[0].id]]
     if request.is_by_worth:
-        commits = [commit for commit in best if scores[commit.id] >= _LEAST][:MOST_ANSWERS]
+        changes = {_change_in(commit): commit for commit in reversed(best) if scores[commit.id] >= _LEAST}
+        commits = list(reversed(changes.values()))[:MOST_ANSWERS]
         if not request.has_question:
             since = str(rows.time_value(request.now - _LATELY))
             commits += [commit for commit in newest[:_MOST_LATELY] if str(commit.committed_at) >= since]
@@ -133,10 +136,13 @@ def _fetch_commits(condition: str, parameter: int | str) -> list[_Commit]:
     return list(map(_Commit._make, rows.fetch(f"{_COMMITS} {condition}", [parameter])))
 
 
-# The text is the subject without the number of a pull request: a commit may be on several branches
+# A change that was made in several places, or on several branches, is given once
+def _change_in(commit: _Commit) -> str:
+    return _PLACE.sub("", commit.message.split("\n", 1)[0])
+
+
 def _commit_item(commit: _Commit) -> PackItem:
-    text = _NUMBER.sub("", commit.message.split("\n", 1)[0])
-    return PackItem(f"#{commit.id}", partial(_commit_line, commit), f"commit {text}")
+    return PackItem(f"#{commit.id}", partial(_commit_line, commit), f"commit {_change_in(commit)}")
 
 
 def _commit_line(commit: _Commit) -> str:
