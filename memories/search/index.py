@@ -63,9 +63,10 @@ class TextIndex(Protocol):
         *,
         weights: tuple[float, float, float],
         most: int,
-    ) -> Hits:
+    ) -> list[tuple[int, float, bool]]:
         """Return the best documents that have one of ``required``; all of ``words`` count in their scores.
 
+        The last value is false for a document that has none of the words itself, but the texts around it.
         ``conditions`` are SQL, with ``d`` for the documents and ``DOCUMENT_ID``. ``weights`` are those of a word in the
         title, in the texts around and in the date; one in the body counts 1.
         """
