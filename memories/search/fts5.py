@@ -160,7 +160,7 @@ _AT_ONCE = 5000
 _VOCABULARY = "CREATE VIRTUAL TABLE temp.{name} USING fts5vocab({database}, search_fts, instance)"
 _TERMS = "SELECT term, doc, col, offset FROM temp.{name}"
 # Sources whose body comes from their own stream alone
-OWN_BODY = "('memory', 'message', 'session')"
+OWN_BODY = "('memory', 'message', 'session', 'command')"
 # The longest words of each document in the rebuilt index, with their first position
 _RAREST = (
     "SELECT doc, term, col, offset FROM (SELECT t.doc, t.term, t.col, min(t.offset) AS offset, row_number() OVER "

@@ -103,7 +103,7 @@ if env.database_url():
 
 
 # Version of how texts are written into the index; a store with another version gets a new index (decision 20)
-FORM = "4"
+FORM = "5"
 
 require_sql("memories.search.form", f"DELETE FROM store_meta WHERE key = 'search_form' AND value <> '{FORM}'")
 require_sql(
