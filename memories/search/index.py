@@ -102,6 +102,8 @@ if env.database_url():
     text_index = postings
 
 
+# Sources whose titles repeat the first line of the text
+UNTITLED = ("message", "command")
 # Version of how texts are written into the index; a store with another version gets a new index (decision 20)
 FORM = "5"
 
@@ -167,11 +169,10 @@ def has_text(document: Document) -> bool:
 
 def text_row(document: Document) -> TextRow:
     """Return a document's row of the full-text index."""
-    # The title of a message repeats its first line. A document without text gets no date, or it would be found first by
-    # its date, being so short.
+    # A document without text gets no date, or it would be found first by its date, being so short
     return (
         document.id,
-        "" if document.source == "message" else shaped(document.title),
+        "" if document.source in UNTITLED else shaped(document.title),
         shaped(document.body),
         shaped(document.near),
         date_words(document.created_at) if document.body else "",

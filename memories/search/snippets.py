@@ -6,12 +6,23 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from memories.search.text import PART, UNSPACED, all_forms, folded, folded_with_places, is_prefix, telling_words, without_accents
+from memories.search.text import (
+    PART,
+    UNSPACED,
+    all_forms,
+    folded,
+    folded_with_places,
+    is_prefix,
+    telling_words,
+    without_accents,
+)
 
 # Characters of a snippet
 LENGTH = 200
 
 _TOKEN = re.compile(r"[^\W_]+")
+# A letter that may have an accent, or another length in lower case
+_OTHER_LETTER = re.compile(r"[^\W\d_a-zA-Z]")
 _ENDING = re.compile(r"(?<=\w{3})(?:ings?|ions?|ie[sd]|ed|es|ers?|ly|e|s|y)$")
 _READ = 20_000
 _PLACES = 100
@@ -98,7 +109,7 @@ def occurrences(text: str, words: Sequence[str]) -> list[tuple[int, int, int]]:
 
 # Only tokens that may contain a stem: most are skipped without being matched
 def _tokens(text: str, stems: set[str]) -> Iterator[re.Match[str]]:
-    if not text.isascii():
+    if not text.isascii() and _OTHER_LETTER.search(text):
         yield from _TOKEN.finditer(text)
         return
     end = 0

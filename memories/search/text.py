@@ -188,6 +188,8 @@ _PLAIN_LETTERS = str.maketrans(
     | {"đ": "d", "Đ": "D", "ł": "l", "Ł": "L", "ı": "i", "ё": "е", "Ё": "Е"}
 )
 
+_WITH_PLAIN_FORM = re.compile(f"[{''.join(map(chr, _PLAIN_LETTERS))}]")
+
 # For each character of a folded text, start and end of its source in the original
 Places = list[tuple[int, int]]
 
@@ -196,7 +198,8 @@ def folded(text: str) -> str:
     """Return a text in NFKC, without accents that no composed letter has, and ``ß`` as ``ss``."""
     if text.isascii():
         return text
-    return _UNCOUNTED.sub("", unicodedata.normalize("NFKC", text)).translate(_PLAIN_LETTERS)
+    plain = _UNCOUNTED.sub("", unicodedata.normalize("NFKC", text))
+    return plain.translate(_PLAIN_LETTERS) if _WITH_PLAIN_FORM.search(plain) else plain
 
 
 def folded_with_places(text: str) -> tuple[str, Places | None]:
