@@ -246,14 +246,14 @@ _WITH_PREVIOUS = (
 )
 
 
-# Of the messages that have none of the words, only answers to one that has
+# Messages without any of the words are left out, but for an answer to one that has some
 def _with_words(scores: Sequence[tuple[int, float, bool]]) -> Hits:
-    own = {document for document, _, has_words in scores if has_words}
-    others = [document for document, _, has_words in scores if not has_words]
+    telling = {document for document, _, has_words in scores if has_words}
+    near_only = [document for document, _, has_words in scores if not has_words]
     dropped: set[int] = set()
-    if others:
-        for message, speaker, previous in rows.fetch(_WITH_PREVIOUS, [json.dumps(others)]):
-            if speaker == PROMPT or previous not in own:
+    if near_only:
+        for message, speaker, previous in rows.fetch(_WITH_PREVIOUS, [json.dumps(near_only)]):
+            if speaker == PROMPT or previous not in telling:
                 dropped.add(message)
     return [(document, score) for document, score, _ in scores if document not in dropped]
 

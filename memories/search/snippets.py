@@ -197,10 +197,10 @@ def only_asks(text: str, words: Sequence[str]) -> bool:
     matches = occurrences(text, words)
     if len({place for _, _, place in matches}) * 2 < len(words):
         return False
-    rest = list(text)
+    remainder = list(text)
     for start, end, _ in matches:
-        rest[start:end] = " " * (end - start)
-    return not telling_words(_TOKEN.findall("".join(rest).lower()))
+        remainder[start:end] = " " * (end - start)
+    return not telling_words(_TOKEN.findall("".join(remainder).lower()))
 
 
 def words_in(text: str, words: Sequence[str]) -> list[str]:

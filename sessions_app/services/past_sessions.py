@@ -25,6 +25,8 @@ _MAX_COMMAND, _MAX_OUTPUT = 10_000, 8_000
 
 @dataclass(frozen=True, slots=True)
 class PastCommand:
+    """A command that was run, with the end of its output."""
+
     command: str
     output: str
     exit_code: int

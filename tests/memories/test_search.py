@@ -957,7 +957,7 @@ class OldFormTests(MessagesTestCase):
         forget(store)
         with use_store(store):
             self.assertEqual(self.found("deploy"), [memory])
-            self.assertEqual(rows.fetch("SELECT value FROM store_meta WHERE key = 'search_form'"), [("4",)])
+            self.assertEqual(rows.fetch("SELECT value FROM store_meta WHERE key = 'search_form'"), [("5",)])
             self.assert_rebuilds()
             self.assertEqual(self.found("deploy"), [memory])
 
