@@ -135,6 +135,18 @@ class OpeningTests(ProgressTestCase):
         client.compact()
         self.assertEqual(compactions.count(), 2)
 
+    def test_a_client_without_a_start_after_a_compaction_gets_it_with_the_next_prompt(self) -> None:
+        client = self.agent()
+        self.work(client)
+        client.send("PreCompact", trigger="manual", custom_instructions="")
+        self.write("Rounding", "The rates of VAT are per mille, and rounded to the cent in the invoice.")
+        text = client.prompt("How are the rates of VAT rounded in the invoice?")
+        self.assertIn("In progress:\n", text)
+        self.assertEqual(text.count("per mille"), 1, "the recall has nothing to add")
+        self.assertNotIn("In progress", client.prompt("And in the ledger?"))
+        client.compact()
+        self.assertNotIn("In progress", client.prompt("And where else are they?"))
+
     def test_a_failure_is_gone_once_the_same_command_succeeds(self) -> None:
         client = self.agent()
         self.work(client)
