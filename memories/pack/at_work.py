@@ -45,7 +45,7 @@ _PROMPTS = (
     f"WHERE session_id IN {TEXTS} AND event_type IN ({{types}}) AND payload_json IS NOT NULL "
     f"AND position {OUTSIDE} ORDER BY position DESC LIMIT %s"
 )
-# Of events that start a session, are prompts or edits: what a line of each needs
+# What a line needs of an event that starts a session, is a prompt or an edit
 _LINES = (
     "SELECT e.position, s.id, s.session_id, s.directory, s.started_at || '', e.event_type, e.occurred_at, "
     f"coalesce({json_text('e.payload_json', 'content')}, {json_text('e.payload_json', 'path')}) "
@@ -168,11 +168,11 @@ def _sent_overlaps(session_id: str) -> set[tuple[str, str]]:
     positions = [local_id(key) for key in keys if key.startswith(f"{OVERLAP_SECTION} ")]
     if not positions:
         return set()
-    return {
-        (name, path_in_project(text, directory))
-        for _, _, name, directory, _, event_type, _, text in rows.fetch(_LINES, [json_list(positions)])
-        if event_type == FILE_EDITED.name
-    }
+    files: set[tuple[str, str]] = set()
+    for _, _, name, directory, _, event_type, _, text in rows.fetch(_LINES, [json_list(positions)]):
+        if event_type == FILE_EDITED.name:
+            files.add((name, path_in_project(text, directory)))
+    return files
 
 
 def sent_overlap_body(request: GatherRequest, positions: Collection[int]) -> PackBody:
