@@ -17,7 +17,7 @@ from typing import NamedTuple
 from django.db import DatabaseError
 
 from memories.models import ContextPack, MemoryScope
-from memories.pack_sorts import ABSENT, RECALL, SESSION, PackSort
+from memories.pack_sorts import ABSENT, OVERLAP, RECALL, SESSION, PackSort
 from memories.schemas import SearchSourceName
 from memories.scopes import Level, hidden_among
 from memories.search import engine
@@ -33,7 +33,7 @@ from memoryhub.core.text import flat, one_line
 logger = logging.getLogger(__name__)
 
 _PACK_LINE = re.compile(r"^- (?:\w+)?#\d+ .+$", re.MULTILINE)
-_PACK_HEAD = re.compile(rf"(?:{SESSION.opening}|{RECALL.opening}) (?:#\d+|of )")
+_PACK_HEAD = re.compile(rf"(?:{SESSION.opening}|{RECALL.opening}|{OVERLAP.opening}) (?:#\d+|of )")
 # Number of recent packs whose lines are recognised
 _LATEST = 200
 # A single line may be quoted
@@ -96,8 +96,8 @@ class GatherRequest:
     is_asked: bool = True
     # A session is not its own last session
     session_id: str = ""
-    # The session whose work an opening begins with; "" for other packs
-    progress_of: str = ""
+    # The session whose work an opening begins with, "" for none; None for packs that are no opening
+    progress_of: str | None = None
     # Candidates per section and store
     most: int = 40
     edition: Edition = Edition.PRESENT
@@ -138,8 +138,8 @@ class GatherRequest:
         return _rated(self.query, hits) if self.is_by_worth else dict(hits)
 
 
-# Best hits whose passages are rated
-_RATED = 20
+# Best hits whose passages are rated, and the rating of one whose text lacks the words: another version of it has them
+_RATED, _UNREAD = 20, 0.3
 # Least score of an answer, in itself and as a share of the best one's, and how many there are of one source
 LEAST_SCORE, NEAR_BEST, MOST_ANSWERS = 0.15, 0.65, 6
 
@@ -151,7 +151,7 @@ def _rated(query: ParsedQuery, hits: Hits) -> dict[int, float]:
     if not ratings:
         return dict(hits)
     best = max(score for _, score in hits)
-    scores = {hit: ratings[hit].score * score / best for hit, score in hits if hit in ratings}
+    scores = {hit: (ratings[hit].score or _UNREAD) * score / best for hit, score in hits if hit in ratings}
     return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
 
 
@@ -202,7 +202,7 @@ class SectionDefinition:
     longest: int
     # Most important first. Called in the current store; it queries the other stores of the chain itself
     items: Callable[[GatherRequest], Sequence[PackItem]]
-    # Tool that finds the items left out
+    # Tool that finds the items left out; "" if the title does not count these
     more: str
     # How many items there are; called if there may be more than ``items`` returned
     count: Callable[[GatherRequest], int] | None = None
@@ -275,7 +275,8 @@ class FilledSection:
     tokens: int
 
     def lines(self) -> list[str]:
-        more = f" ({self.left_out} more: {self.section.more})" if self.left_out else ""
+        is_listed = self.left_out and self.section.more
+        more = f" ({self.left_out} more: {self.section.more})" if is_listed else ""
         return [f"{self.section.title}{more}:", *(item.line for item in self.items)]
 
 

@@ -69,16 +69,16 @@ def digest_session(*, session_id: str, reason: str = "") -> str:
 
 # Most edited last: a long list is cut at its start.
 def _edited_files(session_id: str) -> list[str]:
-    tops = _tops(session_id)
+    directory = Session.objects.filter(session_id=session_id).values_list("directory", flat=True).first() or ""
+    tops = _tops(directory)
     edits = log.events().of_session(session_id).of_type(FILE_EDITED).payloads().values()
     counts = Counter(_in_project(edit["path"], tops) for edit in edits)
     return [path for path, _ in reversed(counts.most_common())]
 
 
-# The top of the working tree in which the session began, and the folder itself, which has a name before it if it is on
+# The top of the working tree in which a session began, and the folder itself, which has a name before it if it is on
 # another machine.
-def _tops(session_id: str) -> list[PurePath]:
-    directory = Session.objects.filter(session_id=session_id).values_list("directory", flat=True).first() or ""
+def _tops(directory: str) -> list[PurePath]:
     if not directory.startswith("/"):
         folder = PurePath(directory.partition(":")[2])
         return [folder] if folder.is_absolute() else []
@@ -87,6 +87,11 @@ def _tops(session_id: str) -> list[PurePath]:
         if os.path.lexists(above / ".git"):
             return [above, folder]
     return [folder]
+
+
+def path_in_project(path: str, directory: str) -> str:
+    """Return a path from the top of the working tree, or from the folder, in which a session began, if it is there."""
+    return _in_project(path, _tops(directory))
 
 
 def _in_project(path: str, tops: list[PurePath]) -> str:
