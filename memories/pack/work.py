@@ -50,7 +50,7 @@ _COUNT_COMMITS = f"SELECT count(*) FROM sessions_app_commit WHERE id {OUTSIDE}"
 # Commits with at least this share of the best one's score come first, in earlier editions then so many of the newest
 _NEAR_BEST, _NEAR_BEST_BEFORE, _NEWEST = 0.6, 0.5, 2
 # Least score of a commit that answers: its text is short, so that a few words score high
-_LEAST = 0.25
+_LEAST = 0.28
 _MERGE = "Merge "
 # What commits of one change, made in several places, differ in: the place, and the number of a pull request
 _PLACE = re.compile(r"\s*(?:\[[^\]]*\]|\([^)]*\)|#\d+)")
@@ -106,7 +106,9 @@ def _commits(request: GatherRequest) -> list[PackItem]:
     scores = request.matching(request.chain[0], SearchSourceName.COMMIT)
     matches = _fetch_commits(f"AND id IN {IDS}", json.dumps(list(scores)))
     if request.is_by_worth:
-        matches = [commit for commit in matches if not commit.message.startswith(_MERGE)]
+        matches = [
+            commit for commit in matches if scores[commit.id] >= _LEAST and not commit.message.startswith(_MERGE)
+        ]
     # A recent one of equal matches tells more of the code as it is now
     for place, commit in enumerate(sorted(matches, key=lambda commit: str(commit.committed_at)), 1):
         scores[commit.id] *= 1 + _RECENT * place / len(matches)
@@ -114,7 +116,7 @@ def _commits(request: GatherRequest) -> list[PackItem]:
     share = _NEAR_BEST if request.is_by_worth else _NEAR_BEST_BEFORE
     best = [commit for commit in matches if scores[commit.id] >= share * scores[matches[0].id]]
     if request.is_by_worth:
-        changes = {_change_in(commit): commit for commit in reversed(best) if scores[commit.id] >= _LEAST}
+        changes = {_change_in(commit): commit for commit in reversed(best)}
         commits = list(reversed(changes.values()))[:MOST_ANSWERS]
         if not request.has_question:
             since = str(rows.time_value(request.now - _LATELY))
