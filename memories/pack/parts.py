@@ -80,6 +80,10 @@ _COUNT = (
 )
 
 
+# What a rule has proposed is in no pack, whatever else is
+_UNLESS_BY_RULE = f"NOT (m.review = 'proposed' AND m.review_reason LIKE '{PROPOSED_BY_RULE}%%')"
+
+
 def packable_memories(
     condition: str,
     parameters: Sequence[Any] = (),
@@ -101,6 +105,8 @@ def packable_memories(
     conditions, values = [condition], [*parameters]
     if accepted_only:
         conditions.append("m.review = 'accepted'")
+    else:
+        conditions.append(_UNLESS_BY_RULE)
     if now:
         conditions.append("(m.valid_until IS NULL OR m.valid_until > %s)")
         values.append(rows.time_value(now))
