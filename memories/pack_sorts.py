@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from memoryhub.core.text import counted
 
+# Before the notice of a pack with a query that nothing stored is about
+ABSENT = "nothing stored is about the subject; below is only the nearest of"
 # The one section of a recall, which no other pack has
 RECALL_SECTION = "recall"
 

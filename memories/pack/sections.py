@@ -17,7 +17,7 @@ from typing import NamedTuple
 from django.db import DatabaseError
 
 from memories.models import ContextPack, MemoryScope
-from memories.pack_sorts import RECALL, SESSION, PackSort
+from memories.pack_sorts import ABSENT, RECALL, SESSION, PackSort
 from memories.schemas import SearchSourceName
 from memories.scopes import Level, hidden_among
 from memories.search import engine
@@ -235,6 +235,8 @@ class PackBody:
     # Whether the budget left items out, of these sections or of others
     truncated: bool = False
     sort: PackSort = SESSION
+    # Whether nothing stored is about the query
+    absent: bool = False
 
     @property
     def text(self) -> str:
@@ -242,7 +244,8 @@ class PackBody:
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        text = f"{ABSENT}\n{self.text}" if self.absent else self.text
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def marks(self) -> dict[str, str]:
         return {filled.section.key(item): item.mark for filled in self.sections for item in filled.items}

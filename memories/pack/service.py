@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,10 +15,12 @@ from memories.models import ContextPack, MemoryScope
 from memories.pack.recall import MAX_TOKENS as RECALL_TOKENS
 from memories.pack.recall import ids_at, recall_body, recalled_body
 from memories.pack.sections import Edition, GatherRequest, PackBody, changed_since, compose, gather, most_items
-from memories.pack_sorts import RECALL, SESSION, reference_of
+from memories.pack_sorts import ABSENT, RECALL, SESSION, reference_of
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.scopes import Level
+from memories.search import engine
 from memories.search.parsed_query import parse
+from memories.search.relevance import is_absent
 from memories.uses.notes import note_packed
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log
@@ -79,7 +81,8 @@ class ComposedPack:
         meta = {"pack": self.id, "digest": self.digest, "estimated_tokens": _MOST_TOKENS}
         if self.unrecorded:
             meta["unrecorded"] = self.unrecorded
-        meta |= {"truncated": self.body.truncated, "as_sent": self.as_sent, "erased": self.erased}
+        meta |= {"absent": self.body.absent, "truncated": self.body.truncated}
+        meta |= {"as_sent": self.as_sent, "erased": self.erased}
         data = {"text": self.text, "sections": sections, "meta": meta}
         meta["estimated_tokens"] = estimate_tokens(compact_json(data))
         return data
@@ -176,8 +179,9 @@ def _composed_pack(pack_id: int, body: PackBody) -> ComposedPack:
 # with which a replay composes the same again.
 def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
     gathered = gather(request)
+    absent = bool(request.query.terms) and is_absent(_rankings(request))
     budget = max_tokens
-    body = compose(gathered, budget)
+    body = replace(compose(gathered, budget), absent=absent)
     while answers_json():
         size = estimate_tokens(compact_json(_composed_pack(_MOST_TOKENS, body).data()))
         if size <= max_tokens:
@@ -189,8 +193,16 @@ def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
                 break
         else:
             break
-        body, budget = shorter, smaller
+        body, budget = replace(shorter, absent=absent), smaller
     return body, budget
+
+
+# By words, as packs choose their entries: a pack then depends on the store only
+def _rankings(request: GatherRequest) -> Iterator[tuple[StoreId, engine.Ranked]]:
+    for level in request.chain:
+        with use_store(level.store):
+            ranked = engine.rank(request.query, level=level)
+        yield level.store, ranked
 
 
 def _request(command: ContextPackRequest) -> GatherRequest:
@@ -234,6 +246,7 @@ def _send(request: GatherRequest, body: PackBody, positions: list[tuple[str, int
         positions=positions,
         packed_at=clock.to_text(request.now),
         zone=timezone.get_current_timezone_name(),
+        absent=body.absent,
     )
     draft = log.prepare(CONTEXT_PACKED, payload)
     # The event belongs to the session that gets the pack, whichever interface sends it
@@ -249,7 +262,8 @@ def pack_text(pack_id: int, body: PackBody, store: str, *, erased: int = 0) -> s
     """Return a pack as the agent reads it; ``erased`` is how many of its lines were erased since it was sent."""
     lost = [f"({counted(erased, 'line')} erased since)"] if erased else []
     if body.sections:
-        head = f"{_first_words(pack_id, body)} of {store}: {body.sort.notice}"
+        notice = f"{ABSENT} {body.sort.notice}" if body.absent else body.sort.notice
+        head = f"{_first_words(pack_id, body)} of {store}: {notice}"
         return "\n".join([head, body.text, *lost, body.sort.footer])
     if lost:
         return "\n".join([f"{_first_words(pack_id, body)} of {store}", *lost])
@@ -300,7 +314,10 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
         with use_store(chain[0].store):
             query = parse(sent.query)
             request = GatherRequest(chain, sent.created_at, query, sent.session_id, most_items(sent.max_tokens))
-            body = recalled_body(request, sent.marks) if sent.sort is RECALL else _composed_again(request, sent)
+            if sent.sort is RECALL:
+                body = recalled_body(request, sent.marks)
+            else:
+                body = _composed_again(request, sent, absent=bool(payload and payload.absent))
         marks = body.marks()
     lost = {key for key, mark in sent.marks.items() if marks.get(key) != mark}
     erased = _count_erased(sent, lost) if lost else 0
@@ -311,10 +328,11 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
 
 
 # The digest tells in which edition a pack was sent
-def _composed_again(request: GatherRequest, sent: ContextPack) -> PackBody:
+def _composed_again(request: GatherRequest, sent: ContextPack, *, absent: bool) -> PackBody:
     bodies: list[PackBody] = []
     for edition in sorted(Edition, reverse=True):
-        body = compose(gather(replace(request, edition=edition)), sent.max_tokens, sent=sent.marks)
+        gathered = gather(replace(request, edition=edition))
+        body = replace(compose(gathered, sent.max_tokens, sent=sent.marks), absent=absent)
         if body.digest == sent.digest:
             return body
         bodies.append(body)
