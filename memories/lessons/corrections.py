@@ -7,7 +7,8 @@ import re
 # How a prompt begins that corrects the agent
 _BEGINNING = re.compile(
     r"""\W*(?:(?:uh+|hm+|hmm+|ok|okay|so|dude|wait|yes|well|but|and)\b[\s,.…!-]*)*(?:
-      (?:no|nope|nah|nein|nee|non|pas\ ça|não|нет|неверно|不对|不對|不是|不要|いや|違う|違います)(?:\s*[,.;:!–—，。、-]|\ on\b)
+      (?:no|nope|nah|nein|nee|non|pas\ ça|não|нет|неверно|不对|不對|不是|不要|いや|違う|違います)
+      (?:\s*[,.;:!–—，。、-]|\ on\b)
     | (?:that|this|it)(?:['’]s|\ is|\ was)\ (?:wrong|incorrect|not\ (?:right|correct|true|what))\b
     | not\ (?:what\ i\b|true\b|like\ that\b) | wrong\b | undo\ (?:that|this|it)\b
     | i\ (?:just\ )?(?:said|meant|told\ you|asked\ (?:you|for)|already\ (?:said|told))\b
@@ -47,9 +48,10 @@ _WHEN_INTERRUPTED = re.compile(
 )
 # Agreement, which begins like a correction
 _AGREEMENT = re.compile(
-    r"\W*(?:that['’]?s (?:ok|fine|good|right)\b|(?:no|non|nein|nope)[,.!]?\s+(?:it['’]?s (?:fine|ok|good)|that['’]?s (?:fine|ok|good)|problem|worries|need\b|thanks"
-    r"|i still (?:get|see)|just (?:go|proceed|continue)))",
-    re.IGNORECASE,
+    r"""\W*(?:that['’]?s\ (?:ok|fine|good|right)\b
+    | (?:no|non|nein|nope)[,.!]?\s+(?:(?:it|that)['’]?s\ (?:fine|ok|good)|problem|worries|need\b|thanks
+    |i\ still\ (?:get|see)|just\ (?:go|proceed|continue)))""",
+    re.IGNORECASE | re.VERBOSE,
 )
 # A prompt that a program wrote, or that is mostly pasted: the words are not the person's
 _NOT_WRITTEN = re.compile(
@@ -57,7 +59,7 @@ _NOT_WRITTEN = re.compile(
     r"|import |https?://)",
     re.IGNORECASE,
 )
-_CODE = re.compile(r"```.*?(?:```|$)|^\s*>.*$", re.DOTALL | re.MULTILINE)
+_CODE = re.compile(r"```.*?(?:```|\Z)|^[^\S\n]*>[^\n]*", re.DOTALL | re.MULTILINE)
 _HEAD = 700
 _SHORT = 400
 _LEAST_WORDS = 2

@@ -80,13 +80,16 @@ def _correction(event: SessionEvent, text: str, edited: Sequence[str]) -> Lesson
         content += f"\nBefore, it had edited {_listed(edited)}."
     # Short corrections can be read as rules
     worth = 3.0 if len(quote) < _QUOTE / 2 else 2.5
-    return Lesson("correction", "guideline", "correction", one_line(text, _TITLE), content, quote, (event.position,), worth)
+    title = one_line(text, _TITLE)
+    return Lesson("correction", "guideline", "correction", title, content, quote, (event.position,), worth)
 
 
 # A step of a shell line: what stands between `&&`, `;` and line ends that are not quoted
 _STEP = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|(?<!&)&(?!&)|[^&;\n\\])+""", re.DOTALL)
 # What only changes how the output is shown, and where a command runs
-_SHOWN = re.compile(r"\s*(?:\|\s*(?:tail|head|grep|tee|cat|less|sort|wc|awk|sed|cut|uniq)\b[^|]*|\d?>&\d|2>\s*/dev/null)\s*")
+_SHOWN = re.compile(
+    r"\s*(?:\|\s*(?:tail|head|grep|tee|cat|less|sort|wc|awk|sed|cut|uniq)\b[^|]*|\d?>&\d|2>\s*/dev/null)\s*"
+)
 _PLACE = re.compile(r"(?:cd|pushd|source|\.|export)\s|(?:echo|sleep|true|set|popd|pwd)\b")
 _VARIABLES = re.compile(r"^(?:\w+=\S*\s+)+")
 # Programs that look at things: that they fail, or are run again and again, says nothing
@@ -101,7 +104,7 @@ def normalized_command(command: str) -> tuple[str, ...]:
     """Return the steps of a command, without where it runs and how its output is shown."""
     steps = []
     for step in _STEP.findall(command):
-        plain = " ".join(_VARIABLES.sub("", _SHOWN.sub(" ", step)).split())
+        plain = " ".join(_VARIABLES.sub("", _SHOWN.sub(" ", step).strip()).split())
         if plain and not _PLACE.match(plain):
             steps.append(plain)
     return tuple(steps)
@@ -139,10 +142,10 @@ def cures(events: Sequence[SessionEvent]) -> Iterator[Lesson]:
         steps = normalized_command(event.payload["command"])
         if has_failed(event.payload):
             errors = error_lines(event.payload.get("output", ""))
-            if steps and errors and not _only_looks(steps, event.payload):
-                # The first of several failures has the whole error, and all that was done between is the cure
-                if not any(failure.steps == steps for failure in open_failures):
-                    open_failures.append(_Failure(place, event, steps, errors))
+            # The first of several failures has the whole error, and all that was done between is the cure
+            is_open = any(failure.steps == steps for failure in open_failures)
+            if steps and errors and not is_open and not _only_looks(steps, event.payload):
+                open_failures.append(_Failure(place, event, steps, errors))
             continue
         open_failures = [failure for failure in open_failures if commands - number_of[failure.place] <= _LATE]
         cured = [one for one in open_failures if _passes(one, steps, commands - number_of[one.place])]
@@ -280,7 +283,8 @@ def files_together(changes: Sequence[tuple[int, frozenset[str]]], edited: Iterab
                     latest.setdefault(pair, []).append(position)
     for (first, second), count in both.most_common():
         rarer, other = sorted((first, second), key=lambda path: alone[path])
-        if count < _LEAST_CHANGES or rarer not in current or count < _ALWAYS * alone[rarer] or _same_name(first, second):
+        is_always = count >= _LEAST_CHANGES and count >= _ALWAYS * alone[rarer]
+        if not is_always or rarer not in current or _same_name(first, second):
             continue
         text = f"Whenever `{rarer}` changed, `{other}` changed with it: {count} of {alone[rarer]} times."
         title = f"{one_line(rarer, 80)} changes with {one_line(other, 80)}"

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from pathlib import PurePath
 
 from memories.duplicates import already_stored, share_of, words_of
 from memories.lessons.rules import Lesson, SessionEvent, files_together, lessons_of, repeated_commands
@@ -39,6 +40,7 @@ _MOST_EVENTS, _MOST_PAST = 3_000, 3_000
 _MOST_REJECTED = 300
 _ALIKE = 0.6
 _TOPIC = "rule:"
+_COLUMNS = ("session_id", "payload_json")
 
 
 def close_session(session_id: str, *, asks: bool) -> str:
@@ -112,6 +114,7 @@ def _propose(lesson: Lesson, session: Session) -> WriteResult:
     return result
 
 
+# Why each rule proposes
 _REASONS = {
     "correction": "the user corrected the agent",
     "cure": "a command failed, and passed later",
@@ -135,7 +138,7 @@ def _found(session_id: str) -> Iterator[Lesson]:
     yield from repeated_commands(_past_commands(), session_id)
     edited = {event.payload["path"] for event in events if event.type == FILE_EDITED.name}
     if edited:
-        yield from files_together(_past_changes(session_id), edited)
+        yield from files_together(_past_changes(tops), edited)
 
 
 def _newest(stored: log.EventQuerySet, most: int, *columns: str) -> list[tuple[int, str, str]]:
@@ -145,18 +148,24 @@ def _newest(stored: log.EventQuerySet, most: int, *columns: str) -> list[tuple[i
 
 def _past_commands() -> Iterator[tuple[int, str, str]]:
     stored = log.events().of_type(COMMAND_RUN)
-    for position, session, text in _newest(stored, _MOST_PAST, "session_id", "payload_json"):
+    for position, session, text in _newest(stored, _MOST_PAST, *_COLUMNS):
         payload = json.loads(text)
         if not payload.get("exit_code"):
             yield position, session, payload["command"]
 
 
-# Of commits, and of sessions without the one that may not be over
-def _past_changes(session_id: str) -> list[tuple[int, frozenset[str]]]:
+# Of commits, and of sessions without a commit
+def _past_changes(tops: list[PurePath]) -> list[tuple[int, frozenset[str]]]:
     changes: list[tuple[int, frozenset[str]]] = []
-    for position, _, text in _newest(log.events().of_type(COMMIT_RECORDED), _MOST_PAST, "session_id", "payload_json"):
+    committing: set[str] = set()
+    for position, session, text in _newest(log.events().of_type(COMMIT_RECORDED), _MOST_PAST, *_COLUMNS):
+        committing.add(session)
         changes.append((position, frozenset(file["path"] for file in json.loads(text)["files"])))
-    return changes
+    edits: dict[str, tuple[int, set[str]]] = {}
+    for position, session, text in _newest(log.events().of_type(FILE_EDITED), _MOST_PAST, *_COLUMNS):
+        if session not in committing:
+            edits.setdefault(session, (position, set()))[1].add(within_folders(json.loads(text)["path"], tops))
+    return [*changes, *((position, frozenset(files)) for position, files in edits.values())]
 
 
 # Lessons are few: each that is left costs a look into the index

@@ -31,7 +31,10 @@ class ReviewGate:
     origin: Origin = field(default_factory=current_origin)
 
     def of_new(self, state: MemoryState) -> ReviewStatus | None:
-        reason = self._reason(state)
+        if self.origin.source == RULES_DOOR:
+            reason = state.source if self.settings.lessons is Lessons.PROPOSED else ""
+        else:
+            reason = self._reason(state)
         return ReviewStatus(state=ReviewState.PROPOSED, reason=reason) if reason else None
 
     def of_revision(self, existing: Existing, state: MemoryState) -> ReviewStatus | None:
@@ -59,8 +62,6 @@ class ReviewGate:
     def _reason(self, state: MemoryState) -> str:
         if self.origin.source == PERSONS_DOOR or state.scope is MemoryScope.SESSION:
             return ""
-        if self.origin.source == RULES_DOOR:
-            return "" if self.settings.lessons is Lessons.ACCEPTED else state.source
         actor = self.origin.actor.lower()
         names = {self.origin.source, actor, f"agent:{actor}"}
         if (state.topic_key or "").startswith(_IMPORTED):

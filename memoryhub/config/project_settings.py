@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from django.core.exceptions import ImproperlyConfigured
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
-from memoryhub.config.retention_rules import MAX_RULES, Days, Lessons, RetentionRule, ReviewPolicy, SearchMode, TurnPolicy
+from memoryhub.config.retention_rules import (
+    MAX_RULES,
+    Days,
+    Lessons,
+    RetentionRule,
+    ReviewPolicy,
+    SearchMode,
+    TurnPolicy,
+)
 from memoryhub.core.errors import Invalid
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.text import did_you_mean
@@ -288,8 +296,8 @@ class ProjectSettings(_Settings):
         SettingInfo(
             Topic.REVIEW,
             label="Lessons of a session",
-            help="Corrections by the user, errors with their cure, commands and files that repeat: found by rules when a "
-            "session ends.",
+            help="Corrections by the user, errors and their cures, commands and files that repeat: found by rules at "
+            "the end of a session.",
             choices=_LESSONS,
         ),
     ] = Field(Lessons.PROPOSED, description="what rules find in a session: off, proposed to the inbox, or accepted")

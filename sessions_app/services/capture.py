@@ -309,10 +309,8 @@ def take_delivery(*, client: str, event: str, command: HookDelivery) -> HookCont
             record_hook(hook_event, key)
             if project_settings().capture_commits:
                 record_commits_of(hook_event, key, command.commits)
-        if not hook_event.answers:
+        if not hook_event.answers or hook_event.effect.answer == ASK:
             return HookContext()
-        if hook_event.effect.answer == ASK:
-            return HookContext(context=close_session(hook_event.session_id, asks=True))
         if hook_event.effect.answer == RECALL:
             return HookContext(context=recall_at_prompt(hook_event))
         return HookContext(context=opening_of(hook_event.session_id), is_pack=True)
