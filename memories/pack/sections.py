@@ -85,6 +85,8 @@ class GatherRequest:
     query: ParsedQuery
     # A session is not its own last session
     session_id: str = ""
+    # The session whose work an opening begins with; "" for other packs
+    progress_of: str = ""
     # Candidates per section and store
     most: int = 40
     edition: Edition = Edition.PRESENT
@@ -158,6 +160,8 @@ class SectionDefinition:
     more: str
     # How many items there are; called if there may be more than ``items`` returned
     count: Callable[[GatherRequest], int] | None = None
+    # Tokens that it has at most, whatever the budget; 0 for no limit
+    most_tokens: int = 0
 
     def key(self, item: PackItem) -> str:
         """Return the key of an item's mark."""
@@ -315,13 +319,13 @@ def compose(gathered: Sequence[GatheredSection], max_tokens: int, *, sent: Mappi
         with _isolated(section):
             chosen = items if sent is None else _as_sent(section, items, sent)
             draft = _SectionDraft(section, chosen, total, texts)
-            budget -= draft.begin(int(budget * section.share), budget)
+            budget -= draft.begin(int(budget * section.share), draft.limited(budget))
             drafts.append(draft)
     # One item of each section in turn; the last one is cut to what remains
     waiting = [draft for draft in drafts if draft.chosen and draft.has_next()]
     while waiting:
         for draft in list(waiting):
-            cost = draft.take_next(budget)
+            cost = draft.take_next(draft.limited(budget))
             budget -= cost
             if not cost or not draft.has_next():
                 waiting.remove(draft)
@@ -382,6 +386,10 @@ class _SectionDraft:
     def _at(self) -> int:
         return len(self.chosen) + self.repeated
 
+    def limited(self, budget: int) -> int:
+        """Return the part of the remaining budget that the section may take."""
+        return min(budget, self.section.most_tokens - self.tokens) if self.section.most_tokens else budget
+
     def begin(self, share: int, budget: int) -> int:
         """Take items until the share is used up, the first one cut to the remaining budget; return their tokens."""
         title = estimate_tokens(self.section.title) + _TITLE_TOKENS
@@ -392,6 +400,7 @@ class _SectionDraft:
             return 0
         self.tokens = title
         self._choose(first)
+        share = min(share, budget)
         while self.has_next() and self._take(share - self.tokens):
             pass
         return self.tokens

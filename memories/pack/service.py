@@ -12,6 +12,7 @@ from django.utils import timezone
 from memories import scopes
 from memories.events import CONTEXT_PACKED, ContextPacked
 from memories.models import ContextPack, MemoryScope
+from memories.pack.progress import has_progress
 from memories.pack.recall import MAX_TOKENS as RECALL_TOKENS
 from memories.pack.recall import ids_at, recall_body, recalled_body
 from memories.pack.sections import Edition, GatherRequest, PackBody, changed_since, compose, gather, most_items
@@ -88,16 +89,16 @@ class ComposedPack:
         return data
 
 
-def pack_context(*, command: ContextPackRequest) -> ComposedPack:
+def pack_context(*, command: ContextPackRequest, progress_of: str = "") -> ComposedPack:
     """Return the context pack; byte for byte the previous one while nothing has changed.
 
-    With ``since``, only what changed since that pack.
+    With ``since``, only what changed since that pack. With ``progress_of``, it begins with that session's work.
 
     Raises:
         NotFound: there is no pack ``since``.
     """
     earlier = None if command.since is None else find_pack(command.since)
-    request = _request(command)
+    request = replace(_request(command), progress_of=progress_of)
     positions = _positions(request)
     body, budget = _compose(request, command.max_tokens)
     if not body.sections and earlier is None:
@@ -126,12 +127,16 @@ def preview_pack(*, command: ContextPackRequest) -> ComposedPack:
     return _composed_pack(log.head()[0] + 1, body)
 
 
-def opening_pack(session_id: str) -> str:
-    """Return the pack for a new session; empty if nothing is stored yet."""
+def opening_pack(session_id: str, continued: str = "") -> str:
+    """Return the pack for a session that starts or goes on; empty if nothing is stored yet.
+
+    It begins with the session's work so far, or with that of the session that its window was in before.
+    """
     if is_held_out(session_id):
         return HELD_OUT
+    progress_of = next(filter(has_progress, filter(None, (session_id, continued))), "")
     with answering(as_json=False):
-        sent = pack_context(command=ContextPackRequest(session_id=session_id or None))
+        sent = pack_context(command=ContextPackRequest(session_id=session_id or None), progress_of=progress_of)
     return sent.text if sent.body.sections else ""
 
 
@@ -212,7 +217,7 @@ def _request(command: ContextPackRequest) -> GatherRequest:
     now = clock.from_text(clock.to_text(clock.now()))
     # As the event will have it, so that a replay ranks by the same words
     query = parse(sanitize_text(" ".join(command.query.split()))[0])
-    return GatherRequest(chain, now, query, session_id, most_items(command.max_tokens))
+    return GatherRequest(chain, now, query, session_id, most=most_items(command.max_tokens))
 
 
 def _positions(request: GatherRequest) -> list[tuple[str, int]]:
@@ -246,6 +251,7 @@ def _send(request: GatherRequest, body: PackBody, positions: list[tuple[str, int
         positions=positions,
         packed_at=clock.to_text(request.now),
         zone=timezone.get_current_timezone_name(),
+        progress_of=request.progress_of,
         absent=body.absent,
     )
     draft = log.prepare(CONTEXT_PACKED, payload)
@@ -313,7 +319,9 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
                 chain.append(Level(view, (scope,)))
         with use_store(chain[0].store):
             query = parse(sent.query)
-            request = GatherRequest(chain, sent.created_at, query, sent.session_id, most_items(sent.max_tokens))
+            progress_of = payload.progress_of if payload else ""
+            most = most_items(sent.max_tokens)
+            request = GatherRequest(chain, sent.created_at, query, sent.session_id, progress_of, most)
             if sent.sort is RECALL:
                 body = recalled_body(request, sent.marks)
             else:
