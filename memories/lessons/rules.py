@@ -185,11 +185,9 @@ def _cure(failure: _Failure, passed: SessionEvent, between: Sequence[SessionEven
     command = one_line(failure.event.payload["command"], _COMMAND)
     now = one_line(passed.payload["command"], _COMMAND)
     edited = [event.payload["path"] for event in between if event.type == FILE_EDITED.name]
-    ran = [
-        one_line(event.payload["command"], _TITLE)
-        for event in between
-        if event.type == COMMAND_RUN.name and not has_failed(event.payload) and not _is_look(event.payload["command"])
-    ]
+    passed_between = [event for event in between if event.type == COMMAND_RUN.name and not has_failed(event.payload)]
+    commands = [event.payload["command"] for event in passed_between]
+    ran = [one_line(text, _TITLE) for text in commands if not _is_look(text)]
     cure = []
     if edited:
         cure.append(f"after edits of {_listed(edited)}")
@@ -219,9 +217,9 @@ def _is_look(command: str) -> bool:
 
 
 def _looks(step: str) -> bool:
-    program, _, rest = step.partition(" ")
+    program, _, arguments = step.partition(" ")
     name = PurePath(program).name
-    return name in _LOOKING or (name == "git" and rest.split(" ", 1)[0] in _GIT_LOOKING)
+    return name in _LOOKING or (name == "git" and arguments.split(" ", 1)[0] in _GIT_LOOKING)
 
 
 def _listed(names: Iterable[str], most: int = _MOST_FILES) -> str:

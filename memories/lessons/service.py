@@ -62,8 +62,10 @@ def close_session(session_id: str, *, asks: bool) -> str:
         # The end of a session must not fail for what may be learnt from it
         logger.exception("no lessons are proposed from session %s", session_id)
         return ""
-    is_first = asks and len(proposed) == _count_proposed(session_id)
-    return _question(proposed) if proposed and is_first else ""
+    # Earlier ones were asked about, or are left to the user
+    if asks and proposed and len(proposed) == _count_proposed(session_id):
+        return _question(proposed)
+    return ""
 
 
 closings.append(close_session)
@@ -83,7 +85,7 @@ def propose_lessons(session_id: str) -> list[WriteResult]:
         return []
     results = []
     with log.transaction(), use_origin(source=RULES_DOOR, actor="memory-hub", session_id=session_id, ack_token=""):
-        for lesson in _unknown(_found(session_id), most):
+        for lesson in _unknown(_all_lessons(session_id), most):
             try:
                 results.append(_propose(lesson, session))
             except HubError as error:  # such as a prompt that quotes a context pack
@@ -124,7 +126,7 @@ _REASONS = {
 
 
 # What a person has said and what has failed come before what repeats
-def _found(session_id: str) -> Iterator[Lesson]:
+def _all_lessons(session_id: str) -> Iterator[Lesson]:
     tops = project_folders(session_id)
     events: list[SessionEvent] = []
     types = (*names_of_speech(Speech.PROMPT), *names_of_speech(Speech.ANSWER), COMMAND_RUN.name, FILE_EDITED.name)
@@ -154,7 +156,7 @@ def _past_commands() -> Iterator[tuple[int, str, str]]:
             yield position, session, payload["command"]
 
 
-# Of commits, and of sessions without a commit
+# The files of each commit, and of each session without one
 def _past_changes(tops: list[PurePath]) -> list[tuple[int, frozenset[str]]]:
     changes: list[tuple[int, frozenset[str]]] = []
     committing: set[str] = set()
@@ -173,7 +175,7 @@ def _unknown(lessons: Iterator[Lesson], most: int) -> list[Lesson]:
     distinct = list({_topic_of(lesson): lesson for lesson in lessons}.values())
     # Also of deleted and rejected memories
     topics = Memory.objects.filter(topic_key__in=map(_topic_of, distinct)).values_list("topic_key", flat=True)
-    known = set(topics)
+    stored_topics = set(topics)
     rejected = Memory.objects.filter(review=ReviewState.REJECTED, topic_key__startswith=_TOPIC).order_by("-id")
     refused = [words_of(content) for content in rejected.values_list("content", flat=True)[:_MOST_REJECTED]]
     unknown: list[Lesson] = []
@@ -182,7 +184,7 @@ def _unknown(lessons: Iterator[Lesson], most: int) -> list[Lesson]:
             break
         words = words_of(lesson.content)
         is_refused = any(share_of(words, other) >= _ALIKE for other in refused)
-        if _topic_of(lesson) not in known and not is_refused and not already_stored(lesson.subject):
+        if _topic_of(lesson) not in stored_topics and not is_refused and not already_stored(lesson.subject):
             unknown.append(lesson)
     return unknown
 
