@@ -85,7 +85,7 @@ def propose_lessons(session_id: str) -> list[WriteResult]:
         return []
     results = []
     with log.transaction(), use_origin(source=RULES_DOOR, actor="memory-hub", session_id=session_id, ack_token=""):
-        for lesson in _unknown(_all_lessons(session_id), most):
+        for lesson in _unknown(_all_lessons(session), most):
             try:
                 results.append(_propose(lesson, session))
             except HubError as error:  # such as a prompt that quotes a context pack
@@ -126,18 +126,18 @@ _REASONS = {
 
 
 # What a person has said and what has failed come before what repeats
-def _all_lessons(session_id: str) -> Iterator[Lesson]:
-    tops = project_folders(session_id)
+def _all_lessons(session: Session) -> Iterator[Lesson]:
+    tops = project_folders(session.directory)
     events: list[SessionEvent] = []
     types = (*names_of_speech(Speech.PROMPT), *names_of_speech(Speech.ANSWER), COMMAND_RUN.name, FILE_EDITED.name)
-    stored = log.events().of_session(session_id).of_type(*types)
+    stored = log.events().of_session(session.session_id).of_type(*types)
     for position, event_type, text in _newest(stored, _MOST_EVENTS, "event_type", "payload_json"):
         payload = json.loads(text)
         if event_type == FILE_EDITED.name:
             payload["path"] = within_folders(payload["path"], tops)
         events.append(SessionEvent(position, event_type, payload))
     yield from lessons_of(events)
-    yield from repeated_commands(_past_commands(), session_id)
+    yield from repeated_commands(_past_commands(), session.session_id)
     edited = {event.payload["path"] for event in events if event.type == FILE_EDITED.name}
     if edited:
         yield from files_together(_past_changes(tops), edited)

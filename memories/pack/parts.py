@@ -345,7 +345,7 @@ def _conflicts(request: GatherRequest) -> list[PackItem]:
 def _last_session(request: GatherRequest) -> list[PackItem]:
     items: list[PackItem] = []
     began = Session.objects.filter(session_id=request.progress_of).values_list("id", flat=True).first() or 0
-    parameters = [request.session_id, request.progress_of, began if request.progress_of else 0]
+    parameters = [request.session_id, request.progress_of or "", began]
     for session, when, agent, summary in rows.fetch(_LAST_SESSION, parameters):
         line = f"- #{session} {clock.day(when)} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}"
         items.append(PackItem(f"#{session}", line))

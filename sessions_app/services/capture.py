@@ -69,15 +69,15 @@ def digest_session(*, session_id: str, reason: str = "") -> str:
 
 # Most edited last: a long list is cut at its start.
 def _edited_files(session_id: str) -> list[str]:
-    tops = project_folders(session_id)
+    directory = Session.objects.filter(session_id=session_id).values_list("directory", flat=True).first() or ""
+    tops = project_folders(directory)
     edits = log.events().of_session(session_id).of_type(FILE_EDITED).payloads().values()
     counts = Counter(within_folders(edit["path"], tops) for edit in edits)
     return [path for path, _ in reversed(counts.most_common())]
 
 
-def project_folders(session_id: str) -> list[PurePath]:
+def project_folders(directory: str) -> list[PurePath]:
     """Return the top of the working tree in which a session began, and the folder itself, also of another machine."""
-    directory = Session.objects.filter(session_id=session_id).values_list("directory", flat=True).first() or ""
     if not directory.startswith("/"):
         folder = PurePath(directory.partition(":")[2])
         return [folder] if folder.is_absolute() else []
@@ -86,6 +86,11 @@ def project_folders(session_id: str) -> list[PurePath]:
         if os.path.lexists(above / ".git"):
             return [above, folder]
     return [folder]
+
+
+def path_in_project(path: str, directory: str) -> str:
+    """Return a path from the top of the working tree, or from the folder, in which a session began, if it is there."""
+    return within_folders(path, project_folders(directory))
 
 
 def within_folders(path: str, tops: list[PurePath]) -> str:

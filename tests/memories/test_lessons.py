@@ -15,7 +15,7 @@ from memories.models import EndType, Memory, Relation, ReviewState
 from memories.pack import pack_context
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
-from memories.schemas import MemoryDelete, MemoryUpdate
+from memories.schemas import MemoryDelete, MemoryUpdate, MemoryWrite
 from memories.schemas.query import ContextPackRequest
 from memoryhub.core.contributions import recall_of
 from memoryhub.core.origin import use_origin
@@ -120,7 +120,7 @@ class LessonsTestCase(HubTestCase):
         return take_event(event=event, client=client, project="alpha", idempotency_key=f"hook-{self.count}")
 
     def run_command(self, command: str, session: str = "s1", error: str = "") -> None:
-        data = {"tool_name": "Bash", "tool_input": {"command": command}}
+        data: dict[str, Any] = {"tool_name": "Bash", "tool_input": {"command": command}}
         if error:
             self.hook("PostToolUseFailure", session, error=f"Exit code 1\n{error}", **data)
         else:
@@ -199,9 +199,7 @@ class ProposalTests(LessonsTestCase):
         self.work()
         with use_origin(source="mcp", actor="claude-code"):
             services.write_memory(
-                command=services.write.MemoryWrite(
-                    title="Queue in Redis", content="Use Redis for the queue: SQLite locks, no."
-                )
+                command=MemoryWrite(title="Queue in Redis", content="Use Redis for the queue: SQLite locks, no.")
             )
         self.hook("SessionEnd")
         self.assertEqual([memory.kind for memory in self.proposed()], ["failure"])
