@@ -90,7 +90,7 @@ def _take_event(argv: list[str]) -> None:
     table = HookTable(event.client)
     event.effect, event.takes_context = table.event(event.name)
     seconds = _seconds()
-    if event.takes_context:
+    if event.takes_context and event.effect.answer != ASK:
         seconds = max(seconds, PATIENT_SECONDS)
     event.deadline = time.monotonic() + seconds
     if not _is_object(event.body):
