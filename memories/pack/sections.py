@@ -141,7 +141,7 @@ class GatherRequest:
 # Best hits whose passages are rated, and the rating of one whose text lacks the words: another version of it has them
 _RATED, _UNREAD = 20, 0.3
 # Least score of an answer, in itself and as a share of the best one's, and how many there are of one source
-LEAST_SCORE, NEAR_BEST, MOST_ANSWERS = 0.2, 0.65, 6
+LEAST_SCORE, NEAR_BEST, MOST_ANSWERS = 0.16, 0.65, 6
 
 
 # By how much the best passage is about the question, times the score as a share of the best hit's. Without a full-text
