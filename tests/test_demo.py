@@ -61,7 +61,7 @@ class DemoTests(AdminTestCase):
                 Decision.objects.exclude(review="").get().title, "Turn synchronous off to make saving faster"
             )
             self.assertEqual(Conflict.objects.filter(resolution="").count(), 1)
-            self.assertEqual(Memory.objects.filter(review=ReviewState.PROPOSED).count(), 4)
+            self.assertEqual(Memory.objects.filter(review=ReviewState.PROPOSED).count(), 5)
             self.assertEqual(
                 set(Memory.objects.values_list("kind", flat=True)), {"observation", "guideline", "tool", "knowledge"}
             )
