@@ -192,7 +192,12 @@ class _SessionWork:
 
 
 def _is_of_user(event: _Recorded) -> bool:
-    return not _NO_PROMPT.match(event.content)
+    return is_prompt(event.content)
+
+
+def is_prompt(content: str) -> bool:
+    """Return whether a message is the user's own, not a client's in place of a prompt."""
+    return not _NO_PROMPT.match(content)
 
 
 def _progress(request: GatherRequest) -> list[PackItem]:
@@ -332,7 +337,7 @@ def _entries_in_use(request: GatherRequest, work: _SessionWork, written: Collect
         return []
     packs = ContextPack.objects.filter(session_id=request.progress_of).values_list("marks", flat=True)
     sent = {local_id(key) for key in chain.from_iterable(packs)} - {0} - set(written)
-    activity = activity_of({request.progress_of: session})[request.progress_of]
+    activity = activity_of({session.session_id: session})[session.session_id]
     names = {PurePosixPath(str(edit.payload.get("path", ""))).name for edit in work.edits[:_FILES]}
     ranked: list[tuple[int, int, PackItem]] = []
     for entry, item in _entries(request, sorted(sent)).items():
@@ -356,4 +361,4 @@ def _entries(request: GatherRequest, ids: Sequence[int]) -> dict[int, PackItem]:
     return items
 
 
-define_section(SectionDefinition("progress", "In progress", 5, 1.0, 500, _progress, "memory_timeline", most_tokens=600))
+define_section(SectionDefinition("progress", "In progress", 5, 1.0, 500, _progress, "", most_tokens=600))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from django.db import DatabaseError
 
 from memories.models import ContextPack, MemoryScope
-from memories.pack_sorts import ABSENT, RECALL, SESSION, PackSort
+from memories.pack_sorts import ABSENT, OVERLAP, RECALL, SESSION, PackSort
 from memories.schemas import SearchSourceName
 from memories.scopes import Level, hidden_among
 from memories.search import engine
@@ -30,7 +30,7 @@ from memoryhub.core.text import flat, one_line
 logger = logging.getLogger(__name__)
 
 _PACK_LINE = re.compile(r"^- (?:\w+)?#\d+ .+$", re.MULTILINE)
-_PACK_HEAD = re.compile(rf"(?:{SESSION.opening}|{RECALL.opening}) (?:#\d+|of )")
+_PACK_HEAD = re.compile(rf"(?:{SESSION.opening}|{RECALL.opening}|{OVERLAP.opening}) (?:#\d+|of )")
 # Number of recent packs whose lines are recognised
 _LATEST = 200
 # A single line may be quoted
@@ -85,8 +85,8 @@ class GatherRequest:
     query: ParsedQuery
     # A session is not its own last session
     session_id: str = ""
-    # The session whose work an opening begins with; "" for other packs
-    progress_of: str = ""
+    # The session whose work an opening begins with, "" for none; None for packs that are no opening
+    progress_of: str | None = None
     # Candidates per section and store
     most: int = 40
     edition: Edition = Edition.PRESENT
@@ -156,7 +156,7 @@ class SectionDefinition:
     longest: int
     # Most important first. Called in the current store; it queries the other stores of the chain itself
     items: Callable[[GatherRequest], Sequence[PackItem]]
-    # Tool that finds the items left out
+    # Tool that finds the items left out; "" if the title does not count these
     more: str
     # How many items there are; called if there may be more than ``items`` returned
     count: Callable[[GatherRequest], int] | None = None
@@ -229,7 +229,8 @@ class FilledSection:
     tokens: int
 
     def lines(self) -> list[str]:
-        more = f" ({self.left_out} more: {self.section.more})" if self.left_out else ""
+        is_listed = self.left_out and self.section.more
+        more = f" ({self.left_out} more: {self.section.more})" if is_listed else ""
         return [f"{self.section.title}{more}:", *(item.line for item in self.items)]
 
 

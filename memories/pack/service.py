@@ -12,11 +12,13 @@ from django.utils import timezone
 from memories import scopes
 from memories.events import CONTEXT_PACKED, ContextPacked
 from memories.models import ContextPack, MemoryScope
+from memories.pack.at_work import MAX_TOKENS as OVERLAP_TOKENS
+from memories.pack.at_work import overlap_body, sent_overlap_body
 from memories.pack.progress import has_progress
 from memories.pack.recall import MAX_TOKENS as RECALL_TOKENS
 from memories.pack.recall import ids_at, recall_body, recalled_body
 from memories.pack.sections import Edition, GatherRequest, PackBody, changed_since, compose, gather, most_items
-from memories.pack_sorts import ABSENT, RECALL, SESSION, reference_of
+from memories.pack_sorts import ABSENT, OVERLAP, RECALL, SESSION, local_id, reference_of
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.scopes import Level
 from memories.search import engine
@@ -89,10 +91,10 @@ class ComposedPack:
         return data
 
 
-def pack_context(*, command: ContextPackRequest, progress_of: str = "") -> ComposedPack:
+def pack_context(*, command: ContextPackRequest, progress_of: str | None = None) -> ComposedPack:
     """Return the context pack; byte for byte the previous one while nothing has changed.
 
-    With ``since``, only what changed since that pack. With ``progress_of``, it begins with that session's work.
+    With ``since``, only what changed since that pack. An opening names the session whose work it begins with, or "".
 
     Raises:
         NotFound: there is no pack ``since``.
@@ -140,6 +142,17 @@ def opening_pack(session_id: str, continued: str = "") -> str:
     return sent.text if sent.body.sections else ""
 
 
+def reopening_pack(session_id: str, _prompt: str) -> str:
+    """Return the opening at the first prompt after a compaction, unless the client's start already had it."""
+    begins = context_begins(session_id) if session_id else 0
+    if not begins or is_held_out(session_id):
+        return ""
+    packs = ContextPack.objects.filter(session_id=session_id, id__gt=begins)
+    if any(pack.sort is SESSION for pack in packs):
+        return ""
+    return opening_pack(session_id)
+
+
 def recall_context(session_id: str, prompt: str) -> str:
     """Return what the session should know for its prompt and was not given yet; empty if nothing is relevant enough."""
     settings = project_settings()
@@ -149,12 +162,26 @@ def recall_context(session_id: str, prompt: str) -> str:
     request = _request(ContextPackRequest(session_id=session_id, query=prompt[:_PROMPT_CHARS]))
     positions = _positions(request)
     body = recall_body(request, settings.recall_threshold)
+    # The prompt itself is an event of the turn, and is not stored again
+    return _send_once(replace(request, query=parse("")), body, positions, RECALL_TOKENS)
+
+
+def overlap_notice(session_id: str, path: str = "") -> str:
+    """Return what another session at work edits of this one's files, or of the file at ``path``; each once."""
+    if not (project_settings().recall and session_id) or is_held_out(session_id):
+        return ""
+    request = _request(ContextPackRequest(session_id=session_id))
+    positions = _positions(request)
+    return _send_once(request, overlap_body(request, path), positions, OVERLAP_TOKENS)
+
+
+# What is not recorded would be given again
+def _send_once(request: GatherRequest, body: PackBody, positions: list[tuple[str, int]], max_tokens: int) -> str:
     if not body.sections:
         return ""
     try:
-        # The prompt itself is an event of the turn, and is not stored again
-        pack_id = _send(replace(request, query=parse("")), body, positions, RECALL_TOKENS)
-    except (Locked, Unavailable):  # an entry that is not noted would be given again
+        pack_id = _send(request, body, positions, max_tokens)
+    except (Locked, Unavailable):
         return ""
     return pack_text(pack_id, body, current_store().name)
 
@@ -251,7 +278,7 @@ def _send(request: GatherRequest, body: PackBody, positions: list[tuple[str, int
         positions=positions,
         packed_at=clock.to_text(request.now),
         zone=timezone.get_current_timezone_name(),
-        progress_of=request.progress_of,
+        progress_of=request.progress_of or "",
         absent=body.absent,
     )
     draft = log.prepare(CONTEXT_PACKED, payload)
@@ -291,7 +318,7 @@ def _delta_text(pack_id: int, since: int, changed: PackBody, gone: list[str]) ->
 
 
 openings.append(opening_pack)
-recalls.append(recall_context)
+recalls += [reopening_pack, recall_context, lambda session_id, _prompt: overlap_notice(session_id)]
 
 
 _SCOPE_OF_STORE = {Scope.PROJECT: MemoryScope.PROJECT, Scope.ORG: MemoryScope.ORG, Scope.GLOBAL: MemoryScope.GLOBAL}
@@ -324,6 +351,8 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
             request = GatherRequest(chain, sent.created_at, query, sent.session_id, progress_of, most)
             if sent.sort is RECALL:
                 body = recalled_body(request, sent.marks)
+            elif sent.sort is OVERLAP:
+                body = sent_overlap_body(request, list(map(local_id, sent.marks)))
             else:
                 body = _composed_again(request, sent, absent=bool(payload and payload.absent))
         marks = body.marks()

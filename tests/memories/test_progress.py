@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from typing import Any
 from unittest import mock
 
@@ -14,8 +15,10 @@ from memories.models import ContextPack
 from memories.pack import pack_context, replay_pack
 from memories.pack.outcomes import packs_given_to
 from memories.pack.progress import failure_lines
+from memories.pack.service import overlap_notice
 from memories.schemas.query import ContextPackRequest, ContextReplay
-from memoryhub.core import log, windows
+from memoryhub.core import clock, log, windows
+from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import estimate_tokens
@@ -23,6 +26,7 @@ from sessions_app.hook_parser import parse_hook
 from sessions_app.models import Session
 from sessions_app.services.capture import in_window, take_event
 from tests.memories.base import MemoriesTestCase
+from tests.support import make_git_folder
 
 MYPY = "api/vat.py:12: error: Incompatible types\nFound 1 error in 1 file"
 
@@ -131,6 +135,18 @@ class OpeningTests(ProgressTestCase):
         client.compact()
         self.assertEqual(compactions.count(), 2)
 
+    def test_a_client_without_a_start_after_a_compaction_gets_it_with_the_next_prompt(self) -> None:
+        client = self.agent()
+        self.work(client)
+        client.send("PreCompact", trigger="manual", custom_instructions="")
+        self.write("Rounding", "The rates of VAT are per mille, and rounded to the cent in the invoice.")
+        text = client.prompt("How are the rates of VAT rounded in the invoice?")
+        self.assertIn("In progress:\n", text)
+        self.assertEqual(text.count("per mille"), 1, "the recall has nothing to add")
+        self.assertNotIn("In progress", client.prompt("And in the ledger?"))
+        client.compact()
+        self.assertNotIn("In progress", client.prompt("And where else are they?"))
+
     def test_a_failure_is_gone_once_the_same_command_succeeds(self) -> None:
         client = self.agent()
         self.work(client)
@@ -237,3 +253,89 @@ class FailureLinesTests(ProgressTestCase):
             ("", ""),
         ):
             self.assertEqual(failure_lines(output), chosen)
+
+
+class AtWorkTests(ProgressTestCase):
+    """Two sessions in one project, at 10:04 and later."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.at("10:04")
+        self.other = self.agent("s-0")
+        self.other.start()
+        self.other.prompt("VAT rounding")
+        self.other.edit("api/vat.js")
+
+    def at(self, time: str) -> None:
+        moment = datetime.fromisoformat(f"2026-11-20T{time}:00+00:00")
+        self.enterContext(clock.frozen(moment))
+
+    def test_a_start_names_the_session_its_subject_and_its_files(self) -> None:
+        self.at("10:20")
+        text = self.agent().start()
+        self.assertRegex(
+            text,
+            r"Another session:\n- #\d+ at work since 2026-11-20T10:04 here\n- #\d+ asked: VAT rounding\n"
+            r"- #\d+ edited api/vat.js at 2026-11-20T10:04\n",
+        )
+        pack = ContextPack.objects.latest("id")
+        self.other.prompt("Now the ledger")
+        self.other.send("SessionEnd", reason="exit")
+        again = replay_pack(command=ContextReplay(id=pack.id))
+        self.assertEqual((again.text, again.as_sent), (text, True))
+        self.assertNotIn("at work", self.agent("s-3").start(), "it has ended")
+
+    def test_an_idle_session_and_one_without_work_are_not_at_work(self) -> None:
+        self.agent("s-9").start()
+        self.at("10:40")
+        self.assertNotIn("at work", self.agent().start())
+        self.other.run("make", "ok")
+        text = self.agent("s-2").start()
+        self.assertEqual(text.count("at work since"), 1)
+        with use_origin(session_id="s-2"):
+            self.assertNotIn("at work", pack_context(command=ContextPackRequest()).text)
+
+    def test_another_worktree_is_named(self) -> None:
+        tree = self.home / "trees" / "vat"
+        make_git_folder(tree)
+        far = Client("s-8", str(tree))
+        far.start()
+        far.prompt("Draw the logo")
+        far.edit("web/logo.js")
+        text = self.agent().start()
+        self.assertRegex(text, r"since \S+ in trees/vat\n- #\d+ asked: Draw the logo\n- #\d+ edited web/logo.js at")
+        mine = self.agent()
+        mine.edit("web/logo.js")
+        self.assertRegex(
+            mine.prompt("Go on"), r"in trees/vat\n- #\d+ asked: Draw the logo\n- #\d+ edited web/logo.js at"
+        )
+
+    @tag("backend")
+    def test_a_file_that_both_edit_is_told_once_in_a_context(self) -> None:
+        mine = self.agent()
+        mine.start()
+        self.assertEqual(mine.prompt("Write the rates"), "")
+        mine.edit("api/rates.js")
+        self.assertEqual(mine.prompt("And test them"), "")
+        mine.edit("api/vat.js")
+        text = mine.prompt("Round them too")
+        head = r"^Memory Hub notice #\d+ of alpha: .+\nAnother session edits a file of this one:\n"
+        lines = r"- #\d+ at work since \S+ here\n- #\d+ asked: VAT rounding\n- #\d+ edited api/vat.js at \S+T10:04\n"
+        self.assertRegex(text, head + lines)
+        self.other.edit("api/vat.js")
+        self.assertEqual(mine.prompt("Go on"), "")
+        self.assertIn("And test them", self.other.prompt("Go on"))
+        again = replay_pack(command=ContextReplay(id=int(text.partition("#")[2].split()[0])))
+        self.assertEqual((again.text, again.as_sent), (text, True))
+        mine.compact()
+        self.assertIn("api/vat.js", mine.prompt("Where was I?"))
+        with self.refuses(Invalid, "comes from a Memory Hub context pack"):
+            self.write("An echo", text)
+
+    def test_a_planned_edit_is_told_of_before_it(self) -> None:
+        self.agent().start()
+        self.assertEqual(overlap_notice("s-1", "api/rates.js"), "")
+        self.assertIn("api/vat.js", overlap_notice("s-1", "api/vat.js"))
+        self.assertEqual(overlap_notice("s-1", "api/vat.js"), "")
+        with mock.patch.dict("os.environ", MEMORY_HUB_RECALL="false"):
+            self.assertEqual(overlap_notice("s-2", "api/vat.js"), "")
