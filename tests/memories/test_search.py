@@ -173,7 +173,7 @@ class AbsenceTests(SearchTestCase):
 
     def test_a_question_that_nothing_is_about_is_answered_so_and_with_the_nearest(self):
         for question in (
-            "How is VAT rounded on the invoices of a customer?",
+            "How is VAT rounded on invoices of one customer?",
             "does the kitchen have a toaster or fridge",
         ):
             with self.subTest(question):
