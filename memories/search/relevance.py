@@ -8,18 +8,20 @@ they were fitted are in docs/internals/retrieval.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log, sqrt
 
 from memories.embeddings.engine import BUNDLED_VOCABULARY
 from memories.models import SearchDocument
-from memories.search.engine import documents_of, texts_of
+from memories.search.engine import Ranked, documents_of, texts_of
 from memories.search.index import has_full_text, text_index
 from memories.search.parsed_query import ParsedQuery
 from memories.search.snippets import occurrences, passages, sentences, stem
-from memories.search.text import UNSPACED, all_forms, forms_of, term
+from memories.search.text import COMMON_WORDS, UNSPACED, all_forms, date_words, forms_of, term, terms
+from memoryhub.core import clock
+from memoryhub.core.stores.store import StoreId, use_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,6 @@ _PER_WORD, _SHORTEST = 12, 8
 # Characters of a text that are read, and of a passage that a line of a context pack shows
 _READ, _SHOWN = 40_000, 240
 
-# Start, end and place in the words of the question
-_Occurrences = Sequence[tuple[int, int, int]]
-
 
 @dataclass(frozen=True, slots=True)
 class _Question:
@@ -104,8 +103,7 @@ def relevance_of(
     texts = texts_of(documents)
     relevances: dict[int, Relevance] = {}
     for document, row in documents.items():
-        text = texts.get(document, "")[:_READ]
-        best = _best_passage(text, row["title"], question, indexed.get(document, set()))
+        best = _best_passage(texts.get(document, ""), row["title"], question, indexed.get(document, set()))
         cosine = None if near is None else near.get(document, 0.0)
         relevances[document] = Relevance(_score(question, best, cosine), best.start, best.end)
     return relevances
@@ -156,10 +154,6 @@ def _distinct(words: Sequence[str]) -> Iterator[str]:
         yield term(first, all_forms(others))
 
 
-def _rarity(documents: int, count: int) -> float:
-    return log((documents + _ASSUMED + 1) / (count + 0.5))
-
-
 @dataclass(frozen=True, slots=True)
 class _Passage:
     # Of the question's words in it, for its length
@@ -169,30 +163,94 @@ class _Passage:
     end: int
 
 
-def _best_passage(text: str, title: str, question: _Question, indexed: Collection[int]) -> _Passage:
+def _best_passage(text: str, title: str, question: _Question, indexed: set[int]) -> _Passage:
     # The index knows all forms of a word, and has no other words
-    in_title = {place for _, _, place in occurrences(title, question.words)}
-    in_text = [occurrence for occurrence in occurrences(text, question.words) if occurrence[2] in indexed]
-    # Those in its tags and attributes count everywhere, as those of the title
-    elsewhere = set(indexed) - {place for _, _, place in in_text}
-    anywhere = in_title.intersection(indexed) | elsewhere
+    parts = list(_words_of_passages(text[:_READ], title, question.words))
+    # Those that the entry has in its tags and attributes count everywhere, as those of the title
+    elsewhere: set[int] = set()
+    if len(text) <= _READ:
+        elsewhere = indexed.difference(*(words for _, _, words in parts))
     best = _Passage(-1.0, (), 0, 0)
-    for start, end in passages(text) or [(0, 0)]:
-        words = _between(in_text, start, end) | anywhere
+    for start, end, words in parts:
         size = max(_SHORTEST, (end - start + len(title)) / _PER_WORD)
-        weight = question.weight_of(words) / sqrt(size)
+        weight = question.weight_of(words & indexed | elsewhere) / sqrt(size)
         if weight > best.weight:
-            best = _Passage(weight, words, start, end)
-    return replace(best, start=_first_shown(text, best, question, in_text))
+            best = _Passage(weight, words & indexed | elsewhere, start, end)
+    return replace(best, start=_first_shown(text, best, question))
 
 
-def _between(occurrences: _Occurrences, start: int, end: int) -> set[int]:
-    return {place for first, _, place in occurrences if start <= first < end}
+# Each passage's start and end, and the places of the words that it or the title has
+def _words_of_passages(text: str, title: str, words: Sequence[str]) -> Iterator[tuple[int, int, set[int]]]:
+    in_title = {word for _, _, word in occurrences(title, words)}
+    at = occurrences(text, words)
+    for start, end in passages(text) or [(0, 0)]:
+        yield start, end, in_title | _between(at, start, end)
+
+
+def _between(at: Sequence[tuple[int, int, int]], start: int, end: int) -> set[int]:
+    return {word for place, _, word in at if start <= place < end}
 
 
 # The sentence of a passage from which a line shows most of the words
-def _first_shown(text: str, passage: _Passage, question: _Question, in_text: _Occurrences) -> int:
+def _first_shown(text: str, passage: _Passage, question: _Question) -> int:
     if passage.end - passage.start <= _SHOWN:
         return passage.start
-    starts = [start for start, _ in sentences(text, passage.start, passage.end)]
-    return max(starts, key=lambda start: question.weight_of(_between(in_text, start, start + _SHOWN)))
+    at = occurrences(text[passage.start : passage.end], question.words)
+    starts = [start - passage.start for start, _ in sentences(text, passage.start, passage.end)]
+    best = max(starts, key=lambda start: question.weight_of(_between(at, start, start + _SHOWN)))
+    return passage.start + best
+
+
+def _weights(words: Sequence[str]) -> list[float]:
+    documents = SearchDocument.objects.count()
+    return [_rarity(documents, count) for count in text_index.counts(words, most=_COMMON)]
+
+
+def _rarity(documents: int, count: int) -> float:
+    return log((documents + _ASSUMED + 1) / (count + 0.5))
+
+
+# Best hits of a store that may answer a question
+ANSWERS = 10
+# Share of the question's words, by weight, from which a passage answers it
+_ANSWER = 0.53
+
+
+def is_absent(rankings: Iterable[tuple[StoreId, Ranked]]) -> bool:
+    """Return whether none of the best hits is about the question, given its ranking in each store.
+
+    Without a full-text index, any hit is taken to be about it.
+    """
+    for store, ranked in rankings:
+        with use_store(store):
+            if _has_answer(ranked):
+                return False
+    return True
+
+
+def _has_answer(ranked: Ranked) -> bool:
+    ids = [hit for hit, _ in ranked.hits[:ANSWERS]]
+    if not ids or ranked.mode == "basic":
+        return bool(ids)
+    documents = documents_of(ids)
+    if COMMON_WORDS.issuperset(ranked.terms):
+        return any(tuple(terms(document["title"])) == ranked.terms for document in documents.values())
+    weights = _weights(ranked.terms)
+    near = ranked.near or {}
+    texts = texts_of(documents)
+    in_passages: dict[int, list[set[int]]] = {}
+
+    def is_answer(hit: int, words: set[int]) -> bool:
+        share = sum(weights[word] for word in words) / sum(weights)
+        return share + 2.0 * max(near.get(hit, 0.0) - 0.3, 0.0) >= _ANSWER
+
+    for hit in ids:
+        title = f"{documents[hit]['title']} {date_words(clock.from_text(documents[hit]['created_at']))}"
+        in_passages[hit] = [words for _, _, words in _words_of_passages(texts.get(hit, ""), title, ranked.terms)]
+        if any(is_answer(hit, words) for words in in_passages[hit]):
+            return True
+    # Words that the index has of an entry but its text does not, such as tags and rejected alternatives
+    for hit, word in text_index.matches(ranked.terms, ids):
+        if word not in set().union(*in_passages[hit]):
+            in_passages[hit] = [words | {word} for words in in_passages[hit]]
+    return any(is_answer(hit, words) for hit in ids for words in in_passages[hit])

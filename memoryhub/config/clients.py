@@ -103,6 +103,7 @@ class Hooks(_Declared):
     call: str = "tool_use_id"
     input: str = "tool_input"
     reason: str = "reason"
+    start: str = "source"
 
     def find(self, event: str) -> Hook | None:
         if event in self.ignored:

@@ -25,7 +25,7 @@ from memoryhub.core.spool import SpooledEvent
 from memoryhub.core.stores.store import current_store, project_store, use_store
 from memoryhub.core.text import flat, one_line
 from sessions_app.events import COMMIT_RECORDED
-from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
+from sessions_app.events.client import COMMAND_RUN, CONTEXT_COMPACTED, FILE_EDITED, client_events
 from sessions_app.hook_parser import HookEvent, find_commits, parse_hook
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import CommitRecord, HookContext, HookDelivery, SessionEnd, SessionStart
@@ -69,16 +69,16 @@ def digest_session(*, session_id: str, reason: str = "") -> str:
 
 # Most edited last: a long list is cut at its start.
 def _edited_files(session_id: str) -> list[str]:
-    tops = _tops(session_id)
+    directory = Session.objects.filter(session_id=session_id).values_list("directory", flat=True).first() or ""
+    tops = _tops(directory)
     edits = log.events().of_session(session_id).of_type(FILE_EDITED).payloads().values()
     counts = Counter(_in_project(edit["path"], tops) for edit in edits)
     return [path for path, _ in reversed(counts.most_common())]
 
 
-# The top of the working tree in which the session began, and the folder itself, which has a name before it if it is on
+# The top of the working tree in which a session began, and the folder itself, which has a name before it if it is on
 # another machine.
-def _tops(session_id: str) -> list[PurePath]:
-    directory = Session.objects.filter(session_id=session_id).values_list("directory", flat=True).first() or ""
+def _tops(directory: str) -> list[PurePath]:
     if not directory.startswith("/"):
         folder = PurePath(directory.partition(":")[2])
         return [folder] if folder.is_absolute() else []
@@ -87,6 +87,11 @@ def _tops(session_id: str) -> list[PurePath]:
         if os.path.lexists(above / ".git"):
             return [above, folder]
     return [folder]
+
+
+def path_in_project(path: str, directory: str) -> str:
+    """Return a path from the top of the working tree, or from the folder, in which a session began, if it is there."""
+    return _in_project(path, _tops(directory))
 
 
 def _in_project(path: str, tops: list[PurePath]) -> str:
@@ -152,6 +157,14 @@ def hint_for(event: HookEvent, project: str) -> str:
     return ""
 
 
+def in_window(event: HookEvent, window: str) -> HookEvent:
+    """Return the event with the session that its window was in until the user cleared the context."""
+    if event.start != _CLEAR:
+        return event
+    earlier = windows.session_of(window)
+    return replace(event, continued="" if earlier == event.session_id else earlier)
+
+
 def note_window(*, event: HookEvent, window: str) -> None:
     """Note which session a client's window is in, for the MCP server that the same window has started."""
     if not window or not event.effect.stays_in_session:
@@ -171,7 +184,7 @@ def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:
     if event.directory:
         # From now on another folder of the same name is another project.
         bind_project(project, Path(event.directory))
-    opening = opening_of(event.session_id)
+    opening = opening_of(event.session_id, event.continued)
     if problem:
         opening = f"Memory Hub ignores this folder's settings: {problem}\n\n{opening}"
     return opening.rstrip()
@@ -215,9 +228,22 @@ def plausible_time(reported: datetime) -> datetime:
     return min(reported, clock.now())
 
 
+# Starts after which the model's context has nothing of the session's past
+_CLEAR = "clear"
+_CONTEXT_LOST = ("compact", _CLEAR)
+
+
 def _start_session(event: HookEvent, key: str | None) -> None:
     directory = flat(event.directory[:1_000])
     continue_session(SessionStart(session_id=event.session_id, directory=directory, idempotency_key=key))
+    if event.start in _CONTEXT_LOST and _last_type(event.session_id) not in (None, CONTEXT_COMPACTED.name):
+        _record_event(replace(event, type=CONTEXT_COMPACTED.name, payload={"content": event.start}), None)
+
+
+# A client that tells of a compaction in advance needs no second event
+def _last_type(session_id: str) -> str | None:
+    captured = log.events().of_session(session_id).of_type(*client_events().values())
+    return captured.values_list("event_type", flat=True).last()
 
 
 def _prompt(event: HookEvent, key: str) -> None:
@@ -227,7 +253,7 @@ def _prompt(event: HookEvent, key: str) -> None:
         _append_to_turn(event, key)
 
 
-def _record_event(event: HookEvent, key: str) -> None:
+def _record_event(event: HookEvent, key: str | None) -> None:
     if event.payload:
         _ensure_active(event)
         _append_to_turn(event, key)
@@ -275,7 +301,7 @@ def _close_open_turn(event: HookEvent, key: str | None = None) -> None:
         close_turn(turn, idempotency_key=key)
 
 
-def _append_to_turn(event: HookEvent, key: str) -> None:
+def _append_to_turn(event: HookEvent, key: str | None) -> None:
     turn = automatic_turn(session_id=event.session_id)
     append_automatically(turn=turn, type=event.type, payload=event.payload, idempotency_key=key)
     with use_origin(turn_id=turn.turn_id):
