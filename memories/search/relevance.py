@@ -114,8 +114,10 @@ def _score(question: _Question, passage: _Passage, cosine: float | None) -> floa
     shared = passage.weight / max(question.size, _LEAST_SIZE) ** 0.75
     score = 1 / (1 + exp(-(by.shared * shared + by.known * question.known + by.near * (cosine or 0.0) + by.constant)))
     telling = [place for place in passage.words if question.weights[place]]
-    is_alone = len(telling) < _LEAST_WORDS and not any(question.are_names[place] for place in telling)
-    return min(score, _ALONE) if is_alone and (cosine or 0.0) < _NEAR else score
+    has_name = any(question.are_names[place] for place in telling)
+    if len(telling) < _LEAST_WORDS and not has_name and (cosine or 0.0) < _NEAR:
+        return min(score, _ALONE)
+    return score
 
 
 def _question(query: ParsedQuery) -> _Question:
@@ -150,13 +152,13 @@ def _distinct(words: Sequence[str]) -> Iterator[str]:
     by_stem: dict[str, list[str]] = {}
     for word in words:
         by_stem.setdefault(stem(word), []).append(word)
-    for first, *others in by_stem.values():
-        yield term(first, all_forms(others))
+    for first, *variants in by_stem.values():
+        yield term(first, all_forms(variants))
 
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    # Of the question's words in it, for its length
+    # Sum of its words' weights, for its length
     weight: float
     words: Collection[int]
     start: int
@@ -165,7 +167,8 @@ class _Passage:
 
 def _best_passage(text: str, title: str, question: _Question, indexed: set[int]) -> _Passage:
     # The index knows all forms of a word, and has no other words
-    parts = list(_words_of_passages(text[:_READ], title, question.words))
+    at = occurrences(text[:_READ], question.words)
+    parts = list(_words_of_passages(text[:_READ], at, title, question.words))
     # Those that the entry has in its tags and attributes count everywhere, as those of the title
     elsewhere: set[int] = set()
     if len(text) <= _READ:
@@ -176,29 +179,31 @@ def _best_passage(text: str, title: str, question: _Question, indexed: set[int])
         weight = question.weight_of(words & indexed | elsewhere) / sqrt(size)
         if weight > best.weight:
             best = _Passage(weight, words & indexed | elsewhere, start, end)
-    return replace(best, start=_first_shown(text, best, question))
+    return replace(best, start=_first_shown(text, best, question, at))
+
+
+_Occurrences = Sequence[tuple[int, int, int]]
 
 
 # Each passage's start and end, and the places of the words that it or the title has
-def _words_of_passages(text: str, title: str, words: Sequence[str]) -> Iterator[tuple[int, int, set[int]]]:
+def _words_of_passages(
+    text: str, at: _Occurrences, title: str, words: Sequence[str]
+) -> Iterator[tuple[int, int, set[int]]]:
     in_title = {word for _, _, word in occurrences(title, words)}
-    at = occurrences(text, words)
     for start, end in passages(text) or [(0, 0)]:
         yield start, end, in_title | _between(at, start, end)
 
 
-def _between(at: Sequence[tuple[int, int, int]], start: int, end: int) -> set[int]:
+def _between(at: _Occurrences, start: int, end: int) -> set[int]:
     return {word for place, _, word in at if start <= place < end}
 
 
 # The sentence of a passage from which a line shows most of the words
-def _first_shown(text: str, passage: _Passage, question: _Question) -> int:
+def _first_shown(text: str, passage: _Passage, question: _Question, at: _Occurrences) -> int:
     if passage.end - passage.start <= _SHOWN:
         return passage.start
-    at = occurrences(text[passage.start : passage.end], question.words)
-    starts = [start - passage.start for start, _ in sentences(text, passage.start, passage.end)]
-    best = max(starts, key=lambda start: question.weight_of(_between(at, start, start + _SHOWN)))
-    return passage.start + best
+    starts = [start for start, _ in sentences(text, passage.start, passage.end)]
+    return max(starts, key=lambda start: question.weight_of(_between(at, start, start + _SHOWN)))
 
 
 def _weights(words: Sequence[str]) -> list[float]:
@@ -246,7 +251,9 @@ def _has_answer(ranked: Ranked) -> bool:
 
     for hit in ids:
         title = f"{documents[hit]['title']} {date_words(clock.from_text(documents[hit]['created_at']))}"
-        in_passages[hit] = [words for _, _, words in _words_of_passages(texts.get(hit, ""), title, ranked.terms)]
+        text = texts.get(hit, "")
+        at = occurrences(text, ranked.terms)
+        in_passages[hit] = [words for _, _, words in _words_of_passages(text, at, title, ranked.terms)]
         if any(is_answer(hit, words) for words in in_passages[hit]):
             return True
     # Words that the index has of an entry but its text does not, such as tags and rejected alternatives
