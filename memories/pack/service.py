@@ -22,8 +22,8 @@ from memories.pack_sorts import ABSENT, OVERLAP, RECALL, SESSION, local_id, refe
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.scopes import Level
 from memories.search import engine
+from memories.search.absence import is_absent
 from memories.search.parsed_query import parse
-from memories.search.relevance import is_absent
 from memories.uses.notes import note_packed
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log
@@ -142,6 +142,17 @@ def opening_pack(session_id: str, continued: str = "") -> str:
     return sent.text if sent.body.sections else ""
 
 
+def reopening_pack(session_id: str, _prompt: str) -> str:
+    """Return the opening at the first prompt after a compaction, unless the client's start already had it."""
+    begins = context_begins(session_id) if session_id else 0
+    if not begins or is_held_out(session_id):
+        return ""
+    packs = ContextPack.objects.filter(session_id=session_id, id__gt=begins)
+    if any(pack.sort is SESSION for pack in packs):
+        return ""
+    return opening_pack(session_id)
+
+
 def recall_context(session_id: str, prompt: str) -> str:
     """Return what the session should know for its prompt and was not given yet; empty if nothing is relevant enough."""
     settings = project_settings()
@@ -200,7 +211,7 @@ def _composed_pack(pack_id: int, body: PackBody) -> ComposedPack:
 # with which a replay composes the same again.
 def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
     gathered = gather(request)
-    absent = bool(request.query.terms) and is_absent(_rankings(request))
+    absent = bool(request.query.terms) and is_absent(request.query.text, _rankings(request))
     budget = max_tokens
     body = replace(compose(gathered, budget), absent=absent)
     while answers_json():
@@ -218,11 +229,11 @@ def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
     return body, budget
 
 
-# By words, as packs choose their entries: a pack then depends on the store only
+# As a search for the subject ranks, so that both say the same
 def _rankings(request: GatherRequest) -> Iterator[tuple[StoreId, engine.Ranked]]:
     for level in request.chain:
         with use_store(level.store):
-            ranked = engine.rank(request.query, level=level)
+            ranked = engine.rank(request.query, level=level, blended=True)
         yield level.store, ranked
 
 
@@ -307,7 +318,7 @@ def _delta_text(pack_id: int, since: int, changed: PackBody, gone: list[str]) ->
 
 
 openings.append(opening_pack)
-recalls += [recall_context, lambda session_id, _prompt: overlap_notice(session_id)]
+recalls += [reopening_pack, recall_context, lambda session_id, _prompt: overlap_notice(session_id)]
 
 
 _SCOPE_OF_STORE = {Scope.PROJECT: MemoryScope.PROJECT, Scope.ORG: MemoryScope.ORG, Scope.GLOBAL: MemoryScope.GLOBAL}

@@ -106,8 +106,11 @@ _HOOK = """
 import json, sys
 event, data = sys.argv[4], json.load(sys.stdin)
 open(sys.argv[1], "a").write(json.dumps([event, data]) + "\\n")
-if event == "chat.message":
-    print(json.dumps({"hookSpecificOutput": {"additionalContext": "Known: " + data["prompt"]}}))
+is_first = open(sys.argv[1]).read().count("session.created") == 1
+opening = "" if is_first else "Opening"
+answers = {"chat.message": "Known: " + data.get("prompt", ""), "session.created": opening}
+if answers.get(event):
+    print(json.dumps({"hookSpecificOutput": {"additionalContext": answers[event]}}))
 """
 _OPENCODE = """
 const { MemoryHub } = await import(process.argv[1])
@@ -123,11 +126,16 @@ await hooks["chat.message"]({ sessionID: "ses_3" }, { message: { id: "msg_2" }, 
 const call = { tool: "bash", sessionID: "ses_3", callID: "c", args: {} }
 await hooks["tool.execute.after"](call, { output: "x", metadata: { exit: 1 } })
 await hooks["experimental.text.complete"]({ sessionID: "ses_1" }, { text: "Done." })
+const kept = { context: [] }
+await hooks["experimental.session.compacting"]({ sessionID: "ses_3" }, kept)
+await hooks["experimental.session.compacting"]({ sessionID: "ses_1" }, kept)
+await event("session.compacted", { sessionID: "ses_1" })
+await hooks["chat.message"]({ sessionID: "ses_1" }, { message: { id: "msg_4" }, parts: [] })
 await event("session.idle", { sessionID: "ses_3" })
 await event("session.idle", { sessionID: "ses_1" })
 await event("server.connected", {})
 await hooks.dispose()
-console.log(JSON.stringify(parts))
+console.log(JSON.stringify([...parts, kept]))
 """
 
 
@@ -149,7 +157,8 @@ class OpenCodePluginTests(HookTestCase):
     def test_it_sends_each_event_in_order_and_adds_the_answer_to_the_prompt(self) -> None:
         hook, log = self.work / "hook.py", self.work / "log"
         hook.write_text(_HOOK)
-        parts = self.run_plugin(sys.executable, str(hook), str(log))
+        *parts, kept = self.run_plugin(sys.executable, str(hook), str(log))
+        self.assertEqual(kept, {"context": ["Opening"]})
         added = {"id": "prt_10", "sessionID": "ses_1", "messageID": "msg_1", "type": "text", "synthetic": True}
         self.assertEqual(parts[2:], [{**added, "text": "Known: Write"}])
         own, sub_agent = {"session_id": "ses_1", "cwd": "/work/alpha"}, {"agent_id": "ses_3"}
@@ -160,10 +169,13 @@ class OpenCodePluginTests(HookTestCase):
                 ["session.created", own],
                 ["chat.message", {**own, "prompt": "Write"}],
                 ["tool.execute.after", {**own, **sub_agent, **call}],
+                ["session.created", own],
+                ["session.compacted", {**own, "trigger": "compacted"}],
+                ["chat.message", {**own, "prompt": ""}],
                 ["session.idle", {**own, "text": "Done."}],
                 ["dispose", {**own, "reason": "exit"}],
             ],
         )
 
     def test_a_command_that_is_gone_harms_nothing(self) -> None:
-        self.assertEqual(len(self.run_plugin("/gone/memory-hub")), 2)
+        self.assertEqual(len(self.run_plugin("/gone/memory-hub")), 3)

@@ -83,6 +83,12 @@ export const MemoryHub = async ({ directory }) => {
       const tool_response = { output: output ?? content, exit: metadata?.exit }
       void send("tool.execute.after", sessionID, { ...call, tool_response })
     },
+    // The summary keeps what was in progress: a turn goes on after it without a message.
+    "experimental.session.compacting": async ({ sessionID }, { context }) => {
+      if (parents.has(sessionID)) return
+      const opening = contextOf(await send("session.created", sessionID, {}))
+      if (opening) context.push(opening)
+    },
     "experimental.text.complete": async ({ sessionID }, { text }) => void answers.set(sessionID, text),
     dispose: async () => {
       for (const session of started) send("dispose", session, { reason: "exit" })
