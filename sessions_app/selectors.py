@@ -13,6 +13,7 @@ from memoryhub.core.paging import newest_first
 from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.stores import rows
 from sessions_app import schemas
+from sessions_app.events.client import CONTEXT_COMPACTED
 from sessions_app.models import Commit, Iteration, Profile, Session, Turn
 from sessions_app.present import commit_line, iteration_line, session_line, turn_line
 
@@ -159,6 +160,12 @@ def org_of_project() -> str | None:
     # Raw: each search and pack asks
     orgs = rows.column("SELECT org FROM sessions_app_profile")
     return orgs[0] if orgs else None
+
+
+def context_begins(session_id: str) -> int:
+    """Return the position of a session's last compaction, or 0; what it was given before is not in its context."""
+    compactions = log.events().of_session(session_id).of_type(CONTEXT_COMPACTED)
+    return compactions.values_list("position", flat=True).last() or 0
 
 
 def root_of_project() -> str:

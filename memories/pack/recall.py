@@ -30,6 +30,7 @@ from memories.search.parsed_query import ParsedQuery
 from memories.search.weights import SAYS_LITTLE
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores.store import use_store
+from sessions_app.selectors import context_begins
 
 MOST = 3
 MAX_TOKENS = 250
@@ -38,9 +39,7 @@ SECTION = SectionDefinition(RECALL_SECTION, "About this prompt", 0, 1.0, 300, la
 
 def recall_body(request: GatherRequest, least: float) -> PackBody:
     """Return the entries whose share of the prompt is at least ``least``, without those that the session was given."""
-    # What any pack of the session contained
-    packs = ContextPack.objects.filter(session_id=request.session_id).values_list("marks", flat=True)
-    earlier = set(map(reference_of, chain.from_iterable(packs)))
+    earlier = set(map(reference_of, chain.from_iterable(_packs_in_context(request.session_id))))
     scored: list[tuple[float, PackItem]] = []
     for level in request.chain:
         with use_store(level.store):
@@ -61,6 +60,11 @@ def recall_body(request: GatherRequest, least: float) -> PackBody:
             best.append(item)
             texts |= {item.text} - {""}
     return _recall_pack(best, len(best))
+
+
+def _packs_in_context(session_id: str) -> Iterable[Collection[str]]:
+    begins = context_begins(session_id)
+    return ContextPack.objects.filter(session_id=session_id, id__gt=begins).values_list("marks", flat=True)
 
 
 def recalled_body(request: GatherRequest, marks: Collection[str]) -> PackBody:

@@ -31,6 +31,7 @@ from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import Scope, StoreId, current_store, use_store
 from memoryhub.core.text import compact_json, counted
+from sessions_app.selectors import context_begins
 from sessions_app.services.sessions import is_held_out
 
 # Stands for numbers while the size of an answer is counted
@@ -38,7 +39,7 @@ _MOST_TOKENS = 99_999_999
 # Raw, since each pack asks for the last one of the same reader
 _PACKS_LIKE_IT = (
     "SELECT p.id, p.digest, r.actor FROM memories_contextpack p JOIN raw_events r ON r.position = p.id "
-    "WHERE p.session_id = %s AND p.query = %s AND p.max_tokens = %s ORDER BY p.id DESC LIMIT 50"
+    "WHERE p.session_id = %s AND p.id > %s AND p.query = %s AND p.max_tokens = %s ORDER BY p.id DESC LIMIT 50"
 )
 _PROMPT_CHARS = 2_000
 
@@ -214,7 +215,9 @@ def _positions(request: GatherRequest) -> list[tuple[str, int]]:
 # reader.
 def _last_equal(max_tokens: int, request: GatherRequest, body: PackBody) -> int:
     reader = named_reader(current_origin().actor)
-    for pack_id, digest, actor in rows.fetch(_PACKS_LIKE_IT, [request.session_id, request.query.text, max_tokens]):
+    begins = context_begins(request.session_id) if request.session_id else 0
+    parameters = [request.session_id, begins, request.query.text, max_tokens]
+    for pack_id, digest, actor in rows.fetch(_PACKS_LIKE_IT, parameters):
         if named_reader(actor) == reader:
             return int(pack_id) if digest == body.digest else 0
     return 0

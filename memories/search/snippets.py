@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from memories.search.text import PART, UNSPACED, all_forms, folded, folded_with_places, is_prefix, without_accents
@@ -49,26 +49,38 @@ def snippet(text: str, words: Sequence[str], length: int = LENGTH) -> str:
 
 def spans(text: str, words: Sequence[str]) -> Spans:
     """Return start and end of each word of ``text`` that is a form of one of ``words``, in characters."""
-    forms = all_forms(words)
-    stems = {_stem(form) for form in forms if not is_prefix(form)}
-    beginnings = tuple(_fold_case(form[:-1]) for form in forms if is_prefix(form))
-    literal = [form for form in forms if UNSPACED.match(form) or not form.rstrip("*").isalnum()]
-    # NFKC would turn the ellipsis at either end of a snippet into three characters
-    plain, places_of = folded_with_places(text.replace("…", "."))
-    matches: Spans = []
-    for part in literal:
-        matches += map(re.Match.span, re.finditer(re.escape(part), plain))
-    for token in _tokens(plain, stems.union(beginnings)):
-        matches += _spans_in_token(token, stems, beginnings)
-    if places_of:
-        matches = [(places_of[start][0], places_of[end - 1][1]) for start, end in matches]
     merged: Spans = []
-    for start, end in sorted(matches):
+    for start, end, _ in occurrences(text, words):
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         else:
             merged.append((start, end))
     return merged
+
+
+def occurrences(text: str, words: Sequence[str]) -> list[tuple[int, int, int]]:
+    """Return start and end of each word of ``text`` that is a form of one of ``words``, and its place in ``words``."""
+    stems: dict[str, list[int]] = {}
+    beginnings: dict[str, list[int]] = {}
+    literal: list[tuple[str, int]] = []
+    for place, word in enumerate(words):
+        for form in all_forms([word]):
+            if is_prefix(form):
+                beginnings.setdefault(_fold_case(form[:-1]), []).append(place)
+            else:
+                stems.setdefault(_stem(form), []).append(place)
+            if UNSPACED.match(form) or not form.rstrip("*").isalnum():
+                literal.append((form, place))
+    # NFKC would turn the ellipsis at either end of a snippet into three characters
+    plain, places_of = folded_with_places(text.replace("…", "."))
+    matches: list[tuple[int, int, int]] = []
+    for form, place in literal:
+        matches += [(*match.span(), place) for match in re.finditer(re.escape(form), plain)]
+    for token in _tokens(plain, {*stems, *beginnings}):
+        matches += _in_token(token, stems, beginnings)
+    if places_of:
+        matches = [(places_of[start][0], places_of[end - 1][1], place) for start, end, place in matches]
+    return sorted(set(matches))
 
 
 # Only tokens that may contain a stem: most are skipped without being matched
@@ -99,17 +111,61 @@ def places(text: str, parts: Iterable[str]) -> list[int]:
     return sorted(starts)
 
 
+_Places = Mapping[str, Sequence[int]]
+
+
 # The whole token if it is one of the words, else its matching camelCase parts
-def _spans_in_token(token: re.Match[str], stems: set[str], beginnings: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+def _in_token(token: re.Match[str], stems: _Places, beginnings: _Places) -> Iterator[tuple[int, int, int]]:
     word = token[0]
-    if _stem(word) in stems or (beginnings and _fold_case(word).startswith(beginnings)):
-        yield token.span()
-        return
-    if word.isalpha() and (word.islower() or word.istitle()):
+    start, end = token.span()
+    whole = [*stems.get(_stem(word), ())]
+    if beginnings:
+        plain = _fold_case(word)
+        for beginning, places_of_words in beginnings.items():
+            if plain.startswith(beginning):
+                whole += places_of_words
+    for place in whole:
+        yield start, end, place
+    if whole or (word.isalpha() and (word.islower() or word.istitle())):
         return  # a plain word has no parts
     for part in PART.finditer(word):
-        if part[0] != word and _stem(part[0]) in stems:
-            yield token.start() + part.start(), token.start() + part.end()
+        if part[0] != word:
+            for place in stems.get(_stem(part[0]), ()):
+                yield start + part.start(), start + part.end(), place
+
+
+# Characters of a passage: about a paragraph
+_PASSAGE = 500
+_LONGEST_PASSAGE = 700
+_PARAGRAPH_END = re.compile(r"\n\s*\n")
+_LINE_END = re.compile(r"\n|(?<=[.!?])\s+|(?<=[。！？])")
+
+
+def passages(text: str) -> Spans:
+    """Return where each passage of a text starts and ends: paragraphs, short ones joined and long ones divided."""
+    pieces: Spans = []
+    for start, end in _divided(text, 0, len(text), _PARAGRAPH_END):
+        if end - start > _LONGEST_PASSAGE:
+            for line in _divided(text, start, end, _LINE_END):
+                pieces += [(place, min(place + _PASSAGE, line[1])) for place in range(*line, _PASSAGE)]
+        else:
+            pieces.append((start, end))
+    joined: Spans = []
+    for start, end in pieces:
+        if joined and end - joined[-1][0] <= _PASSAGE:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _divided(text: str, start: int, end: int, border: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    for match in border.finditer(text, start, end):
+        if match.start() > start:
+            yield start, match.start()
+        start = match.end()
+    if text[start:end].strip():
+        yield start, end
 
 
 def words_in(text: str, words: Sequence[str]) -> list[str]:

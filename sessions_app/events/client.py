@@ -162,7 +162,7 @@ COMMAND_RUN = _define_action(
     about=lambda payload: payload.get("command", ""),
 )
 _define_message("note.added", label="Note", nouns=("note", "notes"), speech=Speech.NOTE)
-_define_message(
+CONTEXT_COMPACTED = _define_message(
     "context.compacted",
     label="Context compacted",
     turn=TurnRule.OPTIONAL,

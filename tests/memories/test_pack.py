@@ -31,9 +31,11 @@ from memoryhub.core.stores.store import project_store, use_store
 from sessions_app.events import SESSION_STARTED
 from sessions_app.hook_parser import parse_hook
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
+from sessions_app.selectors import context_begins
 from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.capture import take_event
 from sessions_app.services.sessions import assign_held_out, held_out_share, is_held_out
+from sessions_app.services.turns import append_automatically, automatic_turn
 from sessions_app.tools import start_session as call_session_start
 from tests.memories.base import MemoriesTestCase, erase_deleted
 
@@ -396,6 +398,21 @@ class GivenTests(RecallTestCase):
         with use_origin(session_id="s-3"):
             pack_context(command=ContextPackRequest())
         self.assertEqual(self.recall(session="s-3"), "")
+
+    def test_what_was_given_before_a_compaction_is_given_again(self) -> None:
+        self.write(*HUB)
+        start_session(command=SessionStart(session_id="s-1"))
+        self.assertIn("8321", self.recall())
+        with use_origin(session_id="s-1"):
+            pack_context(command=ContextPackRequest())
+        self.assertEqual(self.recall(), "")
+        turn = automatic_turn(session_id="s-1")
+        compacted = append_automatically(turn=turn, type="context.compacted", payload={"content": "auto"})
+        self.assertEqual(context_begins("s-1"), compacted.position)
+        self.assertIn("8321", self.recall())
+        self.assertEqual(self.recall(), "")
+        with use_origin(session_id="s-1"):
+            self.assertGreater(pack_context(command=ContextPackRequest()).id, compacted.position, "sent again")
 
     def test_a_text_is_given_once_whatever_its_kind(self) -> None:
         title, text = HUB

@@ -31,7 +31,8 @@ from memories.search import engine
 from memories.search.engine import BlendWeights, blend
 from memories.search.index import forget_removed, put, text_index, text_row
 from memories.search.parsed_query import parse, parse_search
-from memories.search.snippets import LENGTH, snippet, spans, words_in
+from memories.search.relevance import relevance_of
+from memories.search.snippets import LENGTH, passages, snippet, spans, words_in
 from memories.search.text import date_words, folded, folded_with_places, forms_of, match_any, phrases, shaped, terms
 from memories.search.weights import USUAL, Pipeline
 from memories.services.links import create_relation
@@ -137,6 +138,30 @@ class FullTextTests(SearchTestCase):
         self.assertEqual(later.meta.returned_count + listing.meta.returned_count, 4)
         with self.assertRaisesRegex(Invalid, "cursor"):
             self.search("coffee", cursor="bm9uc2Vuc2U")
+
+
+@tag("backend")
+class RelevanceTests(SearchTestCase):
+    def test_a_long_text_answers_with_its_passage_and_counts_no_more_than_a_short_one(self):
+        note = "The descaling valve of the espresso boiler sticks below 40 degrees."
+        pages = [f"Chapter {n} tells of subject{n} and of topic{n}, at some length. " * 8 for n in range(20)]
+        short = self.write("Boiler", note)
+        long = self.write("Handbook", "\n\n".join([*pages[:10], note, *pages[10:]]))
+        asked = parse("Why does the descaling valve of the boiler stick?")
+        relevances = relevance_of(asked, [short, long, self.ids["Storage engine"]])
+        self.assertGreaterEqual(relevances[short].score, relevances[long].score)
+        self.assertGreater(relevances[long].score, 2 * relevances[self.ids["Storage engine"]].score)
+        best = relevances[long]
+        self.assertIn("espresso", self.get(long)["content"][best.start : best.end])
+        self.assertLess(best.end - best.start, 800)
+
+    def test_passages_cover_a_text_in_order(self):
+        text = "One.\n\nTwo.\n\n" + "A sentence of some words. " * 60 + "\n\n" + "x" * 1_500
+        places = passages(text)
+        covered = "".join(text[start:end] for start, end in places)
+        self.assertEqual("".join(covered.split()), "".join(text.split()))
+        self.assertLessEqual(max(end - start for start, end in places), 700)
+        self.assertEqual(passages(" \n"), [])
 
 
 @tag("backend")
