@@ -17,7 +17,7 @@ from typing import NamedTuple
 from django.db import DatabaseError
 
 from memories.models import ContextPack, MemoryScope
-from memories.pack_sorts import RECALL, SESSION, PackSort
+from memories.pack_sorts import NOTE, RECALL, SESSION, PackSort
 from memories.schemas import SearchSourceName
 from memories.scopes import Level, hidden_among
 from memories.search import engine
@@ -30,7 +30,7 @@ from memoryhub.core.text import flat, one_line
 logger = logging.getLogger(__name__)
 
 _PACK_LINE = re.compile(r"^- (?:\w+)?#\d+ .+$", re.MULTILINE)
-_PACK_HEAD = re.compile(rf"(?:{SESSION.opening}|{RECALL.opening}) (?:#\d+|of )")
+_PACK_HEAD = re.compile(rf"(?:{SESSION.opening}|{RECALL.opening}|{NOTE.opening}) (?:#\d+|of )")
 # Number of recent packs whose lines are recognised
 _LATEST = 200
 # A single line may be quoted

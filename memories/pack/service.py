@@ -12,17 +12,19 @@ from django.utils import timezone
 from memories import scopes
 from memories.events import CONTEXT_PACKED, ContextPacked
 from memories.models import ContextPack, MemoryScope
+from memories.pack.notes import MAX_TOKENS as NOTE_TOKENS
+from memories.pack.notes import note_body, noted_body, topic_of
 from memories.pack.recall import MAX_TOKENS as RECALL_TOKENS
 from memories.pack.recall import ids_at, recall_body, recalled_body
 from memories.pack.sections import Edition, GatherRequest, PackBody, changed_since, compose, gather, most_items
-from memories.pack_sorts import RECALL, SESSION, reference_of
+from memories.pack_sorts import NOTE, RECALL, SESSION, reference_of
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.scopes import Level
 from memories.search.parsed_query import parse
 from memories.uses.notes import note_packed
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log
-from memoryhub.core.contributions import openings, recalls
+from memoryhub.core.contributions import PlannedAction, openings, recalls
 from memoryhub.core.errors import Locked, NotFound, Unavailable
 from memoryhub.core.log.erase import redacted_digests
 from memoryhub.core.origin import current_origin, named_reader, use_origin
@@ -151,6 +153,26 @@ def recall_context(session_id: str, prompt: str) -> str:
     return pack_text(pack_id, body, current_store().name)
 
 
+def note_before(action: PlannedAction, *, without: Collection[str] = ()) -> str:
+    """Return one line that the session should know before an action; empty without evidence for it.
+
+    ``without`` are kinds of notes that are switched off.
+    """
+    topic = sanitize_text(topic_of(action))[0]
+    if not (project_settings().notes and action.session_id and topic) or is_held_out(action.session_id):
+        return ""
+    request = _request(ContextPackRequest(session_id=action.session_id))
+    positions = _positions(request)
+    body = note_body(action, topic, request.chain, request.now, without=without)
+    if not body.sections:
+        return ""
+    try:
+        pack_id = _send(replace(request, query=parse(topic)), body, positions, NOTE_TOKENS)
+    except (Locked, Unavailable):  # a note that is not recorded would be given again
+        return ""
+    return pack_text(pack_id, body, current_store().name)
+
+
 def pack_digest(*, command: ContextPackRequest) -> str:
     """Return the digest of the current pack without sending it."""
     return _compose(_request(command), command.max_tokens)[0].digest
@@ -248,6 +270,9 @@ def _send(request: GatherRequest, body: PackBody, positions: list[tuple[str, int
 def pack_text(pack_id: int, body: PackBody, store: str, *, erased: int = 0) -> str:
     """Return a pack as the agent reads it; ``erased`` is how many of its lines were erased since it was sent."""
     lost = [f"({counted(erased, 'line')} erased since)"] if erased else []
+    if body.sections and body.sort is NOTE:
+        line = body.sections[0].items[0].line
+        return f"{_first_words(pack_id, body)} ({body.sort.notice}): {line}"
     if body.sections:
         head = f"{_first_words(pack_id, body)} of {store}: {body.sort.notice}"
         return "\n".join([head, body.text, *lost, body.sort.footer])
@@ -300,7 +325,7 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
         with use_store(chain[0].store):
             query = parse(sent.query)
             request = GatherRequest(chain, sent.created_at, query, sent.session_id, most_items(sent.max_tokens))
-            body = recalled_body(request, sent.marks) if sent.sort is RECALL else _composed_again(request, sent)
+            body = _composed_again(request, sent)
         marks = body.marks()
     lost = {key for key, mark in sent.marks.items() if marks.get(key) != mark}
     erased = _count_erased(sent, lost) if lost else 0
@@ -312,6 +337,10 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
 
 # The digest tells in which edition a pack was sent
 def _composed_again(request: GatherRequest, sent: ContextPack) -> PackBody:
+    if sent.sort is RECALL:
+        return recalled_body(request, sent.marks)
+    if sent.sort is NOTE:
+        return noted_body(request.chain, sent.marks, sent.query, request.now)
     bodies: list[PackBody] = []
     for edition in sorted(Edition, reverse=True):
         body = compose(gather(replace(request, edition=edition)), sent.max_tokens, sent=sent.marks)

@@ -194,7 +194,7 @@ def note_at_action(event: HookEvent) -> str:
     payload = event.payload
     path = payload.get("path", "")
     if path:
-        path = _in_project(os.path.join(event.working_directory, path), _tops(event.directory))
+        path = _in_project(str(PurePath(event.working_directory, path)), _tops(event.directory))
     elif event.type != COMMAND_RUN.name:
         return ""
     action = PlannedAction(event.session_id, payload.get("command", ""), path, payload.get("change", ""))
