@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import os
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -48,7 +48,12 @@ class Command(HubCommand):
             "--data", type=Path, default=os.environ.get(_DATA), metavar="FILE", help=f"LoCoMo's JSON; default: ${_DATA}"
         )
         parser.add_argument(
-            "--set", type=Path, action="append", default=[], metavar="FOLDER", help="also a set in BEIR's format"
+            "--set",
+            type=Path,
+            action="append",
+            default=[],
+            metavar="FOLDER",
+            help="also a set in BEIR's format; with --recall, sets of prompts or a copy of PrecisionMemBench",
         )
         parser.add_argument(
             "--only", type=_set_names, default=_USUAL_SETS, metavar="NAME,…", help=f"sets: {', '.join(_SETS)}, or none"
@@ -58,7 +63,11 @@ class Command(HubCommand):
         parser.add_argument(
             "--secrets", type=Path, metavar="FILE", help="measure secret detection instead, on labelled texts"
         )
-        parser.add_argument("--recall", action="store_true", help="measure what prompts are given, on LoCoMo's file")
+        parser.add_argument(
+            "--recall",
+            action="store_true",
+            help="measure what prompts are given instead, on LoCoMo's file and on folders of prompts given with --set",
+        )
         parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures as JSON")
         parser.add_argument("--svg", type=Path, metavar="FILE", help="also write a chart of the stages")
 
@@ -67,10 +76,11 @@ class Command(HubCommand):
             self._measure_secrets(options["secrets"], options["json"])
             return
         data = Path(options["data"]) if options["data"] else None
-        if (data and not data.is_file()) or (options["recall"] and not data):
+        if (data and not data.is_file()) or (options["recall"] and not data and not options["set"]):
             raise Invalid(f"{data} is no file; give LoCoMo's JSON with --data or {_DATA}")
-        if data and options["recall"]:
-            self._measure_recall(data, options["json"], meaning=not options["words_alone"] and _has_model())
+        if options["recall"]:
+            meaning = not options["words_alone"] and _has_model()
+            self._measure_recall(data, options["set"], options["json"], meaning=meaning)
             return
         with temporary_home(keep=False) as home:
             try:
@@ -101,18 +111,32 @@ class Command(HubCommand):
         if data:
             data.write_text(json.dumps(report.as_data(result), indent=2, allow_nan=False) + "\n")
 
-    def _measure_recall(self, data: Path, json_file: Path | None, *, meaning: bool) -> None:
-        from benchmarks.quality.recall import measure_recall, render_recall
+    def _measure_recall(
+        self, data: Path | None, folders: Sequence[Path], json_file: Path | None, *, meaning: bool
+    ) -> None:
+        from benchmarks.quality import membench, recall
 
+        figures: list[recall.Figure] = []
+        scores: list[membench.Scores] = []
         with temporary_home(keep=False), _engine() if meaning else nullcontext():
             try:
-                figures = measure_recall(data, meaning=meaning)
+                if data:
+                    figures += recall.measure_recall(recall.conversation_prompts(data), meaning=meaning)
+                for folder in folders:
+                    if membench.is_copy(folder):
+                        scores.append(membench.measure(folder, meaning=meaning))
+                    else:
+                        figures += recall.measure_recall(recall.set_prompts(folder), meaning=meaning)
             finally:
                 connections.close_all()
         console = Console(file=cast("TextIO", self.stdout.unfiltered), width=_PIPED_WIDTH)
-        console.print(render_recall(figures))
+        if figures:
+            console.print(recall.render_recall(figures))
+        for score in scores:
+            console.print(membench.render(score))
         if json_file:
-            json_file.write_text(json.dumps([asdict(figure) for figure in figures], indent=2) + "\n")
+            rows = [*map(asdict, figures), *map(asdict, scores)]
+            json_file.write_text(json.dumps(rows, indent=2) + "\n")
 
     def _measure(self, data: Path | None, options: Mapping[str, Any], *, meaning: bool) -> list[SetResult]:
         console = Console(stderr=True)

@@ -1,13 +1,16 @@
 """Recall at prompts: how often a prompt is given what it is about, and how often nothing if there is nothing.
 
-Four messages in a row of a LoCoMo conversation, some 500 characters, become a memory. Each question is a prompt, put to
-its own conversation, to another one, and to another one with the names of its speakers. Tune on one half of the
-questions, and look at the other.
+Prompts come from LoCoMo's file or from folders of sets. In LoCoMo, four messages in a row of a conversation, some 500
+characters, become a memory; each question is put to its own conversation, to another one, and to another one with the
+names of its speakers. A set is a JSON file: ``project``, ``nature``, ``entries`` with ``key``, ``title``, ``content``,
+``kind`` and ``type``, and ``prompts`` with ``text``, ``right`` (keys; none if nothing is about it) and ``nature``.
+Tune on one half of the prompts, and look at the other.
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,36 +23,44 @@ from benchmarks.quality.conversations import CATEGORIES, EVIDENCE, text_of, turn
 from benchmarks.quality.embedding import embed
 from benchmarks.quality.questions import Question, QuestionSet
 from memories import scopes
-from memories.pack.recall import MOST, relevant_entries
+from memories.pack.recall import recall_body
+from memories.pack.sections import GatherRequest
 from memories.schemas import MemoryWrite
 from memories.search.parsed_query import parse
 from memories.services import write_memories
 from memoryhub.config.project_settings import ProjectSettings
+from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import StoreId, project_store, use_store
 
 _MESSAGES = 4
 DEFAULT: float = ProjectSettings.model_fields["recall_threshold"].default
-_THRESHOLDS = (0.30, 0.36, DEFAULT, 0.48, 0.54)
+_THRESHOLDS = tuple(round(min(1.0, max(0.0, DEFAULT + step)), 2) for step in (-0.2, -0.1, 0.0, 0.1, 0.2))
 OWN, OTHER, RENAMED = "own conversation", "another", "another, names replaced"
-_HALVES = ("tuned on", "checked on")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    store: StoreId
+    text: str
+    # Entries that it is about
+    right: frozenset[int]
+    nature: str
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Shares of the prompts of one half at one threshold."""
+    """Shares of the prompts of one nature at one threshold."""
 
-    half: str
+    nature: str
     threshold: float
-    # Something with the answer's evidence was given, of prompts to their own conversation
-    relevant: float
-    # Anything was given to those
-    anything: float
-    # Nothing was given, of prompts to another conversation
-    nothing: float
-    nothing_renamed: float
     prompts: int
+    # One of the right entries was given; nothing was given where there is none
+    correct: float
+    anything: float
+    # Mean share of right entries among those given, over prompts that were given any
+    precision: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +71,68 @@ class _Conversation:
     memories: Mapping[str, int]
 
 
-# The relevance of the entries for one prompt, best first
-_Asked = tuple[Question, list[tuple[float, int]]]
+def measure_recall(prompts: Sequence[Prompt], *, meaning: bool) -> list[Figure]:
+    """Ask all prompts at all thresholds and return the figures of each nature, and of all that are about something."""
+    if meaning:
+        embed_stores([prompt.store for prompt in prompts])
+    outcomes: dict[tuple[str, float], list[tuple[Prompt, list[int]]]] = defaultdict(list)
+    for prompt in prompts:
+        natures = [prompt.nature, f"{prompt.nature.partition(':')[0]}: all of these"][: 1 + bool(prompt.right)]
+        for threshold in _THRESHOLDS:
+            outcome = (prompt, recalled_entries(prompt.store, prompt.text, threshold))
+            for nature in natures:
+                outcomes[nature, threshold].append(outcome)
+    return [_figure(nature, threshold, asked) for (nature, threshold), asked in sorted(outcomes.items())]
 
 
-def measure_recall(path: Path, *, meaning: bool) -> list[Figure]:
-    """Write the conversations, ask all questions and return the figures of both halves.
+def embed_stores(stores: Sequence[StoreId]) -> None:
+    questions = [Question(store, "", frozenset(), "", 0) for store in dict.fromkeys(stores)]
+    embed(QuestionSet("recall", "", 0, questions))
+
+
+def recalled_entries(store: StoreId, text: str, least: float = DEFAULT) -> list[int]:
+    """Return the ids of the memories that a prompt is given, as a client's prompt hook is, newest first."""
+    with use_store(store):
+        body = recall_body(GatherRequest(scopes.levels(), clock.now(), parse(text)), least)
+    return [int(item.reference.partition("#")[2]) for section in body.sections for item in section.items]
+
+
+def set_prompts(folder: Path) -> list[Prompt]:
+    """Write the entries of all sets in a folder, each set into a store, and return their prompts.
+
+    Raises:
+        Invalid: the folder has no sets, or one cannot be read.
+    """
+    prompts = []
+    for number, path in enumerate(sorted(folder.glob("*.json")), 1):
+        try:
+            data = json.loads(path.read_text())
+            store, ids = _write_set(f"{folder.name}-{number}", data["entries"])
+            for item in data["prompts"]:
+                right = frozenset(ids[key] for key in item["right"])
+                prompts.append(Prompt(store, item["text"], right, f"{data['nature']}: {item['nature']}"))
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise Invalid(f"{path} cannot be read as a set of prompts: {error!r}") from error
+    if not prompts:
+        raise Invalid(f"{folder} has no sets of prompts")
+    return prompts
+
+
+def _write_set(name: str, entries: Sequence[Mapping[str, str]]) -> tuple[StoreId, dict[str, int]]:
+    fields = ("title", "content", "kind", "type")
+    commands = [MemoryWrite.model_validate({field: entry[field] for field in fields}) for entry in entries]
+    store, ids = write_store(name, commands)
+    return store, dict(zip((entry["key"] for entry in entries), ids, strict=True))
+
+
+def write_store(name: str, commands: Sequence[MemoryWrite]) -> tuple[StoreId, list[int]]:
+    store = project_store(f"recall-{name}")
+    with use_store(store, create=True), use_origin(source="service", actor="evaluate"):
+        return store, [result.id for result in write_memories(commands=commands)]
+
+
+def conversation_prompts(path: Path) -> list[Prompt]:
+    """Write LoCoMo's conversations and return their questions as prompts.
 
     Raises:
         Invalid: the file cannot be read, or has fewer than two conversations.
@@ -73,13 +140,9 @@ def measure_recall(path: Path, *, meaning: bool) -> list[Figure]:
     try:
         samples = json.loads(path.read_text())
         written = [_write(number, sample["conversation"]) for number, sample in enumerate(samples, 1)]
-        prompts = [prompt for number in range(len(samples)) for prompt in _prompts(samples, written, number)]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        return [prompt for number in range(len(samples)) for prompt in _prompts(samples, written, number)]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ZeroDivisionError) as error:
         raise Invalid(f"{path} cannot be read as LoCoMo's conversations: {error!r}") from error
-    if meaning:
-        embed(QuestionSet("recall", "", 0, prompts))
-    asked = [(prompt, _ask(prompt)) for prompt in prompts]
-    return [_figure(asked, half, threshold) for half in (0, 1) for threshold in _THRESHOLDS]
 
 
 def _write(number: int, conversation: Mapping[str, Any]) -> _Conversation:
@@ -87,10 +150,7 @@ def _write(number: int, conversation: Mapping[str, Any]) -> _Conversation:
     for session, turn in turns_of(dict(conversation)):
         by_session.setdefault(session, []).append(turn)
     groups = [group for turns in by_session.values() for group in _groups(turns)]
-    commands = [_memory("\n".join(map(text_of, group))) for group in groups]
-    store = project_store(f"recall-{number}")
-    with use_store(store, create=True), use_origin(source="service", actor="evaluate"):
-        ids = [result.id for result in write_memories(commands=commands)]
+    store, ids = write_store(str(number), [_memory("\n".join(map(text_of, group))) for group in groups])
     memories = {turn["dia_id"]: entry for group, entry in zip(groups, ids, strict=True) for turn in group}
     return _Conversation(store, (conversation["speaker_a"], conversation["speaker_b"]), memories)
 
@@ -103,58 +163,45 @@ def _groups(turns: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]
     return (turns[start : start + _MESSAGES] for start in range(0, len(turns), _MESSAGES))
 
 
-def _prompts(samples: Sequence[Any], written: Sequence[_Conversation], number: int) -> Iterator[Question]:
+def _prompts(samples: Sequence[Any], written: Sequence[_Conversation], number: int) -> Iterator[Prompt]:
     own, index = written[number], 0
     for item in samples[number]["qa"]:
         named = {name for text in item.get("evidence", ()) for name in EVIDENCE.findall(text)} & set(own.memories)
         if item["category"] not in CATEGORIES or not named:
             continue
-        text, half = item["question"], index % 2
-        yield Question(own.store, text, frozenset(own.memories[name] for name in named), OWN, half)
+        text, half = item["question"], ("tuned on", "checked on")[index % 2]
+        yield Prompt(own.store, text, frozenset(own.memories[name] for name in named), f"{half}: {OWN}")
         other = written[(number + 1 + index % (len(written) - 1)) % len(written)]
-        yield Question(other.store, text, frozenset(), OTHER, half)
+        yield Prompt(other.store, text, frozenset(), f"{half}: {OTHER}")
         for name, replacement in zip(own.speakers, other.speakers, strict=True):
             text = text.replace(name, replacement)
-        yield Question(other.store, text, frozenset(), RENAMED, half)
+        yield Prompt(other.store, text, frozenset(), f"{half}: {RENAMED}")
         index += 1
 
 
-def _ask(prompt: Question) -> list[tuple[float, int]]:
-    with use_store(prompt.store):
-        (level,) = scopes.levels()
-        found = relevant_entries(parse(prompt.text), sources=["memory"], level=level, least=0.0)
-    return sorted(((relevance, entry) for entry, relevance in found.items()), reverse=True)[:MOST]
+def _figure(nature: str, threshold: float, asked: Sequence[tuple[Prompt, list[int]]]) -> Figure:
+    correct = [bool(prompt.right & set(entries)) if prompt.right else not entries for prompt, entries in asked]
+    shares = [len(prompt.right & set(entries)) / len(entries) for prompt, entries in asked if entries]
+    anything = len(shares) / len(asked)
+    return Figure(nature, threshold, len(asked), _mean(correct), anything, _mean(shares))
 
 
-def _figure(asked: Sequence[_Asked], half: int, threshold: float) -> Figure:
-    given: dict[str, list[tuple[Question, set[int]]]] = {OWN: [], OTHER: [], RENAMED: []}
-    for prompt, found in asked:
-        if prompt.half == half:
-            entries = {entry for relevance, entry in found if relevance >= threshold}
-            given[prompt.category].append((prompt, entries))
-    return Figure(
-        half=_HALVES[half],
-        threshold=threshold,
-        relevant=_share([bool(entries & prompt.answers) for prompt, entries in given[OWN]]),
-        anything=_share([bool(entries) for _, entries in given[OWN]]),
-        nothing=_share([not entries for _, entries in given[OTHER]]),
-        nothing_renamed=_share([not entries for _, entries in given[RENAMED]]),
-        prompts=len(given[OWN]),
-    )
-
-
-def _share(found: Sequence[bool]) -> float:
-    return sum(found) / len(found) if found else 0.0
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
 
 
 def render_recall(figures: Sequence[Figure]) -> Table:
-    headings = ("half", "threshold", "prompts", "relevant", "anything", "nothing: another", "nothing: names replaced")
-    table = Table(title="Recall at prompts", title_justify="left", box=SIMPLE_HEAD)
+    """Return a row per nature: figures at the default threshold, and what is correct at each."""
+    headings = ["nature", "prompts", "anything", "precision", *(f"{threshold:.2f}" for threshold in _THRESHOLDS)]
+    table = Table(title="Recall at prompts: correct by threshold", title_justify="left", box=SIMPLE_HEAD)
     for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left")
+        default = " (default)" if heading == f"{DEFAULT:.2f}" else ""
+        table.add_column(heading + default, justify="right" if place else "left")
+    by_nature: dict[str, dict[float, Figure]] = defaultdict(dict)
     for figure in figures:
-        shares = (figure.relevant, figure.anything, figure.nothing, figure.nothing_renamed)
-        default = " (default)" if figure.threshold == DEFAULT else ""
-        row = (figure.half, f"{figure.threshold:.2f}{default}", f"{figure.prompts:,}")
-        table.add_row(*row, *(f"{share:.3f}".removeprefix("0") for share in shares))
+        by_nature[figure.nature][figure.threshold] = figure
+    for nature, curve in by_nature.items():
+        usual = curve[DEFAULT]
+        shares = [usual.anything, usual.precision, *(curve[threshold].correct for threshold in _THRESHOLDS)]
+        table.add_row(nature, f"{usual.prompts:,}", *(f"{share:.3f}".removeprefix("0") for share in shares))
     return table

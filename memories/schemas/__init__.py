@@ -91,7 +91,7 @@ class MemoryWrite(AboutCode):
 
     title: Title = Field(description="short and specific", json_schema_extra=self_evident)
     content: Content = Field(description="text to store, Markdown or plain", json_schema_extra=self_evident)
-    kind: MemoryKind = MemoryKind(DEFAULT_KIND)
+    kind: MemoryKind = Field(MemoryKind(DEFAULT_KIND), description="failure: what was tried and failed")
     type: TypeName = Field("", description=f"e.g. {', '.join(_SOME_TYPES)}")
     scope: MemoryScope = Field(MemoryScope.PROJECT, description="who sees it", json_schema_extra=explained_here)
     attributes: Attributes = Field(

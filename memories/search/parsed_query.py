@@ -11,6 +11,7 @@ from typing import Any
 from memories.schemas import MemorySearch
 from memories.scopes import Level
 from memories.search.index import text_index
+from memories.search.output import errors_first
 from memories.search.text import (
     LATIN,
     STOP_WORDS,
@@ -64,7 +65,8 @@ class ParsedQuery:
         return conditions, parameters
 
 
-def parse(text: str) -> ParsedQuery:
+def parse(question: str) -> ParsedQuery:
+    text = errors_first(question)
     folded_text = folded(text)
     written = unicodedata.normalize("NFC", text)
     # All three forms of ASCII are the same; each is parsed once

@@ -24,12 +24,21 @@ from memories.substance import split_joined
 from memoryhub.config.retention_rules import EndedWith
 from memoryhub.core import log
 from memoryhub.core.events.projection import Event
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.search import Document, Removal, define_text, indexed_when
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.stores.dialect import IDS, LINE_END, json_text
 from sessions_app.events import SESSION_ENDED, SessionEnded
 
-define_text("memory", "SELECT id, title, content FROM memories_memory")
+
+def _text_query() -> str:
+    shapes = (shape for kind in KINDS.values() for shape in kind.shapes.values())
+    searched = dict.fromkeys(json_text("attributes", shape.name) for shape in shapes if shape.attribute.searched)
+    parts = ["content", *(f"coalesce({LINE_END} || {attribute}, '')" for attribute in searched)]
+    return f"SELECT id, title, {' || '.join(parts)} AS body FROM memories_memory"
+
+
+define_text("memory", _text_query)
 
 
 def review_notes(ids: Sequence[int]) -> dict[int, str]:

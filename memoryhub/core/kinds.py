@@ -275,6 +275,19 @@ class KnowledgeAttributes(Payload):
     ] = Field(None, description="ISO time after which it expires")
 
 
+class FailureAttributes(Payload):
+    error: Annotated[Text, Attribute(searched=True, help="As it was printed; searches find it again.")] = Field(
+        "", description="text of the error, as printed"
+    )
+    command: Annotated[str, StringConstraints(max_length=2_000), Attribute(heading="What failed", searched=True)] = (
+        Field("", description="the command that failed")
+    )
+    cause: Annotated[Text, Attribute(heading="Why it failed", searched=True)] = Field("", description="why it failed")
+    instead: Annotated[Text, Attribute(heading="What was done instead", searched=True)] = Field(
+        "", description="what worked instead"
+    )
+
+
 OBSERVATION = Kind(
     name="observation",
     label="Observation",
@@ -350,11 +363,28 @@ KNOWLEDGE = Kind(
     pack=None,
 )
 
+FAILURE = Kind(
+    name="failure",
+    label="Failure",
+    plural="Failures",
+    attributes=FailureAttributes,
+    types=(),
+    default_type="attempt",
+    tone=Tone.AMBER,
+    text_label="What was tried",
+    text_help="What was tried, and what happened. Markdown or plain text.",
+    add_label="Write down a failure",
+    empty_text="Write down what was tried and failed, why, and what was done instead, so that nobody tries it again.",
+    columns=("author", "updated"),
+    tools=None,
+    pack=None,
+)
+
 
 # Used when a writer names no kind. Texts and badges show only the type of such memories.
 DEFAULT_KIND = OBSERVATION.name
 # Enums and schemas are made from it when their modules are imported
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (OBSERVATION, GUIDELINE, TOOL, KNOWLEDGE)}
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (OBSERVATION, GUIDELINE, TOOL, KNOWLEDGE, FAILURE)}
 
 
 def kind_members() -> dict[str, str]:

@@ -33,7 +33,8 @@ Memory Hub stores what was learnt, decided and done in this project. This server
 - At the start of a task, and before you answer from memory, call memory_search with the question in plain words.
 - When something worth keeping comes up (a preference, a fix, a convention, a fact about the code), call memory_write: \
 one fact per memory, with a short and specific title. Give a topic_key to what will be revised. To change a memory, \
-read it with memory_get and call memory_update with the version you read.
+read it with memory_get and call memory_update with the version you read. What was tried and failed is of kind \
+failure: give the error as it was printed, the cause, and what worked instead. Search for an error by its text.
 - When a choice is made that others should know, call decision_record with the alternatives and why they were not \
 chosen. To find out what was decided, call memory_search and cite the current decision, not one that it superseded. \
 For a question about the past that takes several searches, ask the sub-agent librarian, if there is one.

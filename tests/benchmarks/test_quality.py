@@ -210,15 +210,57 @@ class CommandTests(HubTestCase):
         asked = [{"question": "Which bread does the bakery sell?", "evidence": ["D1:1"], "category": 4}]
         samples = [SAMPLE, {"conversation": {**other, "session_1": speech}, "qa": asked * 2}]
         figures = self.run_quality(samples, data=self.folder / "data.json", recall=True, words_alone=True)
-        by_half = {(figure["half"], figure["threshold"]): figure for figure in figures}
-        checked = by_half["checked on", DEFAULT]
-        shares = [checked[name] for name in ("prompts", "relevant", "anything", "nothing")]
-        self.assertEqual(shares, [2, 0.5, 0.5, 1.0])
+        usual = {figure["nature"]: figure for figure in figures if figure["threshold"] == DEFAULT}
+        own, other = usual["checked on: own conversation"], usual["checked on: another"]
+        self.assertEqual((own["prompts"], own["correct"], own["anything"], own["precision"]), (2, 0.5, 0.5, 1.0))
+        self.assertEqual((other["prompts"], other["correct"]), (2, 1.0))
         self.assertIn(f"{DEFAULT:.2f} (default)", self.output.getvalue())
+
+    def test_it_measures_what_prompts_of_a_set_are_given(self):
+        entries = [
+            {
+                "key": "flour",
+                "title": "Bread",
+                "content": "The bakery sells rye bread.",
+                "kind": "knowledge",
+                "type": "",
+            },
+            {"key": "oven", "title": "Oven", "content": "The oven is cold.", "kind": "guideline", "type": ""},
+        ]
+        prompts = [
+            {"text": "Which rye bread does the bakery sell?", "right": ["flour"], "nature": "question"},
+            {"text": "The locomotive won't start", "right": [], "nature": "unrelated"},
+        ]
+        data = {"project": "bakery", "nature": "short", "entries": entries, "prompts": prompts}
+        (self.folder / "sets").mkdir()
+        (self.folder / "sets" / "bakery.json").write_text(json.dumps(data))
+        figures = self.run_quality([], set=[self.folder / "sets"], recall=True, words_alone=True)
+        usual = {figure["nature"]: figure["correct"] for figure in figures if figure["threshold"] == DEFAULT}
+        self.assertEqual(usual, dict.fromkeys(("short: question", "short: all of these", "short: unrelated"), 1.0))
+
+    def test_beliefs_of_a_benchmark_are_scored_as_it_scores_them(self):
+        usual = {"user_id": "test-user", "scope": ["code"], "aliases": [], "why_it_matters": "", "pinned": False}
+        usual |= {"resolved_at": None, "superseded_by": None, "type": "entity"}
+        texts = {"rye": "The bakery sells rye bread.", "cold": "The oven is cold.", "pin": "Say please."}
+        beliefs = [usual | {"_id": name, "canonical_name": name, "content": text} for name, text in texts.items()]
+        beliefs[2]["pinned"] = True
+        expected = {"rye": ["rye"], "none": [], "cold": ["cold"]}
+        cases = [
+            {"caseId": name, "category": "", "scope": ["code"], "query": "Which rye bread does the bakery sell?"}
+            | {"expect": {"relevantBeliefs": {"shouldOnlyInclude": only}, "pinnedFacts": {"mustInclude": ["pin"]}}}
+            for name, only in expected.items()
+        ]
+        (self.folder / "fixtures").mkdir()
+        (self.folder / "fixtures" / "beliefs.seed.json").write_text(json.dumps(beliefs))
+        (self.folder / "fixtures" / "retrieval.cases.json").write_text(json.dumps(cases))
+        (scores,) = self.run_quality([], set=[self.folder], recall=True, words_alone=True)
+        self.assertEqual((scores["passed"], scores["active"], list(scores["failed"])), (1, 1, ["none", "cold"]))
+        self.assertEqual((round(scores["precision"], 2), scores["recall"]), (0.33, 0.5))
 
     def test_a_file_that_is_missing_or_no_data_is_refused(self):
         for options, message in (
             ({"recall": True}, "give LoCoMo's JSON"),
+            ({"recall": True, "set": [self.folder]}, "has no sets of prompts"),
             ({"data": Path("nowhere.json")}, r"nowhere\.json is no file; give LoCoMo's JSON"),
             ({"secrets": Path("nowhere.gz")}, "holds no labelled texts"),
         ):

@@ -1,0 +1,28 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    """Memories of the kind failure."""
+
+    dependencies = [
+        ('memories', '0011_updated_when_written'),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name='Failure',
+            fields=[
+            ],
+            options={
+                'proxy': True,
+                'indexes': [],
+                'constraints': [],
+            },
+            bases=('memories.memory',),
+        ),
+        migrations.AlterField(
+            model_name='memory',
+            name='kind',
+            field=models.CharField(choices=[('observation', 'Observation'), ('guideline', 'Guideline'), ('tool', 'Tool'), ('knowledge', 'Knowledge'), ('failure', 'Failure')], max_length=16),
+        ),
+    ]
