@@ -352,8 +352,9 @@ def _failures(situation: Situation) -> Iterator[int]:
     runs = log.events().of_type(COMMAND_RUN).readable().window(after=log.head()[0] - _RECENT)
     runs = runs.exclude(session_id=situation.action.session_id).filter(has_part("payload_json", needle))
     columns = runs.order_by("-position").values_list("position", "session_id", "payload_json")[:_MOST_RUNS]
-    same = [(position, session, run) for position, session, text in columns if _core(run := json.loads(text or "{}")) == core]
-    failed = [(position, session) for position, session, run in same if _has_failed(run)]
+    all_runs = [(position, session, json.loads(payload or "{}")) for position, session, payload in columns]
+    same = [run for run in all_runs if _core(run[2]) == core]
+    failed = [(position, session) for position, session, payload in same if _has_failed(payload)]
     # A command that has passed since is given again only if it fails again and again
     is_open = bool(failed) and failed[0][0] == same[0][0]
     if is_open or len({session for _, session in failed}) > 1:

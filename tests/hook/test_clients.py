@@ -106,6 +106,8 @@ _HOOK = """
 import json, sys
 event, data = sys.argv[4], json.load(sys.stdin)
 open(sys.argv[1], "a").write(json.dumps([event, data]) + "\\n")
+if event == "tool.execute.before":
+    print(json.dumps({"hookSpecificOutput": {"additionalContext": "Note"}}))
 if event == "chat.message":
     print(json.dumps({"hookSpecificOutput": {"additionalContext": "Known: " + data["prompt"]}}))
 """
@@ -121,19 +123,22 @@ await created("ses_2", "ses_1")
 await created("ses_3", "ses_2")
 await hooks["chat.message"]({ sessionID: "ses_3" }, { message: { id: "msg_2" }, parts: [] })
 const call = { tool: "bash", sessionID: "ses_3", callID: "c", args: {} }
-await hooks["tool.execute.after"](call, { output: "x", metadata: { exit: 1 } })
+await hooks["tool.execute.before"]({ ...call, tool: "read" }, { args: {} })
+await hooks["tool.execute.before"](call, { args: {} })
+const result = { output: "x", metadata: { exit: 1 } }
+await hooks["tool.execute.after"](call, result)
 await hooks["experimental.text.complete"]({ sessionID: "ses_1" }, { text: "Done." })
 await event("session.idle", { sessionID: "ses_3" })
 await event("session.idle", { sessionID: "ses_1" })
 await event("server.connected", {})
 await hooks.dispose()
-console.log(JSON.stringify(parts))
+console.log(JSON.stringify([...parts, result.output]))
 """
 
 
 @needs("node")
 class OpenCodePluginTests(HookTestCase):
-    def run_plugin(self, *command: str) -> list[dict[str, Any]]:
+    def run_plugin(self, *command: str) -> list[Any]:
         client = find_client("opencode")
         assert client.hooks
         plugin = self.work / "memory-hub.mjs"
@@ -143,7 +148,7 @@ class OpenCodePluginTests(HookTestCase):
         words = ["node", "--input-type=module", "-e", _OPENCODE, str(plugin)]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
         self.assertEqual(done.stderr, "")
-        parts: list[dict[str, Any]] = json.loads(done.stdout)
+        parts: list[Any] = json.loads(done.stdout)
         return parts
 
     def test_it_sends_each_event_in_order_and_adds_the_answer_to_the_prompt(self) -> None:
@@ -151,19 +156,21 @@ class OpenCodePluginTests(HookTestCase):
         hook.write_text(_HOOK)
         parts = self.run_plugin(sys.executable, str(hook), str(log))
         added = {"id": "prt_10", "sessionID": "ses_1", "messageID": "msg_1", "type": "text", "synthetic": True}
-        self.assertEqual(parts[2:], [{**added, "text": "Known: Write"}])
+        self.assertEqual(parts[2:], [{**added, "text": "Known: Write"}, "x\n\nNote"])
         own, sub_agent = {"session_id": "ses_1", "cwd": "/work/alpha"}, {"agent_id": "ses_3"}
-        call = {"tool_name": "bash", "tool_use_id": "c", "tool_input": {}, "tool_response": {"output": "x", "exit": 1}}
+        call = {"tool_name": "bash", "tool_use_id": "c", "tool_input": {}}
+        response = {"tool_response": {"output": "x", "exit": 1}}
         self.assertEqual(
             [json.loads(line) for line in log.read_text().splitlines()],
             [
                 ["session.created", own],
                 ["chat.message", {**own, "prompt": "Write"}],
-                ["tool.execute.after", {**own, **sub_agent, **call}],
+                ["tool.execute.before", {**own, **sub_agent, **call}],
+                ["tool.execute.after", {**own, **sub_agent, **call, **response}],
                 ["session.idle", {**own, "text": "Done."}],
                 ["dispose", {**own, "reason": "exit"}],
             ],
         )
 
     def test_a_command_that_is_gone_harms_nothing(self) -> None:
-        self.assertEqual(len(self.run_plugin("/gone/memory-hub")), 2)
+        self.assertEqual(self.run_plugin("/gone/memory-hub")[2:], ["x"])
