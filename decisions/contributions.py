@@ -117,6 +117,8 @@ define_section(SectionDefinition("decisions", "Decisions in force", 30, 0.25, 50
 
 # Commits of more files show little about one of them; the latest that reverted something are looked at
 _MOST_FILES, _MOST_REVERTS = 20, 20
+# Share of the words of a reverted commit's subject that a change has, to be like it
+_LIKE = 0.4
 # Documents with the words of a file's name that are looked at
 _MOST_DOCUMENTS = 2_000
 # A decision that names a file so many times is about it; once less if its title has a word of the path
@@ -174,7 +176,12 @@ def _rejected(situation: Situation) -> Iterator[int]:
         is_linked = decision.id in linked
         brings_back = decision.status not in _RETIRED and _brings_back(situation, decision)
         often = _OFTEN - bool(words_in(decision.title, words_of_path))
-        is_about = named >= often or (named > 0 and counts.get(decision.id, 0) >= LEAST_RARE)
+        words = situation.telling_words
+        if decision.status in _RETIRED:
+            words = [*words, *words_of_path]
+        # A new version number in a file shares nothing with a decision about it
+        is_about = named >= often and bool(words_in(decision.title, words))
+        is_about = is_about or (named > 0 and counts.get(decision.id, 0) >= LEAST_RARE)
         if brings_back or is_linked or is_about:
             ranked.append((100 * brings_back + 50 * is_linked + named, decision.id))
     yield from (entry for _, entry in sorted(ranked, reverse=True))
@@ -212,10 +219,21 @@ def _brings_back(situation: Situation, decision: Decision) -> bool:
 
 
 def _reverts(situation: Situation) -> Iterator[int]:
+    restored: set[str] = set()
     for commit, message in rows.fetch(_REVERTS, [situation.action.path, _MOST_FILES, _MOST_REVERTS]):
-        subject = _REVERTED_SUBJECT.match(message.split("\n", 1)[0])
-        if subject and len(words_in(subject[1], situation.rare_words)) >= LEAST_RARE:
+        match = _REVERTED_SUBJECT.match(message.split("\n", 1)[0])
+        subject = match[1] if match else ""
+        if again := _REVERTED_SUBJECT.match(subject):
+            restored.add(again[1].strip('"'))
+        elif subject not in restored and _is_like(subject, situation):
             yield commit
+
+
+# Whether a change has enough of the words of a commit's subject, rare ones among them
+def _is_like(subject: str, situation: Situation) -> bool:
+    words = parse(subject).terms
+    shared = words_in(subject, situation.telling_words)
+    return len(words_in(subject, situation.rare_words)) >= LEAST_RARE and len(shared) >= _LIKE * len(words)
 
 
 _OPTION, _REASON, _MOST_OPTIONS = 70, 60, 2

@@ -42,8 +42,8 @@ MAX_TOKENS = 150
 _LINE, _PASSAGE = 400, 240
 # Entries with so many rare words of the change are about it
 LEAST_RARE = 2
-# A word is rare in at most this share of the documents
-_RARE_SHARE = 0.01
+# A word tells something, or is rare, in at most this share of the documents, or in so many
+_TELLING, _RARE, _FEW = 0.25, 0.01, 3
 # Words of the change that are looked at, and characters
 _MOST_WORDS, _CHANGE = 60, 4_000
 # Type of a memory's resource link to a governed file or folder
@@ -68,15 +68,27 @@ class Situation:
         return "\n".join(new or lines)
 
     @cached_property
-    def rare_words(self) -> list[str]:
-        """Words of the added text, but not of the path, that few documents have."""
+    def _shares(self) -> dict[str, float]:
+        """Words of the added text, but not of the path, with the share of the documents that have them."""
         in_path = set(parse(self.action.path).terms)
-        words = [word for word in parse(self.added).terms if word not in in_path and len(word) > 2][:_MOST_WORDS]
+        terms = (word for word in parse(self.added).terms if word not in in_path)
+        words = [word for word in terms if len(word) > 2 and not word.isdecimal()][:_MOST_WORDS]
         if not words or not has_full_text():
-            return []
-        most = max(3, round(SearchDocument.objects.count() * _RARE_SHARE))
-        counts = text_index.counts(words, most=most + 1)
-        return [word for word, count in zip(words, counts, strict=True) if 0 < count <= most]
+            return {}
+        documents = SearchDocument.objects.count()
+        most = max(_FEW, round(documents * _TELLING)) + 1
+        counts = text_index.counts(words, most=most)
+        return {word: count / documents for word, count in zip(words, counts, strict=True) if 0 < count < most}
+
+    @property
+    def telling_words(self) -> list[str]:
+        """Words of the added text that are not in every other document."""
+        return list(self._shares)
+
+    @cached_property
+    def rare_words(self) -> list[str]:
+        few = _FEW / max(1, SearchDocument.objects.count())
+        return [word for word, share in self._shares.items() if share <= max(_RARE, few)]
 
     def rare_in(self, ids: Collection[int]) -> dict[int, int]:
         """Count the rare words in documents, by id."""

@@ -162,7 +162,9 @@ class NoteTests(NotesTestCase):
         self.ran("s-0", "pytest -q", 1, "E  ModuleNotFoundError: No module named 'api'")
         self.ran("s-0", "cat setup.cfg")
         self.ran("s-0", "uv run pytest -q")
-        self.assertIn("No module named 'api'; `uv run pytest -q` passed instead", self.command("cd web && pytest -q | tail -5"))
+        self.assertIn(
+            "No module named 'api'; `uv run pytest -q` passed instead", self.command("cd web && pytest -q | tail -5")
+        )
 
     def test_a_failed_command_that_another_one_cured(self) -> None:
         self.begin("s-0", "s-9")
