@@ -121,8 +121,8 @@ _MOST_FILES, _MOST_REVERTS = 20, 20
 _LIKE = 0.4
 # Documents with the words of a file's name that are looked at
 _MOST_DOCUMENTS = 2_000
-# A decision that names a file so many times is about it; once less if its title has a word of the path
-_OFTEN = 3
+# A decision that names a file so many times may be about it
+_OFTEN = 2
 _BY_FILE = (
     "SELECT decision_id FROM decisions_artifactlink "
     f"WHERE kind = '{ArtifactKind.FILE_PATH}' AND event {OUTSIDE} AND value IN (SELECT value FROM {elements()} AS path)"
@@ -160,7 +160,6 @@ def _rejected(situation: Situation) -> Iterator[int]:
     else:
         words = [word for word in _WORD.findall(normalised(situation.action.command)) if len(word) > 2]
         candidates.update(rows.column(_BY_WORD, [json.dumps(words)]))
-    words_of_path = [word for word in parse(path).terms if len(word) > 2]
     governing: dict[Decision, int] = {}
     for decision in outside_quarantine(Decision.objects.filter(id__in=candidates)):
         if decision.status not in _RETIRED and not (
@@ -175,13 +174,8 @@ def _rejected(situation: Situation) -> Iterator[int]:
     for decision, named in governing.items():
         is_linked = decision.id in linked
         brings_back = decision.status not in _RETIRED and _brings_back(situation, decision)
-        often = _OFTEN - bool(words_in(decision.title, words_of_path))
-        words = situation.telling_words
-        if decision.status in _RETIRED:
-            words = [*words, *words_of_path]
-        # A new version number in a file shares nothing with a decision about it
-        is_about = named >= often and bool(words_in(decision.title, words))
-        is_about = is_about or (named > 0 and counts.get(decision.id, 0) >= LEAST_RARE)
+        is_named = named >= _OFTEN or (named > 0 and counts.get(decision.id, 0) >= LEAST_RARE)
+        is_about = is_named and _is_subject_of(situation, decision)
         if brings_back or is_linked or is_about:
             ranked.append((100 * brings_back + 50 * is_linked + named, decision.id))
     yield from (entry for _, entry in sorted(ranked, reverse=True))
@@ -206,6 +200,14 @@ def _linked_decisions(path: str) -> set[int]:
 
 def _text_of(decision: Decision) -> str:
     return "\n".join((decision.context, decision.chosen, decision.rationale))
+
+
+# Whether the change, with its path, has enough words of what the decision is about: a new version number in a file that
+# it names has none
+def _is_subject_of(situation: Situation, decision: Decision) -> bool:
+    words = parse(f"{situation.action.path} {situation.added}").terms
+    shared = [word for word in parse(decision.title).terms if words_in(word, words)]
+    return len(situation.uncommon(shared)) >= LEAST_RARE
 
 
 # Whether the action adds a rare word that sets an alternative apart from what was chosen

@@ -42,8 +42,8 @@ MAX_TOKENS = 150
 _LINE, _PASSAGE = 400, 240
 # Entries with so many rare words of the change are about it
 LEAST_RARE = 2
-# A word tells something, or is rare, in at most this share of the documents, or in so many
-_TELLING, _RARE, _FEW = 0.25, 0.01, 3
+# A word tells something, is uncommon, or rare, in at most this share of the documents, or in so many
+_TELLING, _UNCOMMON, _RARE, _FEW = 0.25, 0.1, 0.01, 3
 # Words of the change that are looked at, and characters
 _MOST_WORDS, _CHANGE = 60, 4_000
 # Type of a memory's resource link to a governed file or folder
@@ -89,6 +89,14 @@ class Situation:
     def rare_words(self) -> list[str]:
         few = _FEW / max(1, SearchDocument.objects.count())
         return [word for word, share in self._shares.items() if share <= max(_RARE, few)]
+
+    def uncommon(self, words: Sequence[str]) -> list[str]:
+        """Return those of the words that few documents of the current store have."""
+        if not words or not has_full_text():
+            return []
+        most = max(_FEW, round(SearchDocument.objects.count() * _UNCOMMON))
+        counts = text_index.counts(words, most=most + 1)
+        return [word for word, count in zip(words, counts, strict=True) if count <= most]
 
     def rare_in(self, ids: Collection[int]) -> dict[int, int]:
         """Count the rare words in documents, by id."""
@@ -307,7 +315,11 @@ def _rules(situation: Situation, memory: PackableMemory) -> bool:
     if not situation.count_names(memory.content):
         return False
     blocks = _BLOCK.split(prose(memory.content))
-    return any(situation.count_names(block) and _NORMATIVE.search(block) for block in blocks)
+    return any(situation.count_names(block) and _NORMATIVE.search(_without_paths(block)) for block in blocks)
+
+
+def _without_paths(text: str) -> str:
+    return " ".join(word for word in text.split() if "/" not in word)
 
 
 # In the folder of the file of rules, or one of the files that it names
