@@ -184,6 +184,10 @@ class ContextPacked(Payload):
     packed_at: Instant
     # The time zone of its dates; earlier versions used UTC
     zone: str = "UTC"
+    # The session whose work it begins with
+    progress_of: str = ""
+    # Whether nothing stored was about the query
+    absent: bool = False
 
 
 def _about_pack(payload: Mapping[str, Any]) -> str:

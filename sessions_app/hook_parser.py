@@ -48,6 +48,10 @@ class HookEvent:
     type: str
     # Empty if nothing is appended.
     payload: dict[str, Any]
+    # Why the client starts a session, such as "resume", "clear" or "compact".
+    start: str = ""
+    # The session that its window was in before it was cleared.
+    continued: str = ""
     # What a tool wrote as the whole content of a file.
     written: str = ""
 
@@ -85,6 +89,7 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: b
         reason=flat(_word(_at(data, table.reason)))[:100],
         type=event_type,
         payload={name: value for name, value in payload.items() if value not in (None, "")},
+        start=_word(_at(data, table.start)) if hook.effect is HookEffect.START else "",
         written=_written_content(table, hook, data),
     )
 

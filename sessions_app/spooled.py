@@ -37,7 +37,7 @@ def hook_names() -> frozenset[str]:
     """Return the JSON keys by which hook events are parsed; they are names, not user text."""
     paths = {ROOT_KEY}
     for hooks in hook_clients().values():
-        paths |= {hooks.session, hooks.directory, hooks.tool, hooks.call, hooks.input}
+        paths |= {hooks.session, hooks.directory, hooks.tool, hooks.call, hooks.input, hooks.start}
         for hook in hooks.events.values():
             paths.update(hook.paths())
     return frozenset(".".join(paths).split("."))

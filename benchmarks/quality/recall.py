@@ -25,8 +25,9 @@ from benchmarks.quality.questions import Question, QuestionSet
 from memories import scopes
 from memories.pack.recall import recall_body
 from memories.pack.sections import GatherRequest
-from memories.schemas import MemoryWrite
+from memories.schemas import MemorySearch, MemoryWrite
 from memories.search.parsed_query import parse
+from memories.selectors.search import search
 from memories.services import write_memories
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import clock
@@ -35,6 +36,7 @@ from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import StoreId, project_store, use_store
 
 _MESSAGES = 4
+_LONGEST_QUERY = 2_000
 DEFAULT: float = ProjectSettings.model_fields["recall_threshold"].default
 _THRESHOLDS = tuple(round(min(1.0, max(0.0, DEFAULT + step)), 2) for step in (-0.2, -0.1, 0.0, 0.1, 0.2))
 OWN, OTHER, RENAMED = "own conversation", "another", "another, names replaced"
@@ -61,6 +63,19 @@ class Figure:
     anything: float
     # Mean share of right entries among those given, over prompts that were given any
     precision: float
+    # A search for the prompt has a right entry first
+    found_first: float
+    # It says that nothing stored is about the prompt
+    absent: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    prompt: Prompt
+    # What was given
+    entries: Sequence[int]
+    first_hit: int | None
+    absent: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +90,24 @@ def measure_recall(prompts: Sequence[Prompt], *, meaning: bool) -> list[Figure]:
     """Ask all prompts at all thresholds and return the figures of each nature, and of all that are about something."""
     if meaning:
         embed_stores([prompt.store for prompt in prompts])
-    outcomes: dict[tuple[str, float], list[tuple[Prompt, list[int]]]] = defaultdict(list)
+    outcomes: dict[tuple[str, float], list[_Outcome]] = defaultdict(list)
     for prompt in prompts:
         natures = [prompt.nature, f"{prompt.nature.partition(':')[0]}: all of these"][: 1 + bool(prompt.right)]
-        for threshold in _THRESHOLDS:
-            outcome = (prompt, recalled_entries(prompt.store, prompt.text, threshold))
+        for threshold, outcome in zip(_THRESHOLDS, _outcomes(prompt), strict=True):
             for nature in natures:
                 outcomes[nature, threshold].append(outcome)
     return [_figure(nature, threshold, asked) for (nature, threshold), asked in sorted(outcomes.items())]
+
+
+def _outcomes(prompt: Prompt) -> Iterator[_Outcome]:
+    with use_store(prompt.store):
+        answer = search(command=MemorySearch(query=prompt.text[:_LONGEST_QUERY]))
+    first = answer.results[0]["id"] if answer.results else None
+    entries: Sequence[int] = [0]
+    for threshold in _THRESHOLDS:
+        # A higher threshold gives no more
+        entries = recalled_entries(prompt.store, prompt.text, threshold) if entries else []
+        yield _Outcome(prompt, entries, first, bool(answer.meta.absent))
 
 
 def embed_stores(stores: Sequence[StoreId]) -> None:
@@ -179,11 +204,24 @@ def _prompts(samples: Sequence[Any], written: Sequence[_Conversation], number: i
         index += 1
 
 
-def _figure(nature: str, threshold: float, asked: Sequence[tuple[Prompt, list[int]]]) -> Figure:
-    correct = [bool(prompt.right & set(entries)) if prompt.right else not entries for prompt, entries in asked]
-    shares = [len(prompt.right & set(entries)) / len(entries) for prompt, entries in asked if entries]
-    anything = len(shares) / len(asked)
-    return Figure(nature, threshold, len(asked), _mean(correct), anything, _mean(shares))
+def _figure(nature: str, threshold: float, asked: Sequence[_Outcome]) -> Figure:
+    shares = [len(item.prompt.right & set(item.entries)) / len(item.entries) for item in asked if item.entries]
+    return Figure(
+        nature=nature,
+        threshold=threshold,
+        prompts=len(asked),
+        correct=_mean([_is_correct(item) for item in asked]),
+        anything=len(shares) / len(asked),
+        precision=_mean(shares),
+        found_first=_mean([item.first_hit in item.prompt.right for item in asked]),
+        absent=_mean([item.absent for item in asked]),
+    )
+
+
+def _is_correct(item: _Outcome) -> bool:
+    if item.prompt.right:
+        return bool(item.prompt.right & set(item.entries))
+    return not item.entries
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -192,7 +230,15 @@ def _mean(values: Sequence[float]) -> float:
 
 def render_recall(figures: Sequence[Figure]) -> Table:
     """Return a row per nature: figures at the default threshold, and what is correct at each."""
-    headings = ["nature", "prompts", "anything", "precision", *(f"{threshold:.2f}" for threshold in _THRESHOLDS)]
+    headings = [
+        "nature",
+        "prompts",
+        "first hit",
+        "absent",
+        "given",
+        "precision",
+        *(f"{threshold:.2f}" for threshold in _THRESHOLDS),
+    ]
     table = Table(title="Recall at prompts: correct by threshold", title_justify="left", box=SIMPLE_HEAD)
     for place, heading in enumerate(headings):
         default = " (default)" if heading == f"{DEFAULT:.2f}" else ""
@@ -202,6 +248,12 @@ def render_recall(figures: Sequence[Figure]) -> Table:
         by_nature[figure.nature][figure.threshold] = figure
     for nature, curve in by_nature.items():
         usual = curve[DEFAULT]
-        shares = [usual.anything, usual.precision, *(curve[threshold].correct for threshold in _THRESHOLDS)]
+        shares = [
+            usual.found_first,
+            usual.absent,
+            usual.anything,
+            usual.precision,
+            *(curve[threshold].correct for threshold in _THRESHOLDS),
+        ]
         table.add_row(nature, f"{usual.prompts:,}", *(f"{share:.3f}".removeprefix("0") for share in shares))
     return table

@@ -29,7 +29,7 @@ from memoryhub.core import log
 from memoryhub.core.admin import cells
 from memoryhub.core.errors import HubError, Invalid, NotFound
 from memoryhub.core.models import ProjectionOffset
-from memoryhub.core.paging import SEARCH_MODES, estimate_tokens
+from memoryhub.core.paging import ABSENT, SEARCH_MODES, estimate_tokens
 from memoryhub.core.stores.dialect import begins_with
 from memoryhub.core.validation import explain_faults
 
@@ -195,6 +195,7 @@ def _answered(command: MemorySearch | None) -> dict[str, Any]:
         "answer": answer.text,
         "tokens": estimate_tokens(answer.text),
         "meta": meta,
+        "absent": ABSENT if meta["absent"] else "",
         "mode": SEARCH_MODES[meta["mode"]],
         "hits": shown_hits(data["results"]),
     }

@@ -36,6 +36,7 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, NO_LIMIT, json_text
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import one_line
+from sessions_app.models import Session
 
 
 class PackableMemory(NamedTuple):
@@ -151,7 +152,8 @@ _OPEN_CONFLICTS = (
 )
 _LAST_SESSION = (
     "SELECT id, coalesce(ended_at, started_at) || '', agent, summary FROM sessions_app_session "
-    f"WHERE session_id <> %s AND summary <> '' AND status <> 'discarded' AND id {OUTSIDE} "
+    f"WHERE session_id <> %s AND session_id <> %s AND summary <> '' AND status <> 'discarded' AND id {OUTSIDE} "
+    "AND id > %s "
     "ORDER BY ended_at DESC NULLS LAST, id DESC LIMIT 1"
 )
 # Imported prompts are old, whatever their position
@@ -334,9 +336,12 @@ def _conflicts(request: GatherRequest) -> list[PackItem]:
     return items
 
 
+# For a session that goes on, only one that began after it
 def _last_session(request: GatherRequest) -> list[PackItem]:
     items: list[PackItem] = []
-    for session, when, agent, summary in rows.fetch(_LAST_SESSION, [request.session_id]):
+    began = Session.objects.filter(session_id=request.progress_of).values_list("id", flat=True).first() or 0
+    parameters = [request.session_id, request.progress_of or "", began]
+    for session, when, agent, summary in rows.fetch(_LAST_SESSION, parameters):
         line = f"- #{session} {clock.day(when)} by {agent or 'unknown'}: {one_line(summary, _SUMMARY)}"
         items.append(PackItem(f"#{session}", line))
     return items
@@ -344,10 +349,11 @@ def _last_session(request: GatherRequest) -> list[PackItem]:
 
 def _turns(request: GatherRequest) -> list[PackItem]:
     prompts = rows.fetch(_PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT))), [request.most])
-    return [
-        PackItem(f"#{position}", f"- #{position} {clock.minute(occurred_at)} {one_line(content, _TURN)}")
-        for position, occurred_at, content in prompts
-    ]
+    items: list[PackItem] = []
+    for position, occurred_at, content in prompts:
+        label = f"#{position}"
+        items.append(PackItem(label, f"- {label} {clock.minute(occurred_at)} {one_line(content, _TURN)}", label))
+    return items
 
 
 def _count_turns(_: GatherRequest) -> int:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from django.db import DatabaseError
 
 from memories.models import ContextPack, MemoryScope
-from memories.pack_sorts import NOTE, RECALL, SESSION, PackSort
+from memories.pack_sorts import ABSENT, NOTE, OVERLAP, RECALL, SESSION, PackSort
 from memories.schemas import SearchSourceName
 from memories.scopes import Level, hidden_among
 from memories.search import engine
@@ -30,7 +30,8 @@ from memoryhub.core.text import flat, one_line
 logger = logging.getLogger(__name__)
 
 _PACK_LINE = re.compile(r"^- (?:\w+)?#\d+ .+$", re.MULTILINE)
-_PACK_HEAD = re.compile(rf"(?:{SESSION.opening}|{RECALL.opening}|{NOTE.opening}) (?:#\d+|of )")
+_OPENINGS = "|".join(sort.opening for sort in (SESSION, RECALL, OVERLAP, NOTE))
+_PACK_HEAD = re.compile(rf"(?:{_OPENINGS}) (?:#\d+|of )")
 # Number of recent packs whose lines are recognised
 _LATEST = 200
 # A single line may be quoted
@@ -85,6 +86,8 @@ class GatherRequest:
     query: ParsedQuery
     # A session is not its own last session
     session_id: str = ""
+    # The session whose work an opening begins with, "" for none; None for packs that are no opening
+    progress_of: str | None = None
     # Candidates per section and store
     most: int = 40
     edition: Edition = Edition.PRESENT
@@ -154,10 +157,12 @@ class SectionDefinition:
     longest: int
     # Most important first. Called in the current store; it queries the other stores of the chain itself
     items: Callable[[GatherRequest], Sequence[PackItem]]
-    # Tool that finds the items left out
+    # Tool that finds the items left out; "" if the title does not count these
     more: str
     # How many items there are; called if there may be more than ``items`` returned
     count: Callable[[GatherRequest], int] | None = None
+    # Tokens that it has at most, whatever the budget; 0 for no limit
+    most_tokens: int = 0
 
     def key(self, item: PackItem) -> str:
         """Return the key of an item's mark."""
@@ -225,7 +230,8 @@ class FilledSection:
     tokens: int
 
     def lines(self) -> list[str]:
-        more = f" ({self.left_out} more: {self.section.more})" if self.left_out else ""
+        is_listed = self.left_out and self.section.more
+        more = f" ({self.left_out} more: {self.section.more})" if is_listed else ""
         return [f"{self.section.title}{more}:", *(item.line for item in self.items)]
 
 
@@ -235,6 +241,8 @@ class PackBody:
     # Whether the budget left items out, of these sections or of others
     truncated: bool = False
     sort: PackSort = SESSION
+    # Whether nothing stored is about the query
+    absent: bool = False
 
     @property
     def text(self) -> str:
@@ -242,7 +250,8 @@ class PackBody:
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        text = f"{ABSENT}\n{self.text}" if self.absent else self.text
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def marks(self) -> dict[str, str]:
         return {filled.section.key(item): item.mark for filled in self.sections for item in filled.items}
@@ -312,13 +321,13 @@ def compose(gathered: Sequence[GatheredSection], max_tokens: int, *, sent: Mappi
         with _isolated(section):
             chosen = items if sent is None else _as_sent(section, items, sent)
             draft = _SectionDraft(section, chosen, total, texts)
-            budget -= draft.begin(int(budget * section.share), budget)
+            budget -= draft.begin(int(budget * section.share), draft.limited(budget))
             drafts.append(draft)
     # One item of each section in turn; the last one is cut to what remains
     waiting = [draft for draft in drafts if draft.chosen and draft.has_next()]
     while waiting:
         for draft in list(waiting):
-            cost = draft.take_next(budget)
+            cost = draft.take_next(draft.limited(budget))
             budget -= cost
             if not cost or not draft.has_next():
                 waiting.remove(draft)
@@ -379,6 +388,10 @@ class _SectionDraft:
     def _at(self) -> int:
         return len(self.chosen) + self.repeated
 
+    def limited(self, budget: int) -> int:
+        """Return the part of the remaining budget that the section may take."""
+        return min(budget, self.section.most_tokens - self.tokens) if self.section.most_tokens else budget
+
     def begin(self, share: int, budget: int) -> int:
         """Take items until the share is used up, the first one cut to the remaining budget; return their tokens."""
         title = estimate_tokens(self.section.title) + _TITLE_TOKENS
@@ -389,6 +402,7 @@ class _SectionDraft:
             return 0
         self.tokens = title
         self._choose(first)
+        share = min(share, budget)
         while self.has_next() and self._take(share - self.tokens):
             pass
         return self.tokens

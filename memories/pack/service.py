@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,15 +12,20 @@ from django.utils import timezone
 from memories import scopes
 from memories.events import CONTEXT_PACKED, ContextPacked
 from memories.models import ContextPack, MemoryScope
+from memories.pack.at_work import MAX_TOKENS as OVERLAP_TOKENS
+from memories.pack.at_work import overlap_body, sent_overlap_body
 from memories.pack.notes import MAX_TOKENS as NOTE_TOKENS
 from memories.pack.notes import note_body, noted_body, topic_of
+from memories.pack.progress import has_progress
 from memories.pack.recall import MAX_TOKENS as RECALL_TOKENS
 from memories.pack.recall import ids_at, recall_body, recalled_body
 from memories.pack.sections import Edition, GatherRequest, PackBody, changed_since, compose, gather, most_items
-from memories.pack_sorts import NOTE, RECALL, SESSION, reference_of
+from memories.pack_sorts import ABSENT, NOTE, OVERLAP, RECALL, SESSION, local_id, reference_of
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.scopes import Level
+from memories.search import engine
 from memories.search.parsed_query import parse
+from memories.search.relevance import is_absent
 from memories.uses.notes import note_packed
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log
@@ -81,22 +86,23 @@ class ComposedPack:
         meta = {"pack": self.id, "digest": self.digest, "estimated_tokens": _MOST_TOKENS}
         if self.unrecorded:
             meta["unrecorded"] = self.unrecorded
-        meta |= {"truncated": self.body.truncated, "as_sent": self.as_sent, "erased": self.erased}
+        meta |= {"absent": self.body.absent, "truncated": self.body.truncated}
+        meta |= {"as_sent": self.as_sent, "erased": self.erased}
         data = {"text": self.text, "sections": sections, "meta": meta}
         meta["estimated_tokens"] = estimate_tokens(compact_json(data))
         return data
 
 
-def pack_context(*, command: ContextPackRequest) -> ComposedPack:
+def pack_context(*, command: ContextPackRequest, progress_of: str | None = None) -> ComposedPack:
     """Return the context pack; byte for byte the previous one while nothing has changed.
 
-    With ``since``, only what changed since that pack.
+    With ``since``, only what changed since that pack. An opening names the session whose work it begins with, or "".
 
     Raises:
         NotFound: there is no pack ``since``.
     """
     earlier = None if command.since is None else find_pack(command.since)
-    request = _request(command)
+    request = replace(_request(command), progress_of=progress_of)
     positions = _positions(request)
     body, budget = _compose(request, command.max_tokens)
     if not body.sections and earlier is None:
@@ -125,12 +131,16 @@ def preview_pack(*, command: ContextPackRequest) -> ComposedPack:
     return _composed_pack(log.head()[0] + 1, body)
 
 
-def opening_pack(session_id: str) -> str:
-    """Return the pack for a new session; empty if nothing is stored yet."""
+def opening_pack(session_id: str, continued: str = "") -> str:
+    """Return the pack for a session that starts or goes on; empty if nothing is stored yet.
+
+    It begins with the session's work so far, or with that of the session that its window was in before.
+    """
     if is_held_out(session_id):
         return HELD_OUT
+    progress_of = next(filter(has_progress, filter(None, (session_id, continued))), "")
     with answering(as_json=False):
-        sent = pack_context(command=ContextPackRequest(session_id=session_id or None))
+        sent = pack_context(command=ContextPackRequest(session_id=session_id or None), progress_of=progress_of)
     return sent.text if sent.body.sections else ""
 
 
@@ -143,12 +153,26 @@ def recall_context(session_id: str, prompt: str) -> str:
     request = _request(ContextPackRequest(session_id=session_id, query=prompt[:_PROMPT_CHARS]))
     positions = _positions(request)
     body = recall_body(request, settings.recall_threshold)
+    # The prompt itself is an event of the turn, and is not stored again
+    return _send_once(replace(request, query=parse("")), body, positions, RECALL_TOKENS)
+
+
+def overlap_notice(session_id: str, path: str = "") -> str:
+    """Return what another session at work edits of this one's files, or of the file at ``path``; each once."""
+    if not (project_settings().recall and session_id) or is_held_out(session_id):
+        return ""
+    request = _request(ContextPackRequest(session_id=session_id))
+    positions = _positions(request)
+    return _send_once(request, overlap_body(request, path), positions, OVERLAP_TOKENS)
+
+
+# What is not recorded would be given again
+def _send_once(request: GatherRequest, body: PackBody, positions: list[tuple[str, int]], max_tokens: int) -> str:
     if not body.sections:
         return ""
     try:
-        # The prompt itself is an event of the turn, and is not stored again
-        pack_id = _send(replace(request, query=parse("")), body, positions, RECALL_TOKENS)
-    except (Locked, Unavailable):  # an entry that is not noted would be given again
+        pack_id = _send(request, body, positions, max_tokens)
+    except (Locked, Unavailable):
         return ""
     return pack_text(pack_id, body, current_store().name)
 
@@ -164,13 +188,7 @@ def note_before(action: PlannedAction, *, without: Collection[str] = ()) -> str:
     request = _request(ContextPackRequest(session_id=action.session_id))
     positions = _positions(request)
     body = note_body(action, topic, request.chain, request.now, without=without)
-    if not body.sections:
-        return ""
-    try:
-        pack_id = _send(replace(request, query=parse(topic)), body, positions, NOTE_TOKENS)
-    except (Locked, Unavailable):  # a note that is not recorded would be given again
-        return ""
-    return pack_text(pack_id, body, current_store().name)
+    return _send_once(replace(request, query=parse(topic)), body, positions, NOTE_TOKENS)
 
 
 def pack_digest(*, command: ContextPackRequest) -> str:
@@ -198,8 +216,9 @@ def _composed_pack(pack_id: int, body: PackBody) -> ComposedPack:
 # with which a replay composes the same again.
 def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
     gathered = gather(request)
+    absent = bool(request.query.terms) and is_absent(_rankings(request))
     budget = max_tokens
-    body = compose(gathered, budget)
+    body = replace(compose(gathered, budget), absent=absent)
     while answers_json():
         size = estimate_tokens(compact_json(_composed_pack(_MOST_TOKENS, body).data()))
         if size <= max_tokens:
@@ -211,8 +230,16 @@ def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
                 break
         else:
             break
-        body, budget = shorter, smaller
+        body, budget = replace(shorter, absent=absent), smaller
     return body, budget
+
+
+# By words, as packs choose their entries: a pack then depends on the store only
+def _rankings(request: GatherRequest) -> Iterator[tuple[StoreId, engine.Ranked]]:
+    for level in request.chain:
+        with use_store(level.store):
+            ranked = engine.rank(request.query, level=level)
+        yield level.store, ranked
 
 
 def _request(command: ContextPackRequest) -> GatherRequest:
@@ -222,7 +249,7 @@ def _request(command: ContextPackRequest) -> GatherRequest:
     now = clock.from_text(clock.to_text(clock.now()))
     # As the event will have it, so that a replay ranks by the same words
     query = parse(sanitize_text(" ".join(command.query.split()))[0])
-    return GatherRequest(chain, now, query, session_id, most_items(command.max_tokens))
+    return GatherRequest(chain, now, query, session_id, most=most_items(command.max_tokens))
 
 
 def _positions(request: GatherRequest) -> list[tuple[str, int]]:
@@ -256,6 +283,8 @@ def _send(request: GatherRequest, body: PackBody, positions: list[tuple[str, int
         positions=positions,
         packed_at=clock.to_text(request.now),
         zone=timezone.get_current_timezone_name(),
+        progress_of=request.progress_of or "",
+        absent=body.absent,
     )
     draft = log.prepare(CONTEXT_PACKED, payload)
     # The event belongs to the session that gets the pack, whichever interface sends it
@@ -274,7 +303,8 @@ def pack_text(pack_id: int, body: PackBody, store: str, *, erased: int = 0) -> s
         line = body.sections[0].items[0].line
         return f"{_first_words(pack_id, body)} ({body.sort.notice}): {line}"
     if body.sections:
-        head = f"{_first_words(pack_id, body)} of {store}: {body.sort.notice}"
+        notice = f"{ABSENT} {body.sort.notice}" if body.absent else body.sort.notice
+        head = f"{_first_words(pack_id, body)} of {store}: {notice}"
         return "\n".join([head, body.text, *lost, body.sort.footer])
     if lost:
         return "\n".join([f"{_first_words(pack_id, body)} of {store}", *lost])
@@ -296,7 +326,7 @@ def _delta_text(pack_id: int, since: int, changed: PackBody, gone: list[str]) ->
 
 
 openings.append(opening_pack)
-recalls.append(recall_context)
+recalls += [recall_context, lambda session_id, _prompt: overlap_notice(session_id)]
 
 
 _SCOPE_OF_STORE = {Scope.PROJECT: MemoryScope.PROJECT, Scope.ORG: MemoryScope.ORG, Scope.GLOBAL: MemoryScope.GLOBAL}
@@ -324,8 +354,17 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
                 chain.append(Level(view, (scope,)))
         with use_store(chain[0].store):
             query = parse(sent.query)
-            request = GatherRequest(chain, sent.created_at, query, sent.session_id, most_items(sent.max_tokens))
-            body = _composed_again(request, sent)
+            progress_of = payload.progress_of if payload else ""
+            most = most_items(sent.max_tokens)
+            request = GatherRequest(chain, sent.created_at, query, sent.session_id, progress_of, most)
+            if sent.sort is RECALL:
+                body = recalled_body(request, sent.marks)
+            elif sent.sort is OVERLAP:
+                body = sent_overlap_body(request, list(map(local_id, sent.marks)))
+            elif sent.sort is NOTE:
+                body = noted_body(chain, sent.marks, sent.query, sent.created_at)
+            else:
+                body = _composed_again(request, sent, absent=bool(payload and payload.absent))
         marks = body.marks()
     lost = {key for key, mark in sent.marks.items() if marks.get(key) != mark}
     erased = _count_erased(sent, lost) if lost else 0
@@ -336,14 +375,11 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
 
 
 # The digest tells in which edition a pack was sent
-def _composed_again(request: GatherRequest, sent: ContextPack) -> PackBody:
-    if sent.sort is RECALL:
-        return recalled_body(request, sent.marks)
-    if sent.sort is NOTE:
-        return noted_body(request.chain, sent.marks, sent.query, request.now)
+def _composed_again(request: GatherRequest, sent: ContextPack, *, absent: bool) -> PackBody:
     bodies: list[PackBody] = []
     for edition in sorted(Edition, reverse=True):
-        body = compose(gather(replace(request, edition=edition)), sent.max_tokens, sent=sent.marks)
+        gathered = gather(replace(request, edition=edition))
+        body = replace(compose(gathered, sent.max_tokens, sent=sent.marks), absent=absent)
         if body.digest == sent.digest:
             return body
         bodies.append(body)

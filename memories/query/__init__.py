@@ -55,6 +55,7 @@ def query(
             more=answer.more,
             max_tokens=command.max_tokens,
             mode=answer.mode,
+            absent=answer.absent,
             cursor_after=cursor_after,
         )
         if command.search:

@@ -28,7 +28,9 @@ from memories.scopes import (
     occupied,
     store_key,
 )
-from memories.search.index import text_index
+from memories.search.engine import Ranked
+from memories.search.index import Hits, text_index
+from memories.search.relevance import ANSWERS, is_absent
 from memories.search.snippets import snippet
 from memories.search.weights import by_index
 from memories.selectors.memories import views
@@ -56,14 +58,16 @@ class ResultPage:
     hits: list[QueryHit]
     total: int
     more: bool
-    # How words were searched; None if there were none
+    # How words were searched, and whether none of the matches is about them; None if there were none
     mode: str | None
+    absent: bool | None
 
 
 def answer(question: Question, *, mode: str) -> ResultPage:
     total = 0
     pages: list[list[QueryHit]] = []
     modes: set[str] = set()
+    rankings: list[tuple[StoreId, Ranked]] = []
     for index, place in enumerate(question.places):
         # Relations never leave their store
         if question.related and question.related.store != store_key(place.store):
@@ -75,18 +79,23 @@ def answer(question: Question, *, mode: str) -> ResultPage:
             names = candidates.names() if nearer else {}
         hidden = hidden_by(nearer, names)
         with use_store(place.store):
-            count, page = candidates.page(hidden)
+            count, page, best = candidates.page(hidden)
         total += count
         pages.append(page)
         modes.add("basic" if basic else "fts5")
+        # The index has no deleted memories
+        by_like = basic or question.command.include_inactive
+        rankings.append((place.store, Ranked(best, "basic" if by_like else "fts5", question.words)))
     # At equal keys the nearer scope comes first
     if question.command.order is QueryOrder.NAME:
         hits = list(heapq.merge(*pages, key=lambda hit: (str(hit.key), hit.place.rank)))
     else:
         hits = list(heapq.merge(*pages, key=lambda hit: (-float(hit.key), hit.place.rank)))
     limit = question.command.limit
-    mode_used = min(modes, default="fts5") if question.command.search else None
-    return ResultPage(hits[:limit], total, len(hits) > limit, mode_used)
+    page_hits, more = hits[:limit], len(hits) > limit
+    if not question.command.search:
+        return ResultPage(page_hits, total, more, None, None)
+    return ResultPage(page_hits, total, more, min(modes, default="fts5"), is_absent(rankings))
 
 
 def as_items(question: Question, hits: Sequence[QueryHit]) -> list[dict[str, Any]]:
@@ -173,30 +182,35 @@ class Candidates:
     def names(self) -> dict[int, set[Name]]:
         return names_by_id(self._select(Sql("m.id, m.kind, m.title, m.topic_key"), []))
 
-    def page(self, hidden: Collection[int]) -> tuple[int, list[QueryHit]]:
-        """Return the total, and the next results in order: one more than the page takes."""
+    def page(self, hidden: Collection[int]) -> tuple[int, list[QueryHit], Hits]:
+        """Return the total, the next results in order, one more than the page takes, and the best ones by words."""
         among = [Sql(f"m.id NOT IN {IDS}", (json_list(sorted(hidden)),))] if hidden else []
         scored = joined(
             "WITH parts AS MATERIALIZED ({}), scored AS MATERIALIZED ({})", self._parts(among), self._score()
         )
         descending = self._command.order is not QueryOrder.NAME
-        # One statement: the first row has the total, the others the page
+        # One statement: one row has the total, others have no key or are the page
         lines = joined(
             "{} SELECT NULL, count(*), NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM scored UNION ALL SELECT * FROM "
             "(SELECT * FROM scored WHERE {} "
-            f"ORDER BY key {'DESC' if descending else 'ASC'}, id DESC LIMIT {{}}) AS page",
+            f"ORDER BY key {'DESC' if descending else 'ASC'}, id DESC LIMIT {{}}) AS page UNION ALL "
+            "SELECT NULL, id, text, NULL, NULL, NULL, NULL, NULL, NULL FROM "
+            f"(SELECT id, text FROM scored ORDER BY text DESC, id DESC LIMIT {ANSWERS}) AS best",
             scored,
             self._after_cursor(descending=descending),
             Sql("%s", (self._command.limit + 1,)),
         ).fetch()
         total = 0
         page: list[QueryHit] = []
+        best: Hits = []
         for key, memory_or_total, score, *parts in lines:
-            if key is None:
-                total = memory_or_total
-            else:
+            if key is not None:
                 page.append(QueryHit(self._place, key, memory_or_total, score, tuple(parts)))
-        return total, page
+            elif score is not None:
+                best.append((memory_or_total, score))
+            else:
+                total = memory_or_total
+        return total, page, best
 
     # The full-text index drives the query wherever there are words
     def _select(self, columns: Sql, among: list[Sql]) -> Sql:

@@ -6,15 +6,18 @@ question are compared with the size of both. Weights and measurements are in doc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log, sqrt
 
 from memories.models import SearchDocument
-from memories.search.engine import documents_of, texts_of
+from memories.search.engine import Ranked, documents_of, texts_of
 from memories.search.index import has_full_text, text_index
 from memories.search.parsed_query import ParsedQuery
 from memories.search.snippets import occurrences, passages
+from memories.search.text import COMMON_WORDS, date_words, terms
+from memoryhub.core import clock
+from memoryhub.core.stores.store import StoreId, use_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +73,21 @@ def relevance_of(
 
 
 def _best_passage(text: str, title: str, words: Sequence[str], weights: Sequence[float], total: float) -> Relevance:
-    in_title = {word for _, _, word in occurrences(title, words)}
     best = Relevance(-1.0, 0, 0)
-    at = occurrences(text, words)
-    for start, end in passages(text) or [(0, 0)]:
-        matching = in_title | {word for place, _, word in at if start <= place < end}
+    for start, end, matching in _words_of_passages(text, title, words):
         size = _USUAL * max(_LEAST_PASSAGE, (end - start + len(title)) / _PER_WORD)
         score = sum(weights[word] for word in matching) / sqrt(total * size)
         if score > best.score:
             best = Relevance(score, start, end)
     return best
+
+
+# Each passage's start and end, and the places of the words that it or the title has
+def _words_of_passages(text: str, title: str, words: Sequence[str]) -> Iterator[tuple[int, int, set[int]]]:
+    in_title = {word for _, _, word in occurrences(title, words)}
+    at = occurrences(text, words)
+    for start, end in passages(text) or [(0, 0)]:
+        yield start, end, in_title | {word for place, _, word in at if start <= place < end}
 
 
 def _weights(words: Sequence[str]) -> list[float]:
@@ -89,3 +97,49 @@ def _weights(words: Sequence[str]) -> list[float]:
 
 def _rarity(documents: int, count: int) -> float:
     return log((documents + 1) / (count + 0.5))
+
+
+# Best hits of a store that may answer a question
+ANSWERS = 10
+# Share of the question's words, by weight, from which a passage answers it
+_ANSWER = 0.53
+
+
+def is_absent(rankings: Iterable[tuple[StoreId, Ranked]]) -> bool:
+    """Return whether none of the best hits is about the question, given its ranking in each store.
+
+    Without a full-text index, any hit is taken to be about it.
+    """
+    for store, ranked in rankings:
+        with use_store(store):
+            if _has_answer(ranked):
+                return False
+    return True
+
+
+def _has_answer(ranked: Ranked) -> bool:
+    ids = [hit for hit, _ in ranked.hits[:ANSWERS]]
+    if not ids or ranked.mode == "basic":
+        return bool(ids)
+    documents = documents_of(ids)
+    if COMMON_WORDS.issuperset(ranked.terms):
+        return any(tuple(terms(document["title"])) == ranked.terms for document in documents.values())
+    weights = _weights(ranked.terms)
+    near = ranked.near or {}
+    texts = texts_of(documents)
+    in_passages: dict[int, list[set[int]]] = {}
+
+    def is_answer(hit: int, words: set[int]) -> bool:
+        share = sum(weights[word] for word in words) / sum(weights)
+        return share + 2.0 * max(near.get(hit, 0.0) - 0.3, 0.0) >= _ANSWER
+
+    for hit in ids:
+        title = f"{documents[hit]['title']} {date_words(clock.from_text(documents[hit]['created_at']))}"
+        in_passages[hit] = [words for _, _, words in _words_of_passages(texts.get(hit, ""), title, ranked.terms)]
+        if any(is_answer(hit, words) for words in in_passages[hit]):
+            return True
+    # Words that the index has of an entry but its text does not, such as tags and rejected alternatives
+    for hit, word in text_index.matches(ranked.terms, ids):
+        if word not in set().union(*in_passages[hit]):
+            in_passages[hit] = [words | {word} for words in in_passages[hit]]
+    return any(is_answer(hit, words) for hit in ids for words in in_passages[hit])

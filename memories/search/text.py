@@ -30,6 +30,18 @@ STOP_WORDS = frozenset(
 )
 
 
+# English words that say nothing of a subject: searched for, but a question of nothing else is about nothing
+COMMON_WORDS = STOP_WORDS.union(
+    """allow already always another anything available back become best better bring call case change come current does
+    done easily easy else even ever every everything example exist expect find first get getting give go going good got
+    happen happens help however instead keep kind know last let like look made make makes making many may maybe mean
+    might much must need needed needs never new next nothing often old one ones part please possible problem put really
+    right said say says see seem set several show something sometimes still stuff sure take tell thing things think time
+    try two use used useful uses using usually want way ways well whether within without work working works wrong
+    yes""".split()
+)
+
+
 class Term(str):
     """A search term with further forms that count as the same word; one that ends with ``*`` is a prefix."""
 

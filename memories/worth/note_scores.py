@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from memories.models import ContextPack, Memory, ReviewState
 from memories.pack.notes import MAX_TOKENS, forbidden_in, normalised, note_kind, note_sources, uses
 from memories.pack.outcomes import SessionActivity, activity_of
-from memories.pack.service import note_before
+from memories.pack.service import note_before, overlap_notice
 from memories.pack_sorts import local_id
 from memories.worth.schemas import KindScore
 from memories.worth.sessions import is_correction
@@ -85,8 +85,10 @@ def kinds_off() -> frozenset[str]:
     return _off[store][1]
 
 
+# That another session edits the file is said where nothing else is
 def _note(action: PlannedAction) -> str:
-    return note_before(action, without=kinds_off())
+    note = note_before(action, without=kinds_off())
+    return note or (overlap_notice(action.session_id, action.path) if action.path else "")
 
 
 notes.append(_note)

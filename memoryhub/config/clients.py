@@ -109,6 +109,7 @@ class Hooks(_Declared):
     call: str = "tool_use_id"
     input: str = "tool_input"
     reason: str = "reason"
+    start: str = "source"
 
     @model_validator(mode="before")
     @classmethod

@@ -10,8 +10,8 @@ Part = Callable[[Sequence[int]], Mapping[int, Any]]
 
 _parts: dict[str, dict[str, Part]] = {}
 _statistics: dict[str, Callable[[], dict[str, int]]] = {}
-# Texts that a starting session receives, given its id
-openings: list[Callable[[str], str]] = []
+# Texts that a starting session receives, given its id and that of the session that it continues, or ""
+openings: list[Callable[[str, str], str]] = []
 # Texts that a session receives at a prompt, given the session's id and the prompt
 recalls: list[Callable[[str, str], str]] = []
 
@@ -57,8 +57,8 @@ def statistics() -> dict[str, dict[str, int]]:
     return {name: count() for name, count in _statistics.items()}
 
 
-def opening_of(session_id: str) -> str:
-    return "\n".join(filter(None, (opening(session_id) for opening in openings)))
+def opening_of(session_id: str, continued: str = "") -> str:
+    return "\n".join(filter(None, (opening(session_id, continued) for opening in openings)))
 
 
 def recall_of(session_id: str, prompt: str) -> str:

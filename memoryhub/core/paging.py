@@ -18,6 +18,8 @@ from memoryhub.core.text import compact_json, hanging
 BYTES_PER_TOKEN = 4
 # By what a search ranks in each mode
 SEARCH_MODES = {"basic": "words, without the full-text index", "fts5": "words", "hybrid": "words and meaning"}
+# First line of an answer to a question that nothing stored is about
+ABSENT = "nothing stored is about this; these are only the nearest"
 # Stands for the count while its digits are counted too
 _MOST_TOKENS = 99_999_999
 
@@ -113,6 +115,7 @@ def fit_page(
     cursor_after: Callable[[int], str],
     mode: str | None = None,
     note: str | None = None,
+    absent: bool | None = None,
 ) -> Listing:
     """As ``page``; ``cursor_after`` returns the cursor after the first items, given their number."""
 
@@ -130,6 +133,7 @@ def fit_page(
             next_cursor=next_cursor,
             mode=mode,
             note=note,
+            absent=absent,
         )
 
     render = compact_json if answers_json() else lambda item: hanging(line(item))
@@ -144,8 +148,12 @@ def fit_page(
 
 def _frame(meta: Meta) -> int:
     if not answers_json():
-        return size_of(_last_line(meta))
+        return size_of("\n".join([*_first_lines(meta), _last_line(meta)]))
     return size_of(compact_json(Listing(results=[], meta=meta).model_dump(mode="json")))
+
+
+def _first_lines(meta: Meta) -> list[str]:
+    return [f"{ABSENT}:"] if meta.absent else []
 
 
 def _last_line(meta: Meta) -> str:
@@ -167,7 +175,8 @@ def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: s
         mode = _mode(listing.meta.mode) if listing.meta.mode else ""
         explanation = "; ".join(filter(None, [mode, listing.meta.note]))
         return f"{none} ({explanation})" if explanation else none
-    return "\n".join([*(hanging(line(item)) for item in listing.results), _last_line(listing.meta)])
+    lines = [hanging(line(item)) for item in listing.results]
+    return "\n".join([*_first_lines(listing.meta), *lines, _last_line(listing.meta)])
 
 
 def newest_first(

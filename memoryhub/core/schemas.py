@@ -243,6 +243,9 @@ class Meta(BaseModel):
     next_cursor: str | None = Field(None, description="cursor of the next page")
     mode: str | None = Field(None, description="of a search: hybrid: words and meaning; fts5: words; basic: LIKE")
     note: str | None = Field(None, description="how the results were found")
+    absent: bool | None = Field(
+        None, description="of a search: nothing stored is about the question; the results are only the nearest"
+    )
 
 
 class Listing(BaseModel):

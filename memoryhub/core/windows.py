@@ -108,7 +108,7 @@ def note_session(key: str, session_id: str) -> None:
 
 def session_of(key: str) -> str:
     """Return the session that a window is in, or "" if its client has no hooks here."""
-    if not key:
+    if not _KEY.fullmatch(key):
         return ""
     try:
         with open(f"{home_text()}/{FOLDER}/{key}", encoding="utf-8") as file:  # noqa: PTH123

@@ -39,7 +39,7 @@ from sessions_app.api import work_router as work
 from sessions_app.events import Slug
 from sessions_app.hook_parser import HookEvent, answer_for_client, parse_hook, place_event
 from sessions_app.schemas import HookContext, HookDelivery, OrgDescribe, ProjectDescribe
-from sessions_app.services.capture import note_window, take_delivery, take_event
+from sessions_app.services.capture import in_window, note_window, take_delivery, take_event
 
 DESCRIPTION = """Read and write the memory of projects.
 
@@ -276,8 +276,10 @@ def take_hook(
     key = header_of(request, "Idempotency-Key") or f"hook-{ids.short_id()}"
     if hook_event.effect.is_recorded:
         drain_before_reading(project)
+    window = request.headers.get("Memory-Hub-Window", "")
+    hook_event = in_window(hook_event, window)
     text = take_event(event=hook_event, client=client, project=project, idempotency_key=key)
-    note_window(event=hook_event, window=request.headers.get("Memory-Hub-Window", ""))
+    note_window(event=hook_event, window=window)
     if not text:
         return Status(204, None)
     return answer_for_client(client, event, text)

@@ -25,7 +25,7 @@ from memoryhub.core.spool import SpooledEvent
 from memoryhub.core.stores.store import current_store, project_store, use_store
 from memoryhub.core.text import flat, one_line
 from sessions_app.events import COMMIT_RECORDED
-from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
+from sessions_app.events.client import COMMAND_RUN, CONTEXT_COMPACTED, FILE_EDITED, client_events
 from sessions_app.hook_parser import HookEvent, find_commits, parse_hook
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import CommitRecord, HookContext, HookDelivery, SessionEnd, SessionStart
@@ -87,6 +87,11 @@ def _tops(directory: str) -> list[PurePath]:
         if os.path.lexists(above / ".git"):
             return [above, folder]
     return [folder]
+
+
+def path_in_project(path: str, directory: str) -> str:
+    """Return a path from the top of the working tree, or from the folder, in which a session began, if it is there."""
+    return _in_project(path, _tops(directory))
 
 
 def _in_project(path: str, tops: list[PurePath]) -> str:
@@ -155,6 +160,14 @@ def hint_for(event: HookEvent, project: str) -> str:
     return ""
 
 
+def in_window(event: HookEvent, window: str) -> HookEvent:
+    """Return the event with the session that its window was in until the user cleared the context."""
+    if event.start != _CLEAR:
+        return event
+    earlier = windows.session_of(window)
+    return replace(event, continued="" if earlier == event.session_id else earlier)
+
+
 def note_window(*, event: HookEvent, window: str) -> None:
     """Note which session a client's window is in, for the MCP server that the same window has started."""
     if not window or not event.effect.stays_in_session:
@@ -176,7 +189,7 @@ def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:
     if event.directory:
         # From now on another folder of the same name is another project.
         bind_project(project, Path(event.directory))
-    opening = opening_of(event.session_id)
+    opening = opening_of(event.session_id, event.continued)
     if problem:
         opening = f"Memory Hub ignores this folder's settings: {problem}\n\n{opening}"
     return opening.rstrip()
@@ -194,7 +207,7 @@ def note_at_action(event: HookEvent) -> str:
     payload = event.payload
     path = payload.get("path", "")
     if path:
-        path = _in_project(str(PurePath(event.working_directory, path)), _tops(event.directory))
+        path = path_in_project(str(PurePath(event.working_directory, path)), event.directory)
     elif event.type != COMMAND_RUN.name:
         return ""
     action = PlannedAction(event.session_id, payload.get("command", ""), path, payload.get("change", ""))
@@ -234,9 +247,22 @@ def plausible_time(reported: datetime) -> datetime:
     return min(reported, clock.now())
 
 
+# Starts after which the model's context has nothing of the session's past
+_CLEAR = "clear"
+_CONTEXT_LOST = ("compact", _CLEAR)
+
+
 def _start_session(event: HookEvent, key: str | None) -> None:
     directory = flat(event.directory[:1_000])
     continue_session(SessionStart(session_id=event.session_id, directory=directory, idempotency_key=key))
+    if event.start in _CONTEXT_LOST and _last_type(event.session_id) not in (None, CONTEXT_COMPACTED.name):
+        _record_event(replace(event, type=CONTEXT_COMPACTED.name, payload={"content": event.start}), None)
+
+
+# A client that tells of a compaction in advance needs no second event
+def _last_type(session_id: str) -> str | None:
+    captured = log.events().of_session(session_id).of_type(*client_events().values())
+    return captured.values_list("event_type", flat=True).last()
 
 
 def _prompt(event: HookEvent, key: str) -> None:
@@ -246,7 +272,7 @@ def _prompt(event: HookEvent, key: str) -> None:
         _append_to_turn(event, key)
 
 
-def _record_event(event: HookEvent, key: str) -> None:
+def _record_event(event: HookEvent, key: str | None) -> None:
     if event.payload:
         _ensure_active(event)
         _append_to_turn(event, key)
@@ -294,7 +320,7 @@ def _close_open_turn(event: HookEvent, key: str | None = None) -> None:
         close_turn(turn, idempotency_key=key)
 
 
-def _append_to_turn(event: HookEvent, key: str) -> None:
+def _append_to_turn(event: HookEvent, key: str | None) -> None:
     turn = automatic_turn(session_id=event.session_id)
     append_automatically(turn=turn, type=event.type, payload=event.payload, idempotency_key=key)
     with use_origin(turn_id=turn.turn_id):

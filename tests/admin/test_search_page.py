@@ -83,6 +83,9 @@ class SearchPageTests(AdminTestCase):
     def test_what_cannot_be_asked_is_said_and_nothing_found_and_how_the_index_stands_too(self) -> None:
         self.assert_shows(self.page(SEARCH, query="port", limit="many"), "Enter a whole number")
         self.assert_shows(self.page(SEARCH, query="zebra"), "nothing found; try fewer or other words")
+        about_nothing = self.page(SEARCH, query="which port has the Kubernetes ingress controller")
+        self.assert_shows(about_nothing, "Nothing stored is about this; these are only the nearest.</p>", "hit-head")
+        self.assertNotIn("only the nearest", self.page(SEARCH, query="port of the hub"))
         self.assert_shows(self.page(SEARCH, query="  "), "No search yet")
         self.assert_shows(self.page(SEARCH, "beta", query="port"), "No results.")
         self.assert_shows(self.page(SEARCH, query="port", scope="session"), "No session is open here")

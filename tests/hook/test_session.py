@@ -179,7 +179,7 @@ class OneHubTests(HookTestCase):
         client.send("SessionEnd", reason="other")
         client.start("resume")
         client.send("UserPromptSubmit", prompt="Two")
-        first = "session.started turn.began message.user context.packed turn.ended session.ended"
+        first = "session.started turn.began message.user context.compacted context.packed turn.ended session.ended"
         types = f"{first} session.resumed turn.began message.user"
         self.assertEqual([event["event_type"] for event in replayed(self.home, "lexer")], types.split())
 

@@ -18,15 +18,17 @@ from django.test import SimpleTestCase, tag
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memories import selectors
+from decisions.schemas import DecisionRecord
+from decisions.services import record_decision
+from memories import pack_sorts, selectors
 from memories.embeddings.engine import RemoteEngine, use_engine
 from memories.embeddings.meaning import Meaning
 from memories.models import SearchDocument, Vector
-from memories.pack import pack_context
+from memories.pack import pack_context, preview_pack, replay_pack
 from memories.query import query
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, Stats
 from memories.schemas.links import RelationCreate
-from memories.schemas.query import ContextPackRequest, MemoryQuery
+from memories.schemas.query import ContextPackRequest, ContextReplay, MemoryQuery
 from memories.search import engine
 from memories.search.engine import BlendWeights, blend
 from memories.search.index import forget_removed, put, text_index, text_row
@@ -43,7 +45,7 @@ from memoryhub.core.contributions import recall_of
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.log.erase import wipe_free_space
 from memoryhub.core.models import RawEvent
-from memoryhub.core.paging import as_lines
+from memoryhub.core.paging import ABSENT, as_lines
 from memoryhub.core.search import Document
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, forget, use_store
@@ -162,6 +164,75 @@ class RelevanceTests(SearchTestCase):
         self.assertEqual("".join(covered.split()), "".join(text.split()))
         self.assertLessEqual(max(end - start for start, end in places), 700)
         self.assertEqual(passages(" \n"), [])
+
+
+@tag("backend")
+class AbsenceTests(SearchTestCase):
+    def absent(self, question: str, **fields: Any) -> bool | None:
+        return self.search(question, **fields).meta.absent
+
+    def test_a_question_that_nothing_is_about_is_answered_so_and_with_the_nearest(self):
+        for question in ("How is VAT rounded on the invoices of one customer?", "does the kitchen have a toaster"):
+            with self.subTest(question):
+                text = search_text(MemorySearch(query=question))
+                self.assertEqual(text.splitlines()[0], f"{ABSENT}:")
+                self.assertIn("#", text.splitlines()[1])
+                self.assertTrue(self.absent(question))
+                self.assertTrue(query(command=MemoryQuery(search=question)).meta.absent)
+                self.assertTrue(search_by_offset(command=SearchByOffset(query=question))["metadata"]["absent"])
+                pack = preview_pack(command=ContextPackRequest(query=question))
+                self.assertTrue(pack.data()["meta"]["absent"])
+                self.assertIn(pack_sorts.ABSENT, pack.text.splitlines()[0])
+                sent = pack_context(command=ContextPackRequest(query=question))
+                again = replay_pack(command=ContextReplay(id=sent.id))
+                self.assertEqual((again.text, again.as_sent), (sent.text, True))
+        self.assertTrue(self.absent("zebra"))
+
+    def test_a_question_that_something_is_about_is_answered_without_such_a_line(self):
+        for question in ("When is the coffee machine descaled?", "sign in without a password", "Kitchen", "kit"):
+            with self.subTest(question):
+                self.assertNotIn(ABSENT, search_text(MemorySearch(query=question)))
+                self.assertIs(self.absent(question), False)
+                self.assertIs(query(command=MemoryQuery(search=question)).meta.absent, False)
+                self.assertFalse(preview_pack(command=ContextPackRequest(query=question)).data()["meta"]["absent"])
+
+    def test_common_words_alone_are_about_nothing_but_a_title(self):
+        self.write("Use", "What is used is counted once a minute.")
+        self.write("Limits", "Use one file a project; do not use two.")
+        self.assertTrue(self.absent("use one"))
+        self.assertTrue(self.absent("do you do it"))
+        self.assertFalse(self.absent("use"))
+        self.assertFalse(self.absent("use of files"))
+
+    def test_filters_narrow_what_may_be_absent(self):
+        self.assertFalse(self.absent("coffee machine", tags=["kit"]))
+        self.assertTrue(self.absent("coffee machine", tags=["sig"]))
+        self.assertTrue(self.absent("coffee machine", sources=["commit"]))
+        self.assertTrue(query(command=MemoryQuery(search="coffee machine", type="task")).meta.absent)
+        self.assertIsNone(query(command=MemoryQuery(type="task")).meta.absent)
+
+    def test_a_message_a_tag_and_a_rejected_alternative_are_present(self):
+        say("s", "The parcel printer needs labels of 62 millimetres.")
+        rejected = {"option": "RabbitMQ", "why_not": "one more service to run"}
+        record_decision(command=DecisionRecord(title="Where jobs wait", chosen="Redis", alternatives=[rejected]))
+        self.write("Queue", "Redis holds the jobs.", tags=["infrastructure"])
+        self.assertFalse(self.absent("which labels does the parcel printer need"))
+        self.assertFalse(self.absent("infrastructure"))
+        self.assertFalse(self.absent("why not RabbitMQ"))
+        self.assertFalse(self.absent("what was said on 8 May 2023"))
+
+    def test_every_page_of_an_answer_repeats_it_within_its_budget(self):
+        question = "How does the Kubernetes operator keep coffee, passwords, ranking and files?"
+        first = self.search(question, limit=2)
+        second = self.search(question, limit=2, cursor=first.meta.next_cursor)
+        self.assertEqual((first.meta.absent, second.meta.absent), (True, True))
+        self.assertLessEqual(self.search(question, max_tokens=60).meta.estimated_tokens, 60)
+
+    def test_without_the_index_only_a_question_without_hits_is_absent(self):
+        question = "How is VAT rounded in the coffee kitchen of the customer?"
+        basic = partial(selectors.search, mode="basic")
+        self.assertFalse(basic(command=MemorySearch(query=question)).meta.absent)
+        self.assertTrue(basic(command=MemorySearch(query="zebra")).meta.absent)
 
 
 @tag("backend")

@@ -119,11 +119,12 @@ def answer_event(event: ClientEvent) -> bytes:
     from memoryhub.core.stores.store import project_store, use_store
     from memoryhub.ops.serving.drain import drain
     from sessions_app.hook_parser import answer_for_client, parse_hook, place_event
-    from sessions_app.services.capture import answer_to, folder_settings_of, hint_for
+    from sessions_app.services.capture import answer_to, folder_settings_of, hint_for, in_window
 
     parsed = parse_hook(client=event.client, event=event.name, data=event_body.read(event.body))
     project, parsed = place_event(parsed, client=event.client, project=event.project or None)
     hint = hint_for(parsed, project)
+    parsed = in_window(parsed, event.window)
     drain(project=project, wait=WAIT_SECONDS)
     folder, problem = folder_settings_of(project, parsed)
     with use_store(project_store(project)), use_folder(folder), use_origin(source="hook", actor=event.client):
