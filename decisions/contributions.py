@@ -234,7 +234,7 @@ def _reverts(situation: Situation) -> Iterator[int]:
 # Whether a change has enough of the words of a commit's subject, rare ones among them
 def _is_like(subject: str, situation: Situation) -> bool:
     words = parse(subject).terms
-    shared = words_in(subject, situation.telling_words)
+    shared = words_in(subject, situation.words)
     return len(words_in(subject, situation.rare_words)) >= LEAST_RARE and len(shared) >= _LIKE * len(words)
 
 

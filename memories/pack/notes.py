@@ -42,8 +42,8 @@ MAX_TOKENS = 150
 _LINE, _PASSAGE = 400, 240
 # Entries with so many rare words of the change are about it
 LEAST_RARE = 2
-# A word tells something, is uncommon, or rare, in at most this share of the documents, or in so many
-_TELLING, _UNCOMMON, _RARE, _FEW = 0.25, 0.1, 0.01, 3
+# A word is uncommon, or rare, in at most this share of the documents, or in so many
+_UNCOMMON, _RARE, _FEW = 0.1, 0.01, 3
 # Words of the change that are looked at, and characters
 _MOST_WORDS, _CHANGE = 60, 4_000
 # Type of a memory's resource link to a governed file or folder
@@ -68,35 +68,27 @@ class Situation:
         return "\n".join(new or lines)
 
     @cached_property
-    def _shares(self) -> dict[str, float]:
-        """Words of the added text, but not of the path, with the share of the documents that have them."""
+    def words(self) -> list[str]:
+        """Words of the added text that are not in the path."""
         in_path = set(parse(self.action.path).terms)
-        terms = (word for word in parse(self.added).terms if word not in in_path)
-        words = [word for word in terms if len(word) > 2 and not word.isdecimal()][:_MOST_WORDS]
-        if not words or not has_full_text():
-            return {}
-        documents = SearchDocument.objects.count()
-        most = max(_FEW, round(documents * _TELLING)) + 1
-        counts = text_index.counts(words, most=most)
-        return {word: count / documents for word, count in zip(words, counts, strict=True) if 0 < count < most}
-
-    @property
-    def telling_words(self) -> list[str]:
-        """Words of the added text that are not in every other document."""
-        return list(self._shares)
+        terms = [word for word in parse(self.added).terms if word not in in_path]
+        return [word for word in terms if len(word) > 2 and not word.isdecimal()][:_MOST_WORDS]
 
     @cached_property
     def rare_words(self) -> list[str]:
-        few = _FEW / max(1, SearchDocument.objects.count())
-        return [word for word, share in self._shares.items() if share <= max(_RARE, few)]
+        return [word for word, count in self._counted(self.words, _RARE) if count]
 
     def uncommon(self, words: Sequence[str]) -> list[str]:
         """Return those of the words that few documents of the current store have."""
+        return [word for word, _ in self._counted(words, _UNCOMMON)]
+
+    # Words that at most a share of the documents have, with their number
+    def _counted(self, words: Sequence[str], share: float) -> list[tuple[str, int]]:
         if not words or not has_full_text():
             return []
-        most = max(_FEW, round(SearchDocument.objects.count() * _UNCOMMON))
+        most = max(_FEW, round(SearchDocument.objects.count() * share))
         counts = text_index.counts(words, most=most + 1)
-        return [word for word, count in zip(words, counts, strict=True) if count <= most]
+        return [(word, count) for word, count in zip(words, counts, strict=True) if count <= most]
 
     def rare_in(self, ids: Collection[int]) -> dict[int, int]:
         """Count the rare words in documents, by id."""
