@@ -12,10 +12,10 @@ from memoryhub.core.events.projection import Event, void_sql
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
 from memoryhub.core.search import Document, Removal, define_text, indexed_when
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, json_text
+from memoryhub.core.stores.dialect import IDS, LINE_END, json_text
 from memoryhub.core.text import first_line
 from sessions_app import events
-from sessions_app.events.client import Message
+from sessions_app.events.client import COMMAND_RUN, CommandRun, Message
 from sessions_app.models import Commit, Session
 
 _MAX_PATHS = 200
@@ -27,6 +27,14 @@ define_text(
         f"SELECT position AS id, '' AS title, {json_text('payload_json', 'content')} AS body FROM raw_events "
         f"WHERE {_is_message()}"
     ),
+)
+# The commands that failed
+define_text(
+    "command",
+    f"SELECT position AS id, '' AS title, {json_text('payload_json', 'command')} || {LINE_END} || "
+    f"coalesce({json_text('payload_json', 'output')}, '') AS body FROM raw_events "
+    f"WHERE event_type = '{COMMAND_RUN.name}' "
+    f"AND coalesce(CAST({json_text('payload_json', 'exit_code')} AS text), '0') <> '0'",
 )
 define_text("session", "SELECT id, purpose, summary FROM sessions_app_session")
 
@@ -101,6 +109,23 @@ def session_document(event: Event[events.SessionStarted] | Event[events.SessionE
 @indexed_when(*Speech)
 def message_documents(event: Event[Message]) -> list[Document]:
     return list(_messages([event.position, *_around([event.position])]))
+
+
+@indexed_when(COMMAND_RUN)
+def command_document(event: Event[CommandRun]) -> Document | None:
+    payload = event.payload
+    if not payload.exit_code or not payload.output.strip():
+        return None
+    created_at = clock.from_text(payload.written_at) if payload.written_at else event.occurred_at
+    return Document(
+        id=event.position,
+        source="command",
+        type="failed",
+        title=first_line(payload.command, 120),
+        body=f"{payload.command}\n{payload.output}",
+        created_at=created_at,
+        session_id=event.session_id,
+    )
 
 
 @indexed_when(PAYLOAD_ERASED)

@@ -158,6 +158,11 @@ class ImportCommandTest(HubTestCase):
             with self.store("alpha", create=False):
                 self.assertEqual(log.head(), before, "nothing has changed")
 
+    def test_a_tools_data_is_previewed_for_a_project_that_does_not_exist(self) -> None:
+        self.repository.write("AGENTS.md", b"# Rules\n\n## Tests\n\nRun make test before each commit.\n")
+        self.assertIn("into alpha: 1 new", self.run_import("agents-md", ".", "--preview"))
+        self.assertFalse((self.home / "projects/alpha").exists())
+
     def write_note(self) -> None:
         with self.store("alpha"):
             write_memories(commands=[MemoryWrite(title="Known", content="Known already.")])

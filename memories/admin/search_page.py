@@ -39,6 +39,7 @@ _SOURCES = {
     SearchSourceName.COMMIT: "Commits",
     SearchSourceName.SESSION: "Sessions",
     SearchSourceName.MESSAGE: "Messages",
+    SearchSourceName.COMMAND: "Failed commands",
 }
 _DAY = forms.DateInput(attrs={"type": "date"})
 

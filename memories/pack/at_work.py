@@ -8,7 +8,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from memories.models import ContextPack
-from memories.pack.progress import is_prompt, within_folder
+from memories.pack.progress import LEAST_CHARS, is_prompt, within_folder
 from memories.pack.sections import FilledSection, GatherRequest, PackBody, PackItem, SectionDefinition, define_section
 from memories.pack_sorts import OVERLAP, OVERLAP_SECTION, local_id
 from memoryhub.core import clock
@@ -29,14 +29,14 @@ _IDLE = timedelta(minutes=30)
 _MOST, _FILES, _MOST_EDITS, _ABOUT = 3, 4, 400, 100
 
 _AT_WORK = (
-    "SELECT s.session_id, s.directory, s.started_at || '', max(e.position) FROM raw_events e "
+    "SELECT s.id, s.session_id, s.directory FROM raw_events e "
     "JOIN sessions_app_session s ON s.session_id = e.session_id "
     f"WHERE e.occurred_at >= %s AND e.event_type IN ({{types}}) AND s.status = 'active' AND s.id {OUTSIDE} "
     "AND s.session_id <> %s AND s.session_id <> %s "
-    "GROUP BY s.session_id, s.directory, s.started_at ORDER BY max(e.position) DESC LIMIT %s"
+    "GROUP BY s.id, s.session_id, s.directory ORDER BY max(e.position) DESC LIMIT %s"
 )
 _EDITS = (
-    f"SELECT position, session_id, occurred_at, {json_text('payload_json', 'path')} FROM raw_events "
+    f"SELECT position, session_id, {json_text('payload_json', 'path')} FROM raw_events "
     f"WHERE session_id IN {TEXTS} AND event_type = '{FILE_EDITED.name}' AND payload_json IS NOT NULL "
     f"AND position {OUTSIDE} ORDER BY position DESC LIMIT %s"
 )
@@ -45,26 +45,24 @@ _PROMPTS = (
     f"WHERE session_id IN {TEXTS} AND event_type IN ({{types}}) AND payload_json IS NOT NULL "
     f"AND position {OUTSIDE} ORDER BY position DESC LIMIT %s"
 )
-# Edits by position, with the sessions that made them
-_SENT_EDITS = (
-    f"SELECT e.position, e.session_id, e.occurred_at, {json_text('e.payload_json', 'path')}, s.directory, "
-    "s.started_at || '' FROM raw_events e JOIN sessions_app_session s ON s.session_id = e.session_id "
-    f"WHERE e.position IN {IDS} AND e.event_type = '{FILE_EDITED.name}' AND e.payload_json IS NOT NULL"
+# What a line needs of an event that starts a session, is a prompt or an edit
+_LINES = (
+    "SELECT e.position, s.id, s.session_id, s.directory, s.started_at || '', e.event_type, e.occurred_at, "
+    f"coalesce({json_text('e.payload_json', 'content')}, {json_text('e.payload_json', 'path')}) "
+    "FROM raw_events e JOIN sessions_app_session s ON s.session_id = e.session_id OR s.id = e.position "
+    f"WHERE e.position IN {IDS} AND e.payload_json IS NOT NULL ORDER BY s.id, e.position"
 )
 
 
 class _AtWork(NamedTuple):
+    id: int
     session_id: str
     directory: str
-    started_at: str
-    # Where its last event is
-    position: int
 
 
 class _Edit(NamedTuple):
     position: int
     session_id: str
-    occurred_at: str
     path: str
 
 
@@ -80,19 +78,14 @@ def _edits_of(session_ids: Sequence[str]) -> list[_Edit]:
     return list(map(_Edit._make, rows.fetch(_EDITS, [json_list(session_ids), _MOST_EDITS])))
 
 
-def _prompts_of(session_ids: Collection[str]) -> dict[str, list[tuple[int, str]]]:
-    """Return the positions and texts of users' prompts by session, the last first."""
-    types = quoted(names_of_speech(Speech.PROMPT))
-    prompts: dict[str, list[tuple[int, str]]] = {name: [] for name in session_ids}
-    for position, name, content in rows.fetch(_PROMPTS.format(types=types), [json_list(session_ids), _MOST_EDITS]):
-        if is_prompt(content):
-            prompts[name].append((position, content))
+def _prompts_of(session_ids: Collection[str]) -> dict[str, list[int]]:
+    """Return the positions of users' prompts by session, the last first."""
+    statement = _PROMPTS.format(types=quoted(names_of_speech(Speech.PROMPT)))
+    prompts: dict[str, list[int]] = {name: [] for name in session_ids}
+    for position, name, content in rows.fetch(statement, [json_list(session_ids), _MOST_EDITS]):
+        if is_prompt(content) and len(content) >= LEAST_CHARS:
+            prompts[name].append(position)
     return prompts
-
-
-# "here", or the folder as it is seen from that of the session that reads the line
-def _place(directory: str, reader: str) -> str:
-    return "here" if directory == reader else f"in {within_folder(directory, reader)}"
 
 
 def _directory_of(session_id: str) -> str:
@@ -108,24 +101,36 @@ def _at_work(request: GatherRequest) -> list[PackItem]:
         return []
     names = [session.session_id for session in sessions]
     prompts, edits = _prompts_of(names), _edits_of(names)
+    positions: list[int] = []
+    for session in sessions:
+        files: dict[str, int] = {}
+        for edit in edits:
+            if edit.session_id == session.session_id:
+                files.setdefault(edit.path, edit.position)
+        positions += [session.id, *prompts[session.session_id][:1], *list(files.values())[:_FILES]]
+    return _lines(request, positions)
+
+
+# A line for each event, so that what is erased or redacted is in no other line
+def _lines(request: GatherRequest, positions: Sequence[int]) -> list[PackItem]:
     reader = _directory_of(request.session_id)
     items: list[PackItem] = []
-    for session in sessions:
-        position, about = next(iter(prompts[session.session_id]), (session.position, ""))
-        folder = session.directory.rpartition(":")[2]
-        paths = [within_folder(edit.path, folder) for edit in edits if edit.session_id == session.session_id]
-        files = ", ".join(list(dict.fromkeys(paths))[:_FILES])
-        parts = [one_line(about, _ABOUT), f"edited {files}" if files else ""]
-        since = f"since {clock.minute(session.started_at)} {_place(session.directory, reader)}"
+    for position, session, _, directory, started_at, event_type, at, text in rows.fetch(_LINES, [json_list(positions)]):
+        if position == session:
+            place = "here" if directory == reader else f"in {within_folder(directory, reader)}"
+            line = f"at work since {clock.minute(started_at)} {place}"
+        elif event_type == FILE_EDITED.name:
+            line = f"edited {within_folder(text, directory.rpartition(':')[2])} at {clock.minute(at)}"
+        else:
+            line = f"asked: {one_line(text, _ABOUT)}"
         label = f"#{position}"
-        items.append(PackItem(label, f"- {label} {since}: {'; '.join(filter(None, parts))}"))
+        items.append(PackItem(label, f"- {label} {line}", label))
     return items
 
 
-define_section(SectionDefinition("at_work", "Another session is at work", 6, 0.1, 400, _at_work, "", most_tokens=200))
-
+define_section(SectionDefinition("at_work", "Another session", 6, 0.15, 300, _at_work, "", most_tokens=200))
 # Other packs have none
-SECTION = SectionDefinition(OVERLAP_SECTION, "Another session edits a file of this one", 7, 1.0, 400, lambda _: (), "")
+SECTION = SectionDefinition(OVERLAP_SECTION, "Another session edits a file of this one", 7, 1.0, 300, lambda _: (), "")
 define_section(SECTION)
 
 
@@ -142,14 +147,19 @@ def overlap_body(request: GatherRequest, path: str = "") -> PackBody:
     directories = {session.session_id: session.directory for session in sessions}
     reader = _directory_of(request.session_id)
     ours = {path} if path else {path_in_project(edit.path, reader) for edit in _edits_of([request.session_id])}
-    theirs = _edits_of(list(directories))
     sent = _sent_overlaps(request.session_id)
-    overlaps: dict[tuple[str, str], int] = {}
-    for edit in theirs:
+    overlaps: dict[tuple[str, str], _Edit] = {}
+    for edit in _edits_of(list(directories)):
         file = path_in_project(edit.path, directories[edit.session_id])
         if file in ours and (edit.session_id, file) not in sent:
-            overlaps.setdefault((edit.session_id, file), edit.position)
-    return sent_overlap_body(request, sorted(overlaps.values())[-_MOST:])
+            overlaps.setdefault((edit.session_id, file), edit)
+    prompts = _prompts_of(list(directories)) if overlaps else {}
+    ids = {session.session_id: session.id for session in sessions}
+    positions: set[int] = set()
+    for edit in list(overlaps.values())[:_MOST]:
+        asked = [prompt for prompt in prompts[edit.session_id] if prompt < edit.position]
+        positions.update([ids[edit.session_id], *asked[:1], edit.position])
+    return sent_overlap_body(request, positions)
 
 
 # Sessions and files of the notices that the session got since its last compaction
@@ -159,23 +169,16 @@ def _sent_overlaps(session_id: str) -> set[tuple[str, str]]:
     positions = [local_id(key) for key in keys if key.startswith(f"{OVERLAP_SECTION} ")]
     if not positions:
         return set()
-    sent = rows.fetch(_SENT_EDITS, [json_list(positions)])
-    return {(name, path_in_project(path, directory)) for _, name, _, path, directory, _ in sent}
+    files: set[tuple[str, str]] = set()
+    for _, _, name, directory, _, event_type, _, text in rows.fetch(_LINES, [json_list(positions)]):
+        if event_type == FILE_EDITED.name:
+            files.add((name, path_in_project(text, directory)))
+    return files
 
 
-def sent_overlap_body(request: GatherRequest, positions: Sequence[int]) -> PackBody:
-    """Return the lines of other sessions' edits, given their positions."""
-    edits = rows.fetch(_SENT_EDITS, [json_list(positions)]) if positions else []
-    if not edits:
+def sent_overlap_body(request: GatherRequest, positions: Collection[int]) -> PackBody:
+    """Return the lines of another session's events, given their positions."""
+    items = _lines(request, sorted(positions)) if positions else []
+    if not items:
         return PackBody([])
-    prompts = _prompts_of({name for _, name, *_ in edits})
-    reader = _directory_of(request.session_id)
-    items: list[PackItem] = []
-    for position, name, at, path, directory, started_at in sorted(edits):
-        before = [content for prompted, content in prompts[name] if prompted < position]
-        about = f": {one_line(before[0], _ABOUT)}" if before else ""
-        file = within_folder(path, directory.rpartition(":")[2])
-        line = f"- #{position} {file} at {clock.minute(at)}, by a session since {clock.minute(started_at)}"
-        items.append(PackItem(f"#{position}", f"{line} {_place(directory, reader)}{about}"))
-    tokens = sum(estimate_tokens(item.line) for item in items)
-    return PackBody([FilledSection(SECTION, items, 0, tokens)], sort=OVERLAP)
+    return PackBody([FilledSection(SECTION, items, 0, sum(estimate_tokens(item.line) for item in items))], sort=OVERLAP)

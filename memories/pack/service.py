@@ -144,6 +144,17 @@ def opening_pack(session_id: str, continued: str = "") -> str:
     return sent.text if sent.body.sections else ""
 
 
+def reopening_pack(session_id: str, _prompt: str) -> str:
+    """Return the opening at the first prompt after a compaction, unless the client's start already had it."""
+    begins = context_begins(session_id) if session_id else 0
+    if not begins or is_held_out(session_id):
+        return ""
+    packs = ContextPack.objects.filter(session_id=session_id, id__gt=begins)
+    if any(pack.sort is SESSION for pack in packs):
+        return ""
+    return opening_pack(session_id)
+
+
 def recall_context(session_id: str, prompt: str) -> str:
     """Return what the session should know for its prompt and was not given yet; empty if nothing is relevant enough."""
     settings = project_settings()
@@ -326,7 +337,7 @@ def _delta_text(pack_id: int, since: int, changed: PackBody, gone: list[str]) ->
 
 
 openings.append(opening_pack)
-recalls += [recall_context, lambda session_id, _prompt: overlap_notice(session_id)]
+recalls += [reopening_pack, recall_context, lambda session_id, _prompt: overlap_notice(session_id)]
 
 
 _SCOPE_OF_STORE = {Scope.PROJECT: MemoryScope.PROJECT, Scope.ORG: MemoryScope.ORG, Scope.GLOBAL: MemoryScope.GLOBAL}

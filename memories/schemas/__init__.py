@@ -428,6 +428,8 @@ class SearchSourceName(StrEnum):
     COMMIT = "commit"
     SESSION = "session"
     MESSAGE = "message"
+    # Those that failed
+    COMMAND = "command"
     DECISION = "decision"
 
 

@@ -8,6 +8,7 @@ about it. Weights and measurements are in docs/internals/retrieval.md.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -18,10 +19,12 @@ from memories.embeddings.meaning import MEANING, Meaning, ask_nearest
 from memories.scopes import Level
 from memories.search.index import Hits, text_index
 from memories.search.parsed_query import ParsedQuery, with_parts
-from memories.search.weights import USUAL, Factors, Pipeline, Scores, by_index, refine, successors_of, weigh
+from memories.search.snippets import only_asks
+from memories.search.weights import REFINED, USUAL, Factors, Pipeline, Scores, by_index, refine, successors_of, weigh
 from memoryhub.core.search import text_queries
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, LIKE, number_of
+from sessions_app.events.client import USER_MESSAGE
 
 # Matches that are ranked and counted
 RANKED_AT_MOST = 1000
@@ -99,7 +102,37 @@ def rank(
             surroundings = replace(pipeline, session=min(pipeline.session, pipeline.session_beside_others))
         hits, factors = refine(ranked.hits, query.terms, surroundings)
     hits = weigh(_with_successors(hits, query, level), query, factors, pipeline)
+    hits = _without_repeats(hits, query)
     return replace(ranked, hits=hits, factors=factors)
+
+
+_SPOKEN = f"SELECT id, type, title FROM memories_searchdocument WHERE source = 'message' AND id IN {IDS}"
+# Type of the documents of prompts
+PROMPT = USER_MESSAGE.name.rpartition(".")[2]
+
+
+# Without messages that repeat a better one, and prompts that only ask the same
+def _without_repeats(hits: Hits, query: ParsedQuery) -> Hits:
+    ids = list(dict(hits[:REFINED]))
+    spoken = {message: (speaker, title) for message, speaker, title in rows.fetch(_SPOKEN, [json.dumps(ids)])}
+    titles = Counter(title for _, title in spoken.values())
+    longest = 2 * len(query.text)
+    doubtful: dict[int, bool] = {}
+    for message, (speaker, title) in spoken.items():
+        is_question = speaker == PROMPT and len(title) <= longest and only_asks(title, query.terms)
+        if is_question or titles[title] > 1:
+            doubtful[message] = is_question
+    if not doubtful:
+        return hits
+    texts = texts_of({message: {"source": "message"} for message in doubtful})
+    seen: set[str] = set()
+    dropped: set[int] = set()
+    for message in filter(doubtful.__contains__, ids):
+        text = texts.get(message, "")
+        if text in seen or (doubtful[message] and only_asks(text, query.terms)):
+            dropped.add(message)
+        seen.add(text)
+    return [(hit, score) for hit, score in hits if hit not in dropped]
 
 
 # The successor of a good hit gets at least its score, whatever words it has itself
@@ -200,10 +233,29 @@ def _by_words(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -> Hi
     if len(words) > 1 and (rows.fetch("SELECT max(id) FROM memories_searchdocument")[0][0] or 0) > _LARGE_STORE:
         rare = _rarest(words)
         if len(rare) < len(words):
-            hits = text_index.score(rare, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST)
-            if len(hits) >= _ENOUGH:
-                return hits
-    return text_index.score(scored, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST)
+            scores = text_index.score(rare, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST)
+            if len(scores) >= _ENOUGH:
+                return _with_words(scores)
+    return _with_words(text_index.score(scored, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST))
+
+
+_WITH_PREVIOUS = (
+    "SELECT d.id, d.type, (SELECT max(p.id) FROM memories_searchdocument p WHERE p.source = 'message' "
+    "AND p.session_id = d.session_id AND p.id < d.id) "
+    f"FROM memories_searchdocument d WHERE d.source = 'message' AND d.id IN {IDS}"
+)
+
+
+# Messages without any of the words are left out, but for an answer to one that has some
+def _with_words(scores: Sequence[tuple[int, float, bool]]) -> Hits:
+    telling = {document for document, _, has_words in scores if has_words}
+    near_only = [document for document, _, has_words in scores if not has_words]
+    dropped: set[int] = set()
+    if near_only:
+        for message, speaker, previous in rows.fetch(_WITH_PREVIOUS, [json.dumps(near_only)]):
+            if speaker == PROMPT or previous not in telling:
+                dropped.add(message)
+    return [(document, score) for document, score, _ in scores if document not in dropped]
 
 
 # The rarest words that together match a few thousand documents, and at least enough

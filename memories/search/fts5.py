@@ -74,7 +74,7 @@ def score(
     *,
     weights: tuple[float, float, float],
     most: int,
-) -> list[tuple[int, float]]:
+) -> list[tuple[int, float, bool]]:
     twice = list(required) != list(words)
     expression = match_any(words)
     if twice:
@@ -85,13 +85,14 @@ def score(
         expression = f"({match_any(required)}) AND ({match_any([*required, *common, *common])})"
     where = " AND ".join(["search_fts MATCH %s", *conditions])
     join = "JOIN memories_searchdocument d ON d.id = f.rowid" if "d." in where else ""
+    title, _, date = weights
     matches = rows.fetch(
-        f"SELECT f.rowid, bm25(search_fts, %s, 1.0, %s, %s) AS score FROM search_fts f {join} "
-        f"WHERE {where} ORDER BY score LIMIT {most}",
-        [*weights, expression, *parameters],
+        f"SELECT f.rowid, bm25(search_fts, %s, 1.0, %s, %s) AS score, bm25(search_fts, %s, 1.0, 0.0, %s) < 0 "
+        f"FROM search_fts f {join} WHERE {where} ORDER BY score LIMIT {most}",
+        [*weights, title, date, expression, *parameters],
     )
     times = 1 + twice
-    return [(document, -score / times) for document, score in matches]
+    return [(document, -score / times, bool(has_words)) for document, score, has_words in matches]
 
 
 def count(word: str, *, most: int | None) -> int:
@@ -159,7 +160,7 @@ _AT_ONCE = 5000
 _VOCABULARY = "CREATE VIRTUAL TABLE temp.{name} USING fts5vocab({database}, search_fts, instance)"
 _TERMS = "SELECT term, doc, col, offset FROM temp.{name}"
 # Sources whose body comes from their own stream alone
-OWN_BODY = "('memory', 'message', 'session')"
+OWN_BODY = "('memory', 'message', 'session', 'command')"
 # The longest words of each document in the rebuilt index, with their first position
 _RAREST = (
     "SELECT doc, term, col, offset FROM (SELECT t.doc, t.term, t.col, min(t.offset) AS offset, row_number() OVER "

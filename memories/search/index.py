@@ -63,9 +63,10 @@ class TextIndex(Protocol):
         *,
         weights: tuple[float, float, float],
         most: int,
-    ) -> Hits:
+    ) -> list[tuple[int, float, bool]]:
         """Return the best documents that have one of ``required``; all of ``words`` count in their scores.
 
+        The last value is false for a document that has none of the words itself, but the texts around it.
         ``conditions`` are SQL, with ``d`` for the documents and ``DOCUMENT_ID``. ``weights`` are those of a word in the
         title, in the texts around and in the date; one in the body counts 1.
         """
@@ -101,8 +102,10 @@ if env.database_url():
     text_index = postings
 
 
+# Sources whose titles repeat the first line of the text
+UNTITLED = ("message", "command")
 # Version of how texts are written into the index; a store with another version gets a new index (decision 20)
-FORM = "4"
+FORM = "5"
 
 require_sql("memories.search.form", f"DELETE FROM store_meta WHERE key = 'search_form' AND value <> '{FORM}'")
 require_sql(
@@ -166,11 +169,10 @@ def has_text(document: Document) -> bool:
 
 def text_row(document: Document) -> TextRow:
     """Return a document's row of the full-text index."""
-    # The title of a message repeats its first line. A document without text gets no date, or it would be found first by
-    # its date, being so short.
+    # A document without text gets no date, or it would be found first by its date, being so short
     return (
         document.id,
-        "" if document.source == "message" else shaped(document.title),
+        "" if document.source in UNTITLED else shaped(document.title),
         shaped(document.body),
         shaped(document.near),
         date_words(document.created_at) if document.body else "",

@@ -160,7 +160,7 @@ def score(
     *,
     weights: tuple[float, float, float],
     most: int,
-) -> list[tuple[int, float]]:
+) -> list[tuple[int, float, bool]]:
     twice = list(required) != list(words)
     needed = _indexed_forms(required)
     further = _indexed_forms([word for word in words if word not in required]) if twice else []
@@ -172,7 +172,11 @@ def score(
     best = sorted(scores, key=scores.__getitem__, reverse=True)
     hits = _meeting(best, conditions, parameters, most) if conditions else best[:most]
     times = 1 + twice
-    return [(document, scores[document] / times) for document in hits]
+    with_words: set[int] = set()
+    for form in dict.fromkeys(order):
+        counts = lists.weighted(form, set(hits), (title, 1.0, 0.0, date))
+        with_words |= {document for document, count in counts if count}
+    return [(document, scores[document] / times, document in with_words) for document in hits]
 
 
 def _indexed_forms(words: Iterable[str]) -> list[tuple[str, bool]]:

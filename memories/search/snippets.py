@@ -6,12 +6,23 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from memories.search.text import PART, UNSPACED, all_forms, folded, folded_with_places, is_prefix, without_accents
+from memories.search.text import (
+    PART,
+    UNSPACED,
+    all_forms,
+    folded,
+    folded_with_places,
+    is_prefix,
+    telling_words,
+    without_accents,
+)
 
 # Characters of a snippet
 LENGTH = 200
 
 _TOKEN = re.compile(r"[^\W_]+")
+# A letter that may have an accent, or another length in lower case
+_OTHER_LETTER = re.compile(r"[^\W\d_a-zA-Z]")
 _ENDING = re.compile(r"(?<=\w{3})(?:ings?|ions?|ie[sd]|ed|es|ers?|ly|e|s|y)$")
 _READ = 20_000
 _PLACES = 100
@@ -40,11 +51,24 @@ def snippet(text: str, words: Sequence[str], length: int = LENGTH) -> str:
         start = places_of[min(start, len(places_of) - 1)][0]
     start = min(start, len(flat) - length)  # words near the end are shown with what comes before them
     start = flat.find(" ", start - 1) + 1 if start else 0
-    cut = flat[start : start + length]
-    is_end = start + length >= len(flat)
-    if not is_end:
-        cut = f"{cut.rsplit(' ', 1)[0]} …"
+    stop = command_end(flat, start, start + length)
+    cut = flat[start:stop]
+    if stop < len(flat):
+        cut = f"{cut if stop > start + length else cut.rsplit(' ', 1)[0]} …"
     return f"… {cut}" if start else cut
+
+
+# Characters between a passage and the command that it leads to, and of that command
+_LEAD, _COMMAND = 80, 160
+_CODE = re.compile(rf"[^`]{{0,{_LEAD}}}(`{{1,3}})[^`]{{1,{_COMMAND}}}\1")
+_CODE_END = re.compile(rf"[^`]{{0,{_COMMAND}}}`{{1,3}}")
+
+
+def command_end(text: str, start: int, end: int) -> int:
+    """Return where a passage of a text ends: further on if it would end inside a command, or shortly before one."""
+    is_inside = text.count("`", start, end) % 2 == 1
+    code = (_CODE_END if is_inside else _CODE).match(text, end)
+    return code.end() if code else min(end, len(text))
 
 
 def spans(text: str, words: Sequence[str]) -> Spans:
@@ -85,7 +109,7 @@ def occurrences(text: str, words: Sequence[str]) -> list[tuple[int, int, int]]:
 
 # Only tokens that may contain a stem: most are skipped without being matched
 def _tokens(text: str, stems: set[str]) -> Iterator[re.Match[str]]:
-    if not text.isascii():
+    if not text.isascii() and _OTHER_LETTER.search(text):
         yield from _TOKEN.finditer(text)
         return
     end = 0
@@ -166,6 +190,17 @@ def _divided(text: str, start: int, end: int, border: re.Pattern[str]) -> Iterat
         start = match.end()
     if text[start:end].strip():
         yield start, end
+
+
+def only_asks(text: str, words: Sequence[str]) -> bool:
+    """Return whether a text has at least half of the words of a question and no others that mean something."""
+    matches = occurrences(text, words)
+    if len({place for _, _, place in matches}) * 2 < len(words):
+        return False
+    remainder = list(text)
+    for start, end, _ in matches:
+        remainder[start:end] = " " * (end - start)
+    return not telling_words(_TOKEN.findall("".join(remainder).lower()))
 
 
 def words_in(text: str, words: Sequence[str]) -> list[str]:

@@ -114,12 +114,19 @@ def terms_without(question: str, hints: Sequence[SourceHint]) -> tuple[str, ...]
         subject = hint.words.sub(" ", subject)
     words = list(dict.fromkeys(_words_of(subject)))
     languages = languages_of(words)
-    foreign = frozenset().union(*map(STOP_WORDS_OF.__getitem__, languages))
-    telling = [word for word in words if word not in STOP_WORDS and without_accents(word) not in foreign]
+    telling = telling_words(words, languages)
     if not telling:
         telling = list(dict.fromkeys(_words_of(question)))
     chinese = chinese_forms(subject)
     return tuple(term(word, _further_forms(word, languages, chinese)) for word in telling[:_MAX_TERMS])
+
+
+def telling_words(words: Sequence[str], languages: Sequence[str] | None = None) -> list[str]:
+    """Return words without stop words, those of English and of the languages that the words may be in."""
+    if languages is None:
+        languages = languages_of(words)
+    foreign = frozenset().union(*map(STOP_WORDS_OF.__getitem__, languages))
+    return [word for word in words if word not in STOP_WORDS and without_accents(word) not in foreign]
 
 
 def _further_forms(word: str, languages: Sequence[str], chinese: Mapping[str, Sequence[str]]) -> Iterable[str]:
@@ -181,6 +188,8 @@ _PLAIN_LETTERS = str.maketrans(
     | {"đ": "d", "Đ": "D", "ł": "l", "Ł": "L", "ı": "i", "ё": "е", "Ё": "Е"}
 )
 
+_WITH_PLAIN_FORM = re.compile(f"[{''.join(map(chr, _PLAIN_LETTERS))}]")
+
 # For each character of a folded text, start and end of its source in the original
 Places = list[tuple[int, int]]
 
@@ -189,7 +198,8 @@ def folded(text: str) -> str:
     """Return a text in NFKC, without accents that no composed letter has, and ``ß`` as ``ss``."""
     if text.isascii():
         return text
-    return _UNCOUNTED.sub("", unicodedata.normalize("NFKC", text)).translate(_PLAIN_LETTERS)
+    plain = _UNCOUNTED.sub("", unicodedata.normalize("NFKC", text))
+    return plain.translate(_PLAIN_LETTERS) if _WITH_PLAIN_FORM.search(plain) else plain
 
 
 def folded_with_places(text: str) -> tuple[str, Places | None]:

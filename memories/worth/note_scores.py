@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from memories.lessons.corrections import is_correction
 from memories.models import ContextPack, Memory, ReviewState
 from memories.pack.notes import MAX_TOKENS, forbidden_in, normalised, note_kind, note_sources, uses
 from memories.pack.outcomes import SessionActivity, activity_of
 from memories.pack.service import note_before, overlap_notice
 from memories.pack_sorts import local_id
 from memories.worth.schemas import KindScore
-from memories.worth.sessions import is_correction
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import PlannedAction, notes
 from memoryhub.core.events.event_types import Speech, names_of_speech

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
 CLIENTS_FILE = __file__.rpartition("/")[0] + "/clients.toml"
-# The context that an event is answered with: that of a session's start, what is recalled for a prompt, or a note before
-# an action.
-PACK, RECALL, NOTE = "pack", "recall", "note"
+# What an event is answered with: the context of a session's start, what is recalled for a prompt, a note before an
+# action, or a question to the agent, which goes on instead of ending its turn.
+PACK, RECALL, NOTE, ASK = "pack", "recall", "note", "ask"
 
 
 class HookEffect:
@@ -41,7 +41,7 @@ class HookEffect:
     ) -> None:
         # As clients.toml writes it.
         self.name = name
-        # The context that the client shows to its model: PACK, RECALL, NOTE, or "".
+        # What the client shows to its model: PACK, RECALL, NOTE, ASK, or "".
         self.answer = answer
         # A tool is used: what a sub-agent does counts too. Once it was used, the client does not wait for the hub.
         self.is_tool = is_tool
@@ -70,7 +70,7 @@ HookEffect.TOOL = HookEffect("tool", is_tool=True)
 # Another event is added to the turn.
 HookEffect.APPEND = HookEffect("append")
 # The turn ends.
-HookEffect.STOP = HookEffect("stop", reads_transcript=True)
+HookEffect.STOP = HookEffect("stop", answer=ASK, reads_transcript=True)
 # The session ends.
 HookEffect.END = HookEffect("end", stays_in_session=False)
 # A known hook that is not recorded.

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 Part = Callable[[Sequence[int]], Mapping[int, Any]]
+
+
+class Closing(Protocol):
+    def __call__(self, session_id: str, *, asks: bool) -> str: ...
+
 
 _parts: dict[str, dict[str, Part]] = {}
 _statistics: dict[str, Callable[[], dict[str, int]]] = {}
@@ -30,6 +35,8 @@ class PlannedAction:
 
 # Lines that a session receives before an action
 notes: list[Callable[[PlannedAction], str]] = []
+# What is done when a session ends or is compacted, or its turn ends and its agent can be asked; returns the question
+closings: list[Closing] = []
 # Live entries that a scratch session wrote, as titles by id; and the function that moves entries to the project
 scratch: list[tuple[Callable[[str], dict[int, str]], Callable[[Sequence[int]], None]]] = []
 
@@ -67,6 +74,10 @@ def recall_of(session_id: str, prompt: str) -> str:
 
 def note_of(action: PlannedAction) -> str:
     return "\n".join(filter(None, (note(action) for note in notes)))
+
+
+def close_session(session_id: str, *, asks: bool) -> str:
+    return "\n".join(filter(None, (closing(session_id, asks=asks) for closing in closings)))
 
 
 def scratch_entries(session_id: str) -> dict[int, str]:

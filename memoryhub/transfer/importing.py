@@ -318,7 +318,7 @@ class ProjectImport:
         by_topic = ExistingMemories(sought, "")
         by_text = ExistingMemories([state.model_copy(update={"topic_key": None}) for state in sought], "")
         ids = [existing.id for state in states if (existing := by_topic.of_topic(state))]
-        imported = imported_states(ids)
+        imported = imported_states(ids) if ids else {}
         differing = []
         for command, state in zip(commands, states, strict=True):
             existing = by_topic.of_topic(state)

@@ -71,6 +71,8 @@ class CommandRun(ClientPayload):
     exit_code: int | None = None
     directory: str = Field("", max_length=4_000)
     agent_id: str = Field("", max_length=200)
+    # When it ran, if it was imported later
+    written_at: Instant | None = None
 
 
 class PhaseEvent(ClientPayload):

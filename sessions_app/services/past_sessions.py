@@ -15,21 +15,33 @@ from memoryhub.core.log import Draft
 from memoryhub.core.origin import use_origin
 from memoryhub.core.text import shortened
 from sessions_app import events
-from sessions_app.events.client import ASSISTANT_MESSAGE, MAX_TEXT, USER_MESSAGE, Message
+from sessions_app.events.client import ASSISTANT_MESSAGE, COMMAND_RUN, MAX_TEXT, USER_MESSAGE, CommandRun, Message
 from sessions_app.models import Session, SessionStatus, Turn
 from sessions_app.services.turns import stream_of_turn
 
 _MAX_PURPOSE, _MAX_SUMMARY = 2_000, 20_000
+_MAX_COMMAND, _MAX_OUTPUT = 10_000, 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class PastCommand:
+    """A command that was run, with the end of its output."""
+
+    command: str
+    output: str
+    exit_code: int
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PastTurn:
-    """A prompt and its answer."""
+    """A prompt and its answer, with the commands between that failed, and that then passed."""
 
     prompt: str
     answer: str = ""
     began_at: datetime | None = None
     ended_at: datetime | None = None
+    commands: Sequence[PastCommand] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +142,7 @@ def _drafts_of_turn(session: PastSession, name: str, turn: PastTurn) -> list[tup
     ended = events.TurnEnded(**names, **_at("ended_at", turn.ended_at or turn.began_at))
     messages = [
         _message(USER_MESSAGE, turn.prompt, turn.began_at),
+        *map(_command, turn.commands),
         _message(ASSISTANT_MESSAGE, turn.answer, turn.ended_at or turn.began_at),
     ]
     drafts = [log.prepare(events.TURN_BEGAN, began), *filter(None, messages), log.prepare(events.TURN_ENDED, ended)]
@@ -143,6 +156,18 @@ def _message(event_type: EventType[Message], text: str, moment: datetime | None)
         return log.prepare(event_type, Message(content=shortened(text, MAX_TEXT), **_at("written_at", moment)))
     except Invalid:
         return None  # nothing is left of it without its private parts
+
+
+def _command(command: PastCommand) -> Draft[CommandRun] | None:
+    if not command.command.strip():
+        return None
+    run = CommandRun(
+        command=shortened(command.command, _MAX_COMMAND),
+        output=command.output[-_MAX_OUTPUT:],
+        exit_code=command.exit_code,
+        **_at("written_at", command.at),
+    )
+    return log.prepare(COMMAND_RUN, run)
 
 
 def _ended(session: PastSession) -> events.SessionEnded:

@@ -106,10 +106,12 @@ _HOOK = """
 import json, sys
 event, data = sys.argv[4], json.load(sys.stdin)
 open(sys.argv[1], "a").write(json.dumps([event, data]) + "\\n")
-if event == "tool.execute.before":
-    print(json.dumps({"hookSpecificOutput": {"additionalContext": "Note"}}))
-if event == "chat.message":
-    print(json.dumps({"hookSpecificOutput": {"additionalContext": "Known: " + data["prompt"]}}))
+is_first = open(sys.argv[1]).read().count("session.created") == 1
+opening = "" if is_first else "Opening"
+answers = {"chat.message": "Known: " + data.get("prompt", ""), "session.created": opening}
+answers["tool.execute.before"] = "Note"
+if answers.get(event):
+    print(json.dumps({"hookSpecificOutput": {"additionalContext": answers[event]}}))
 """
 _OPENCODE = """
 const { MemoryHub } = await import(process.argv[1])
@@ -128,11 +130,16 @@ await hooks["tool.execute.before"](call, { args: {} })
 const result = { output: "x", metadata: { exit: 1 } }
 await hooks["tool.execute.after"](call, result)
 await hooks["experimental.text.complete"]({ sessionID: "ses_1" }, { text: "Done." })
+const kept = { context: [] }
+await hooks["experimental.session.compacting"]({ sessionID: "ses_3" }, kept)
+await hooks["experimental.session.compacting"]({ sessionID: "ses_1" }, kept)
+await event("session.compacted", { sessionID: "ses_1" })
+await hooks["chat.message"]({ sessionID: "ses_1" }, { message: { id: "msg_4" }, parts: [] })
 await event("session.idle", { sessionID: "ses_3" })
 await event("session.idle", { sessionID: "ses_1" })
 await event("server.connected", {})
 await hooks.dispose()
-console.log(JSON.stringify([...parts, result.output]))
+console.log(JSON.stringify([...parts, result.output, kept]))
 """
 
 
@@ -154,7 +161,8 @@ class OpenCodePluginTests(HookTestCase):
     def test_it_sends_each_event_in_order_and_adds_the_answer_to_the_prompt(self) -> None:
         hook, log = self.work / "hook.py", self.work / "log"
         hook.write_text(_HOOK)
-        parts = self.run_plugin(sys.executable, str(hook), str(log))
+        *parts, kept = self.run_plugin(sys.executable, str(hook), str(log))
+        self.assertEqual(kept, {"context": ["Opening"]})
         added = {"id": "prt_10", "sessionID": "ses_1", "messageID": "msg_1", "type": "text", "synthetic": True}
         self.assertEqual(parts[2:], [{**added, "text": "Known: Write"}, "x\n\nNote"])
         own, sub_agent = {"session_id": "ses_1", "cwd": "/work/alpha"}, {"agent_id": "ses_3"}
@@ -167,10 +175,13 @@ class OpenCodePluginTests(HookTestCase):
                 ["chat.message", {**own, "prompt": "Write"}],
                 ["tool.execute.before", {**own, **sub_agent, **call}],
                 ["tool.execute.after", {**own, **sub_agent, **call, **response}],
+                ["session.created", own],
+                ["session.compacted", {**own, "trigger": "compacted"}],
+                ["chat.message", {**own, "prompt": ""}],
                 ["session.idle", {**own, "text": "Done."}],
                 ["dispose", {**own, "reason": "exit"}],
             ],
         )
 
     def test_a_command_that_is_gone_harms_nothing(self) -> None:
-        self.assertEqual(self.run_plugin("/gone/memory-hub")[2:], ["x"])
+        self.assertEqual(self.run_plugin("/gone/memory-hub")[2:], ["x", {"context": []}])

@@ -244,9 +244,9 @@ class WithBadHubTests(HookTestCase):
         self.assert_harmless(run_hook(self.home, "PreToolUse", data))
         refusal = b'HTTP/1.1 422 Unprocessable\r\nContent-Length: 14\r\n\r\n{"detail":"x"}'
         for answer in (None, b"", refusal, b"HTTP/1.1 204 No Content\r\n\r\n"):
-            with self.subTest(answer=answer), socket.create_server(("127.0.0.1", 0)) as self.listener:
-                with self.hub(answer):
-                    self.assert_harmless(run_hook(self.home, "PreToolUse", data, MEMORY_HUB_HOOK_SECONDS=""))
+            listener = socket.create_server(("127.0.0.1", 0))
+            with self.subTest(answer=answer), listener as self.listener, self.hub(answer):
+                self.assert_harmless(run_hook(self.home, "PreToolUse", data, MEMORY_HUB_HOOK_SECONDS=""))
         self.assertEqual(spooled(self.home), [])
 
     def test_without_a_sound_token_or_a_hub_that_lives_nothing_is_sent_and_the_event_waits(self):

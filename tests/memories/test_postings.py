@@ -198,8 +198,8 @@ class AnswerTests(TestCase):
         hits, expected = (
             index.score(required, words, conditions, values, weights=_WEIGHTS, most=most) for index in (postings, fts5)
         )
-        self.assertEqual([hit for hit, _ in hits], [hit for hit, _ in expected])
-        for (_, score), (_, expected_score) in zip(hits, expected, strict=True):
+        self.assertEqual([(hit, own) for hit, _, own in hits], [(hit, own) for hit, _, own in expected])
+        for (_, score, _), (_, expected_score, _) in zip(hits, expected, strict=True):
             self.assertAlmostEqual(score, expected_score, delta=1e-9)
         ids = source.sample(documents, min(5, len(documents)))
         self.same(lambda index: [index.count(words[0], most=count) for count in (most, None)])

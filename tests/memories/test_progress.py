@@ -80,7 +80,7 @@ class ProgressTestCase(MemoriesTestCase):
         client.prompt("Round VAT to the cent in the invoice, and never touch the ledger")
         client.edit("api/vat.py")
         client.tasks("completed", "in_progress", "pending")
-        client.run("make lint", "All good")
+        client.run("make lint", "\x1b[32mAll good\x1b[0m")
         client.run("cd api && mypy api", MYPY, failed=True)
         client.send("Stop", last_assistant_message="The type of the rate is still wrong.")
         client.prompt("No, use Decimal for the rate")
@@ -134,6 +134,18 @@ class OpeningTests(ProgressTestCase):
         client.edit("api/vat.py")
         client.compact()
         self.assertEqual(compactions.count(), 2)
+
+    def test_a_client_without_a_start_after_a_compaction_gets_it_with_the_next_prompt(self) -> None:
+        client = self.agent()
+        self.work(client)
+        client.send("PreCompact", trigger="manual", custom_instructions="")
+        self.write("Rounding", "The rates of VAT are per mille, and rounded to the cent in the invoice.")
+        text = client.prompt("How are the rates of VAT rounded in the invoice?")
+        self.assertIn("In progress:\n", text)
+        self.assertEqual(text.count("per mille"), 1, "the recall has nothing to add")
+        self.assertNotIn("In progress", client.prompt("And in the ledger?"))
+        client.compact()
+        self.assertNotIn("In progress", client.prompt("And where else are they?"))
 
     def test_a_failure_is_gone_once_the_same_command_succeeds(self) -> None:
         client = self.agent()
@@ -237,6 +249,10 @@ class FailureLinesTests(ProgressTestCase):
             (pytest, "E assert 1 == 2 / 1 failed, 8 passed in 0.1s"),
             (tsc, "src/a.ts(9,6): error TS2339: Property 'refs' does not exist"),
             ("one\ntwo\nthree", "two / three"),
+            (
+                "FAIL a.test.js\n  ● rounds\n    Expected: 1.19\n    Received: 1.18\nTests: 1 failed, 7 passed",
+                "FAIL a.test.js / ● rounds / Expected: 1.19 / Received: 1.18 / Tests: 1 failed, 7 passed",
+            ),
             ("npm error code 2", "npm error code 2"),
             ("", ""),
         ):
@@ -263,7 +279,8 @@ class AtWorkTests(ProgressTestCase):
         text = self.agent().start()
         self.assertRegex(
             text,
-            r"Another session is at work:\n- #\d+ since 2026-11-20T10:04 here: VAT rounding; edited api/vat.js\n",
+            r"Another session:\n- #\d+ at work since 2026-11-20T10:04 here\n- #\d+ asked: VAT rounding\n"
+            r"- #\d+ edited api/vat.js at 2026-11-20T10:04\n",
         )
         pack = ContextPack.objects.latest("id")
         self.other.prompt("Now the ledger")
@@ -278,8 +295,7 @@ class AtWorkTests(ProgressTestCase):
         self.assertNotIn("at work", self.agent().start())
         self.other.run("make", "ok")
         text = self.agent("s-2").start()
-        self.assertEqual(text.count("- #"), text.count("\n- #"))
-        self.assertEqual(text.partition("at work:\n")[2].partition("\n")[0].count("VAT rounding"), 1)
+        self.assertEqual(text.count("at work since"), 1)
         with use_origin(session_id="s-2"):
             self.assertNotIn("at work", pack_context(command=ContextPackRequest()).text)
 
@@ -291,11 +307,11 @@ class AtWorkTests(ProgressTestCase):
         far.prompt("Draw the logo")
         far.edit("web/logo.js")
         text = self.agent().start()
-        self.assertIn(" in trees/vat: Draw the logo; edited web/logo.js\n", text)
+        self.assertRegex(text, r"since \S+ in trees/vat\n- #\d+ asked: Draw the logo\n- #\d+ edited web/logo.js at")
         mine = self.agent()
         mine.edit("web/logo.js")
         self.assertRegex(
-            mine.prompt("Go on"), r"- #\d+ web/logo.js at \S+, by a session since \S+ in trees/vat: Draw the logo"
+            mine.prompt("Go on"), r"in trees/vat\n- #\d+ asked: Draw the logo\n- #\d+ edited web/logo.js at"
         )
 
     @tag("backend")
@@ -307,10 +323,9 @@ class AtWorkTests(ProgressTestCase):
         self.assertEqual(mine.prompt("And test them"), "")
         mine.edit("api/vat.js")
         text = mine.prompt("Round them too")
-        line = r"- #\d+ api/vat.js at 2026-11-20T10:04, by a session since 2026-11-20T10:04 here: VAT rounding\n"
-        self.assertRegex(
-            text, rf"^Memory Hub notice #\d+ of alpha: .+\nAnother session edits a file of this one:\n{line}"
-        )
+        head = r"^Memory Hub notice #\d+ of alpha: .+\nAnother session edits a file of this one:\n"
+        lines = r"- #\d+ at work since \S+ here\n- #\d+ asked: VAT rounding\n- #\d+ edited api/vat.js at \S+T10:04\n"
+        self.assertRegex(text, head + lines)
         self.other.edit("api/vat.js")
         self.assertEqual(mine.prompt("Go on"), "")
         self.assertIn("And test them", self.other.prompt("Go on"))

@@ -34,7 +34,7 @@ from memoryhub.transfer.records import ImportReport, LeftOutRecord, MemoryRecord
 from memoryhub.transfer.sources import SOURCES
 from sessions_app.models import Session, Turn
 from sessions_app.schemas import TurnBegin
-from sessions_app.services.past_sessions import PastTurn
+from sessions_app.services.past_sessions import PastCommand, PastTurn
 from sessions_app.services.turns import begin_turn
 from sessions_app.timeline import session_events, timeline_page
 from tests.memories.base import MemoriesTestCase
@@ -236,6 +236,16 @@ class SessionImportTests(ImportTestCase):
         prompts = RawEvent.objects.filter(event_type="message.user").values_list("payload_json", flat=True)
         self.assertIn("And now?", "".join(prompts))
         self.assertNotIn("And now?", preview_pack(command=ContextPackRequest()).text)  # it is not what was asked lately
+
+    def test_its_failed_commands_are_found_by_their_errors(self) -> None:
+        runs = (PastCommand("make chart", "x" * 9_000 + "KeyError: 'tide'", 2, WRITTEN), PastCommand(" ", "", 1))
+        turn = PastTurn("Draw the chart.", "Done.", WRITTEN, commands=(*runs, PastCommand("make chart", "", 0)))
+        self.run_import(SessionRecord(key="s1", purpose="Charts", turns=(turn,), started=WRITTEN))
+        (hit,) = self.search("KeyError tide").results
+        self.assertEqual((hit["source"], hit["type"], hit["title"]), ("command", "failed", "make chart"))
+        self.assertEqual(hit["created_at"], clock.to_text(WRITTEN))
+        self.assertEqual(self.titles("KeyError tide", sources=["message"]), [])
+        self.assert_rebuilds()
 
     def test_a_session_that_went_on_gets_its_new_turns_only(self) -> None:
         self.run_import(session("s1", "First?"))

@@ -202,6 +202,27 @@ class ClaudeCodeTests(SourceTestCase):
         self.assertEqual(turns, [("When is low water?", "At 12:31."), ("/tides Øster Hurup", "0.8 m")])
         self.assert_record(session, purpose="Tides", summary="")
 
+    def test_commands_that_failed_are_kept_and_the_run_that_passed_then(self) -> None:
+        def run(call: str, command: str, output: str, *, failed: bool) -> list[str]:
+            use = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": command}}
+            result = {"type": "tool_result", "tool_use_id": call, "content": output, "is_error": failed}
+            return [json.dumps(_line("assistant", [use])), json.dumps(_line("user", [result]))]
+
+        folder = self.transcript(
+            json.dumps(_line("user", "Run the tests.")),
+            *run("1", "ls", "tests", failed=False),
+            *run("2", "make test", "Exit code 2\nE  KeyError: 'tide'", failed=True),
+            *run("3", "rm -r data", "The user doesn't want to proceed with this tool use.", failed=True),
+            *run("4", "make test", "5 passed", failed=False),
+            *run("5", "make test", "5 passed", failed=False),
+            json.dumps(_line("assistant", "They pass.")),
+        )
+        (session,) = self.sessions("claude-code", folder)
+        (turn,) = session.turns
+        runs = [(command.command, command.exit_code, command.output) for command in turn.commands]
+        self.assertEqual(runs, [("make test", 2, "E  KeyError: 'tide'"), ("make test", 0, "5 passed")])
+        self.assertEqual(turn.answer, "They pass.")
+
     def test_broken_and_endless_transcripts_are_read_as_far_as_possible(self) -> None:
         prompt, answer = json.dumps(_line("user", "Low water?")), json.dumps(_line("assistant", "At 12:31."))
         folder = self.transcript(prompt, "[" * 100_000, '{"a": "' + "x" * 5_000_000 + '"}', answer, prompt[:40])

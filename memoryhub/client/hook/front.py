@@ -17,7 +17,7 @@ from _signal import signal as on_signal
 from memoryhub.client.hook import post
 from memoryhub.client.hook.post import ClientEvent
 from memoryhub.config import enabled
-from memoryhub.config.hook_table import NOTE, PACK, HookTable
+from memoryhub.config.hook_table import ASK, NOTE, PACK, HookTable
 from memoryhub.core import autostart
 from memoryhub.core.file_locks import try_share_lock
 from memoryhub.env import DatabaseUrlError, HomeError, home_text, make_home
@@ -90,7 +90,7 @@ def _take_event(argv: list[str]) -> None:
     table = HookTable(event.client)
     event.effect, event.takes_context = table.event(event.name)
     seconds = _seconds()
-    if event.takes_context and event.effect.answer != NOTE:
+    if event.takes_context and event.effect.answer not in (ASK, NOTE):
         seconds = max(seconds, PATIENT_SECONDS)
     event.deadline = time.monotonic() + seconds
     if not _is_object(event.body):
@@ -178,7 +178,7 @@ def _hand_over(event: ClientEvent) -> None:
     if event.effect.answer == NOTE:
         _print_note(event, connection)
         return
-    if connection is None and event.takes_context:
+    if connection is None and event.takes_context and event.effect.answer != ASK:
         _answer_alone(event)
         return
     # Tool events are frequent and the client ignores the answer: a child process waits for it. Others (a prompt, the

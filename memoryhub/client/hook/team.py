@@ -13,7 +13,7 @@ from _signal import signal as on_signal
 
 from memoryhub.client.hook import event_body
 from memoryhub.client.hook.post import MAX_ANSWER
-from memoryhub.config.hook_table import NOTE, PACK, HookTable
+from memoryhub.config.hook_table import ASK, NOTE, PACK, HookTable
 from memoryhub.config.identity import begin_session
 from memoryhub.core import autostart
 from memoryhub.core.file_locks import share_lock, try_lock, unlock
@@ -57,6 +57,8 @@ def hand_over(event: ClientEvent, connection: TeamConnection) -> str:
         return ""
     if event.effect.answer == NOTE and _deadline(event, connection) <= time.monotonic():
         return ""
+    if event.effect.answer == ASK:
+        event.takes_context = False  # the end of a turn does not wait for another machine
     make_home()
     arriving = _mark_arriving(connection)
     reading, writing = os.pipe()
@@ -71,17 +73,14 @@ def hand_over(event: ClientEvent, connection: TeamConnection) -> str:
     if not event.takes_context:
         return ""
     context = _read_until(reading, _deadline(event, connection))
+    problem = ""
+    if not context and event.effect.answer != NOTE:
+        problem = _refusal(connection)
+        if event.effect.answer == PACK:
+            context = f"No context from the team's hub: {problem}." if problem else _cached_pack(event, connection)
     if context:
         os.write(1, _shaped(event, context))
-        return ""
-    if event.effect.answer == NOTE:
-        return ""
-    refusal = _refusal(connection)
-    if event.effect.answer == PACK:
-        context = f"No context from the team's hub: {refusal}." if refusal else _cached_pack(event, connection)
-    if context:
-        os.write(1, _shaped(event, context))
-    return refusal
+    return problem
 
 
 # Why the hub refuses this person, who may then see no earlier context either; "" if it does not.

@@ -100,6 +100,12 @@ export const MemoryHub = async ({ directory }) => {
       if (notes.has(callID) && typeof output === "string") result.output = `${output}\n\n${notes.get(callID)}`
       notes.delete(callID)
     },
+    // The summary keeps what was in progress: a turn goes on after it without a message.
+    "experimental.session.compacting": async ({ sessionID }, { context }) => {
+      if (parents.has(sessionID)) return
+      const opening = contextOf(await send("session.created", sessionID, {}))
+      if (opening) context.push(opening)
+    },
     "experimental.text.complete": async ({ sessionID }, { text }) => void answers.set(sessionID, text),
     dispose: async () => {
       for (const session of started) send("dispose", session, { reason: "exit" })

@@ -32,7 +32,7 @@ from memoryhub.transfer.sources.texts import (
     wiki_links,
     without_code,
 )
-from sessions_app.services.past_sessions import PastTurn
+from sessions_app.services.past_sessions import PastCommand, PastTurn
 
 _INSTRUCTIONS = ("CLAUDE.md", "CLAUDE.local.md")
 _RULES = (".claude", "rules")
@@ -247,6 +247,8 @@ _INJECTED = re.compile(
 )
 _COMMAND = re.compile(r"<(command-name|command-args|bash-input)>((?:(?!<\1>).)*?)</\1>", re.DOTALL)
 _INTERRUPTED = "[Request interrupted by user"
+# How a result begins whose command failed
+_EXIT_CODE = re.compile(r"(?:Error: )?Exit code ([1-9]\d{0,2})\b")
 # Around the summary of a conversation that was compacted
 _SUMMARY = re.compile(r"(?:.*?\bSummary:\n)?(.*?)(?:\n\nIf you need specific details.*)?", re.DOTALL)
 # Lines that are read to learn the folder of a session
@@ -297,6 +299,10 @@ class _TranscriptTurn:
     is_command: bool
     answers: list[str] = field(default_factory=list)
     ended: datetime | None = None
+    commands: list[PastCommand] = field(default_factory=list)
+
+    def past(self) -> PastTurn:
+        return PastTurn(self.prompt, "\n\n".join(self.answers), self.at, self.ended, tuple(self.commands))
 
 
 class _TranscriptReader:
@@ -308,6 +314,9 @@ class _TranscriptReader:
         # By the last message that they tell of: files have summaries of other sessions too
         self._summaries: dict[str, str] = {}
         self._folder = ""
+        # Commands that were called, by the id of the call, and those whose last run failed
+        self._calls: dict[str, str] = {}
+        self._failing: set[str] = set()
         self._started: datetime | None = None
         self._ended: datetime | None = None
         self.beyond = 0
@@ -318,8 +327,10 @@ class _TranscriptReader:
             case {"type": "user", "message": {"content": content}}:
                 self._read_times(line)
                 self._read_user(line, content)
+                self._read_results(line, content)
             case {"type": "assistant", "message": {"content": content, **message}}:
                 self._read_times(line)
+                self._calls |= _commands_in(content)
                 if message.get("model") != "<synthetic>" and not line.get("isApiErrorMessage"):
                     self._add_answer(_joined_turns(content), _time(line.get("timestamp")))
             case {"type": "summary", "summary": str(summary), "leafUuid": str(leaf)}:
@@ -333,7 +344,7 @@ class _TranscriptReader:
         return SessionRecord(
             key=path.stem,
             purpose=self._titles.get("custom-title") or self._titles.get("ai-title") or "".join(prompts),
-            turns=tuple(PastTurn(turn.prompt, "\n\n".join(turn.answers), turn.at, turn.ended) for turn in turns),
+            turns=tuple(turn.past() for turn in turns),
             summary=self._summary,
             agent="claude-code",
             project=self._folder,
@@ -365,6 +376,26 @@ class _TranscriptReader:
             if prompt:
                 self._begin(_TranscriptTurn(prompt, _time(line.get("timestamp")), bool(command)))
 
+    # The runs that failed, and the next of the same command that did not
+    def _read_results(self, line: dict[str, Any], content: Any) -> None:
+        for part in map(dict_or_empty, list_or_empty(content)):
+            command = self._calls.pop(text_of(part.get("tool_use_id")), "")
+            if not command or not self._turns or self.beyond:
+                continue
+            output = _joined_turns(part.get("content"))
+            failure = _EXIT_CODE.match(output) if part.get("is_error") else None
+            exit_code = int(failure[1]) if failure else 0
+            if failure:
+                output = output[failure.end() :].strip()
+                self._failing.add(command)
+            elif part.get("is_error") or command not in self._failing:
+                continue
+            else:
+                self._failing.remove(command)
+            at = _time(line.get("timestamp"))
+            self._characters += len(command) + len(output)
+            self._turns[-1].commands.append(PastCommand(command, output, exit_code, at))
+
     def _begin(self, turn: _TranscriptTurn) -> None:
         self._characters += len(turn.prompt)
         if self.beyond or len(self._turns) >= MAX_TURNS or self._characters > MAX_CHARACTERS:
@@ -377,6 +408,12 @@ class _TranscriptReader:
         if text and self._turns and not self.beyond and self._characters <= MAX_CHARACTERS:
             self._turns[-1].answers.append(text)
             self._turns[-1].ended = at or self._turns[-1].ended
+
+
+def _commands_in(content: Any) -> dict[str, str]:
+    parts = map(dict_or_empty, list_or_empty(content))
+    calls = [part for part in parts if part.get("type") == "tool_use" and part.get("name") == "Bash"]
+    return {text_of(call.get("id")): text_of(dict_or_empty(call.get("input")).get("command")) for call in calls}
 
 
 # Only the text of a message's parts: no tools, images or thoughts
