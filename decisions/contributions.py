@@ -244,9 +244,7 @@ _OPTION, _REASON, _MOST_OPTIONS = 70, 60, 2
 def _rejected_lines(level: Level, ids: Sequence[int], _topic: str, _now: datetime) -> dict[int, str]:
     decisions = Decision.objects.in_bulk(list(ids))
     replaced = heads([entry for entry, decision in decisions.items() if decision.status in _RETIRED])
-    successors = Decision.objects.in_bulk(
-        [head for entry, found in replaced.items() for head in found if head != entry]
-    )
+    successors = Decision.objects.in_bulk([head for entry in replaced for head in replaced[entry] if head != entry])
     lines: dict[int, str] = {}
     for entry, decision in decisions.items():
         label = reference(level, entry)

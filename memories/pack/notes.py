@@ -243,11 +243,11 @@ def forbidden_in(content: str, attributes: Mapping[str, Any], *, words: bool = F
     """Return what a rule forbids: code after a negation, and bad examples; with ``words``, words without quotes too."""
     examples = attributes.get("examples") or {}
     bad = examples.get("bad", []) if isinstance(examples, dict) else []
-    found = {text.strip() for text in bad if 2 <= len(text.strip()) <= 60}
-    found.update(_FORBIDDEN.findall(content))
+    texts = {text.strip() for text in bad if 2 <= len(text.strip()) <= 60}
+    texts.update(_FORBIDDEN.findall(content))
     if words:
-        found.update(word.rstrip(".:") for word in _FORBIDDEN_WORD.findall(content))
-    return {text for text in found if text.lower() not in STOP_WORDS}
+        texts.update(word.rstrip(".:") for word in _FORBIDDEN_WORD.findall(content))
+    return {text for text in texts if text.lower() not in STOP_WORDS}
 
 
 def uses(text: str, word: str) -> bool:
@@ -295,12 +295,13 @@ _LINKED = (
     f"AND {json_text('link.value', 'uri')} IN (%s, %s) ORDER BY m.id DESC"
 )
 _MOST_RULES = 500
-_CODE = re.compile(r"```.*?(?:```|\Z)|`([^`\n]*)`", re.DOTALL)
+# Code blocks, and code; only a single word of code is a group
+_CODE = re.compile(r"```.*?(?:```|\Z)|`([^`\s]*)`|`[^`\n]*`", re.DOTALL)
 
 
 # Without code blocks and code of several words: a command that names a file is not about it
 def prose(text: str) -> str:
-    return _CODE.sub(lambda code: code[1] if code[1] and " " not in code[1] else " ", text)
+    return _CODE.sub(lambda code: code[1] or " ", text)
 
 
 def _rules(situation: Situation, memory: PackableMemory) -> bool:

@@ -61,9 +61,9 @@ def score_notes(since: datetime) -> list[KindScore]:
     scores: list[KindScore] = []
     for source in note_sources():
         judged = {name.value: counts[source.name, name] for name in NoteOutcome}
-        shown = sum(judged.values())
+        total = sum(judged.values())
         judged.pop(NoteOutcome.UNDECIDED)
-        score = KindScore(name=source.name, label=source.label, shown=shown, **judged)
+        score = KindScore(name=source.name, label=source.label, shown=total, **judged)
         score.is_off = score.judged >= LEAST_JUDGED and score.precision < LEAST_FOLLOWED
         scores.append(score)
     return scores
@@ -150,7 +150,9 @@ def _after_run(pack: ContextPack, same: Sequence[_After], *, has_ended: bool) ->
         return NoteOutcome.CONTRADICTED
     if len(same) > 1 and (note_kind(pack.marks) != "failure" or failed[1]):
         return NoteOutcome.IGNORED
-    return NoteOutcome.FOLLOWED if has_ended or len(same) > 1 else NoteOutcome.UNDECIDED
+    if has_ended or len(same) > 1:
+        return NoteOutcome.FOLLOWED
+    return NoteOutcome.UNDECIDED
 
 
 # The first edit is that of the note: a later one that takes back what the note forbids, or the edit itself, follows it
@@ -167,7 +169,9 @@ def _after_edit(pack: ContextPack, memory: Memory | None, later: Sequence[_After
         taken_back = [line for line in wrong or added if line[1:].strip() in removed]
         if taken_back and len(taken_back) == len(wrong or added):
             return NoteOutcome.FOLLOWED
-    return NoteOutcome.IGNORED if wrong and has_ended else NoteOutcome.UNDECIDED
+    if wrong and has_ended:
+        return NoteOutcome.IGNORED
+    return NoteOutcome.UNDECIDED
 
 
 def _is_path(path: str, topic: str) -> bool:

@@ -133,9 +133,9 @@ def _kinds(since: datetime, packs: Sequence[ContextPack], judged: Judged) -> lis
         sent = [pack for pack in packs if pack.sort is sort]
         counts = Counter(chain.from_iterable(judged.get(pack.id, {}).values() for pack in sent))
         followed = sum(counts[outcome] for outcome in _USED)
-        shown = sum(len(pack.marks) for pack in sent)
+        lines = sum(len(pack.marks) for pack in sent)
         ignored = counts[LineOutcome.IGNORED]
-        scores.append(KindScore(name=label.lower(), label=label, shown=shown, followed=followed, ignored=ignored))
+        scores.append(KindScore(name=label.lower(), label=label, shown=lines, followed=followed, ignored=ignored))
     return [score for score in scores if score.shown]
 
 

@@ -228,7 +228,7 @@ class WorthReport(BaseModel):
     sessions: int
     judged: PacksJudged
     lines: Lines
-    # Of notes, recall and packs
+    # Notes by their kinds, recall and packs
     kinds: list[KindScore]
     unused_packs: list[UnusedPack]
     top: list[TopEntry]

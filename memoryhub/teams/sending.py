@@ -269,7 +269,7 @@ class _Sender:
         return False
 
 
-# Of such an event nothing is recorded
+# Such an event is not recorded
 def _asks_for_note(event: SpooledEvent) -> bool:
     effect, _ = HookTable(event.client).event(event.event)
     return effect.answer == NOTE
