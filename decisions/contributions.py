@@ -106,7 +106,7 @@ def _item(decision: _Decision, name: str = "") -> PackItem:
     return PackItem(name, f"- {name} decided{status} {clock.day(decision.decided_at)} {subject}")
 
 
-def _recallable(level: Level, ids: Sequence[int], _: datetime) -> dict[int, PackItem]:
+def _recallable(level: Level, ids: Sequence[int], *_: object) -> dict[int, PackItem]:
     decisions = _fetch(f"AND id IN {IDS}", [json.dumps(list(ids))])
     return {decision.id: _item(decision, reference(level, decision.id)) for decision in decisions}
 
