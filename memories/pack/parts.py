@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import repeat
@@ -226,16 +226,18 @@ def _by_folder(memories: list[_Placed], request: GatherRequest) -> list[_Placed]
 
     def order(placed: _Placed) -> tuple[int, bool, bool, int, int]:
         level, memory = placed
-        folder = _folder_of_rule(memory.source)
+        folder = folder_of_rule(memory.source)
         is_elsewhere = bool(folder.parts) and folder not in folders
         return rank[level.store], memory.scope != MemoryScope.SESSION, is_elsewhere, len(folder.parts), memory.id
 
     return sorted(memories, key=order)
 
 
-# The folder that a file of rules is about: a client's own folders, such as ``.cursor/rules``, are about the one above.
-# Without a path it is the empty one.
-def _folder_of_rule(source: str) -> PurePosixPath:
+def folder_of_rule(source: str) -> PurePosixPath:
+    """Return the folder that a file of rules is about, the empty one for a name without a path.
+
+    A client's own folders, such as ``.cursor/rules``, are about the one above.
+    """
     folder = PurePosixPath(source).parent
     for client_folder in (folder, *folder.parents)[:_CLIENT_FOLDERS]:
         if client_folder.name.startswith("."):
@@ -348,13 +350,16 @@ def _build(request: GatherRequest) -> list[PackItem]:
     return items
 
 
-def _recallable(level: Level, ids: Sequence[int], now: datetime) -> dict[int, PackItem]:
+def _recallable(level: Level, ids: Sequence[int], now: datetime, passages: Mapping[int, slice]) -> dict[int, PackItem]:
     items: dict[int, PackItem] = {}
     for memory in packable_memories(f"m.id IN {IDS}", [json.dumps(list(ids))], now=now):
         label = reference(level, memory.id)
+        passage = passages.get(memory.id, slice(0, None))
+        excerpt = memory._replace(content=memory.content[passage])
         section = KINDS[memory.kind].pack
-        line = _of_kind_line(label, memory, section.text_length) if section else _fact_line(label, memory, ())
-        items[memory.id] = PackItem(label, line, _text_of(memory))
+        line = _of_kind_line(label, excerpt, section.text_length) if section else _fact_line(label, excerpt, ())
+        place = f"{passage.start}-{passage.stop}" if passage.start else ""
+        items[memory.id] = PackItem(label, line, _text_of(memory), place)
     return items
 
 
