@@ -350,7 +350,7 @@ class WorthTests(PackTestCase):
                 return self.pack(session_id=session)
 
         self.assertNotRegex(opening("s-3").text, "rounded|rings")
-        repository.git("switch", "-q", "-c", "ada/doorbell-fixes")
+        repository.git("switch", "-q", "-c", "ada/doorbell-rings")
         text = opening("s-4").text
         self.assertIn("rings twice", text)
         self.assertNotIn("rounded", text)
