@@ -40,7 +40,7 @@ class _Coefficients:
 
 
 # The constants put the operating point of both at the default of ``recall_threshold``
-_BY_WORDS = _Coefficients(shared=24.8, known=3.4, near=0.0, constant=-5.1)
+_BY_WORDS = _Coefficients(shared=24.8, known=3.4, near=0.0, constant=-5.2)
 _BY_MEANING = _Coefficients(shared=26.6, known=0.6, near=9.1, constant=-6.2)
 # Documents without any of the words that are assumed beside those of the store: rarity says little in a small one
 _ASSUMED = 50
