@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from django.db.models import Count
@@ -99,7 +98,7 @@ def _item(decision: _Decision, name: str = "") -> PackItem:
     return PackItem(name, f"- {name} decided{status} {clock.day(decision.decided_at)} {subject}")
 
 
-def _recallable(level: Level, ids: Sequence[int], _: datetime) -> dict[int, PackItem]:
+def _recallable(level: Level, ids: Sequence[int], *_: object) -> dict[int, PackItem]:
     decisions = _fetch(f"AND id IN {IDS}", [json.dumps(list(ids))])
     return {decision.id: _item(decision, reference(level, decision.id)) for decision in decisions}
 

@@ -163,7 +163,10 @@ class RelationDeleted(Payload):
     reason: str = ""
 
 
-ItemReference = Annotated[str, Generated(r"[a-z_]+ [a-z]*#\d{1,20}", "a section and an id, such as 'facts #412'")]
+ItemReference = Annotated[
+    str,
+    Generated(r"[a-z_]+ (?:\d{1,9}-\d{1,9} )?[a-z]*#\d{1,20}", "a section and an id, such as 'facts #412'"),
+]
 ItemMark = Annotated[str, Generated("[0-9a-f]{10}", "a mark of 10 hexadecimal digits")]
 StoreName = Annotated[
     str, Generated(f"(?:global|org|project):(?:{SLUG.pattern})", "a scope and a store, such as project:alpha")

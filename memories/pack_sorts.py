@@ -72,6 +72,12 @@ def reference_of(key: str) -> str:
     return key.rpartition(" ")[2]
 
 
+def passage_of(key: str) -> slice | None:
+    """Return the part of the text in the key of a mark, ``recall 900-1280 #412``; None for its beginning."""
+    _, *passage, _ = key.split(" ")
+    return slice(*map(int, passage[0].split("-"))) if passage else None
+
+
 def local_id(key: str) -> int:
     """Return the id in the key of a mark; 0 for an entity of another store."""
     scope, _, number = reference_of(key).partition("#")

@@ -18,7 +18,7 @@ from memories.events import CONTEXT_PACKED
 from memories.models import ContextPack
 from memories.pack import recall
 from memories.pack.sections import all_sections
-from memories.pack_sorts import local_id
+from memories.pack_sorts import local_id, reference_of
 from memories.uses.counting import named_in
 from memories.uses.selectors import ids_read_in
 from memoryhub.core import log
@@ -271,8 +271,8 @@ def _describe_pack(
 ) -> GivenPack:
     by_section: dict[str, list[GivenLine]] = {}
     for key in pack.marks:
-        section, _, reference = key.rpartition(" ")
-        line = _describe_line(reference, activity, entities, titles)
+        section = key.partition(" ")[0]
+        line = _describe_line(reference_of(key), activity, entities, titles)
         if line.outcome:
             line = replace(line, outcome=outcome_in_section(key, line.outcome))
         by_section.setdefault(section, []).append(line)

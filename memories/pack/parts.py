@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import repeat
@@ -295,13 +295,16 @@ def _answering(request: GatherRequest) -> list[PackItem]:
     return [item for _, item in sorted(scored, key=lambda pair: (-pair[0], pair[1].reference))]
 
 
-def _recallable(level: Level, ids: Sequence[int], now: datetime) -> dict[int, PackItem]:
+def _recallable(level: Level, ids: Sequence[int], now: datetime, passages: Mapping[int, slice]) -> dict[int, PackItem]:
     items: dict[int, PackItem] = {}
     for memory in packable_memories(f"m.id IN {IDS}", [json.dumps(list(ids))], now=now):
         label = reference(level, memory.id)
+        passage = passages.get(memory.id, slice(0, None))
+        shown = memory._replace(content=memory.content[passage])
         section = KINDS[memory.kind].pack
-        line = _of_kind_line(label, memory, section.text_length) if section else _fact_line(label, memory, ())
-        items[memory.id] = PackItem(label, line, _text_of(memory))
+        line = _of_kind_line(label, shown, section.text_length) if section else _fact_line(label, shown, ())
+        place = f"{passage.start}-{passage.stop}" if passage.start else ""
+        items[memory.id] = PackItem(label, line, _text_of(memory), place)
     return items
 
 

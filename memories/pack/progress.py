@@ -356,7 +356,7 @@ def _entries(request: GatherRequest, ids: Sequence[int]) -> dict[int, PackItem]:
     items: dict[int, PackItem] = {}
     if ids:
         for items_of_source in recallable_sources().values():
-            for entry, item in items_of_source(level, ids, request.now).items():
+            for entry, item in items_of_source(level, ids, request.now, {}).items():
                 items[entry] = PackItem(reference(level, entry), one_line(item.line, _PROMPT), item.text)
     return items
 

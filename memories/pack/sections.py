@@ -17,7 +17,7 @@ from typing import NamedTuple
 from django.db import DatabaseError
 
 from memories.models import ContextPack, MemoryScope
-from memories.pack_sorts import ABSENT, OVERLAP, RECALL, SESSION, PackSort
+from memories.pack_sorts import ABSENT, OVERLAP, RECALL, SESSION, PackSort, reference_of
 from memories.schemas import SearchSourceName
 from memories.scopes import Level, hidden_among
 from memories.search import engine
@@ -112,11 +112,13 @@ class GatherRequest:
 class PackItem:
     """One line of a pack. ``line`` may be a function: most items find no room, and formatting them all is slow."""
 
-    def __init__(self, reference: str, line: str | Callable[[], str], text: str = "") -> None:
+    def __init__(self, reference: str, line: str | Callable[[], str], text: str = "", passage: str = "") -> None:
         # ``#412``, or ``global#12``
         self.reference = reference
         # A pack has one item of each text; "" is no text
         self.text = text
+        # Which part of the text the line shows, such as ``900-1280``; "" is its beginning
+        self.passage = passage
         self._line = line
 
     @cached_property
@@ -130,7 +132,7 @@ class PackItem:
         return mark_of(self.line)
 
     def shorter(self) -> PackItem:
-        return PackItem(self.reference, f"{self.line[: len(self.line) * 9 // 10]}…")
+        return PackItem(self.reference, f"{self.line[: len(self.line) * 9 // 10]}…", passage=self.passage)
 
     def within(self, tokens: int) -> PackItem:
         """Return the item, cut until it takes fewer tokens."""
@@ -142,7 +144,7 @@ class PackItem:
     def cut(self, longest: int) -> PackItem:
         if len(self.line) <= longest:
             return self
-        return PackItem(self.reference, one_line(self.line, longest))
+        return PackItem(self.reference, one_line(self.line, longest), passage=self.passage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +166,13 @@ class SectionDefinition:
     most_tokens: int = 0
 
     def key(self, item: PackItem) -> str:
-        """Return the key of an item's mark."""
-        return f"{self.name} {item.reference}"
+        """Return the key of an item's mark: ``facts #412``, or ``recall 900-1280 #412`` with the part that it shows."""
+        return " ".join(filter(None, (self.name, item.passage, item.reference)))
 
 
-# Items of live entries of the current store, given its level, ids, and the time: what has expired by then is left out
-Recallable = Callable[[Level, Sequence[int], datetime], Mapping[int, PackItem]]
+# Items of live entries of the current store, given its level, ids, the time, and the passages to show by id, as slices
+# of their texts; what has expired by then is left out
+Recallable = Callable[[Level, Sequence[int], datetime, Mapping[int, slice]], Mapping[int, PackItem]]
 
 _sections: dict[str, SectionDefinition] = {}
 _recallable: dict[str, Recallable] = {}
@@ -355,7 +358,7 @@ def changed_since(body: PackBody, marks: Mapping[str, str]) -> tuple[PackBody, l
         items = [item for item in filled.items if marks.get(filled.section.key(item)) != item.mark]
         if items:
             changed.append(replace(filled, items=items))
-    gone = sorted({key.partition(" ")[2] for key in set(marks) - set(body.marks())})
+    gone = sorted({reference_of(key) for key in set(marks) - set(body.marks())})
     return PackBody(changed, body.truncated), gone
 
 

@@ -59,6 +59,8 @@ class Ranked:
     problems: list[str] = field(default_factory=list)
     # Cosines of the hits that are near in meaning; None if it did not answer
     near: Scores | None = None
+    # Cosines of all hits that it ranked, also of those that are not near
+    cosines: Scores | None = None
 
     def similarities(self) -> dict[int, float]:
         """Return how near each hit is to the question, 0 to 1.
@@ -181,7 +183,7 @@ def _by_index(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, bl
             why[hit] = f"{MEANING} {cosine:.2f}"
             if hit in with_words:
                 why[hit] = f"{TEXT}; {why[hit]}"
-    return Ranked(hits, "hybrid", query.terms, why=why, near=near)
+    return Ranked(hits, "hybrid", query.terms, why=why, near=near, cosines=dict(nearest))
 
 
 @dataclass(frozen=True, slots=True)

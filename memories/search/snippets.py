@@ -92,7 +92,7 @@ def occurrences(text: str, words: Sequence[str]) -> list[tuple[int, int, int]]:
             if is_prefix(form):
                 beginnings.setdefault(_fold_case(form[:-1]), []).append(place)
             else:
-                stems.setdefault(_stem(form), []).append(place)
+                stems.setdefault(stem(form), []).append(place)
             if UNSPACED.match(form) or not form.rstrip("*").isalnum():
                 literal.append((form, place))
     # NFKC would turn the ellipsis at either end of a snippet into three characters
@@ -142,7 +142,7 @@ _Places = Mapping[str, Sequence[int]]
 def _in_token(token: re.Match[str], stems: _Places, beginnings: _Places) -> Iterator[tuple[int, int, int]]:
     word = token[0]
     start, end = token.span()
-    whole = [*stems.get(_stem(word), ())]
+    whole = [*stems.get(stem(word), ())]
     if beginnings:
         plain = _fold_case(word)
         for beginning, places_of_words in beginnings.items():
@@ -154,7 +154,7 @@ def _in_token(token: re.Match[str], stems: _Places, beginnings: _Places) -> Iter
         return  # a plain word has no parts
     for part in PART.finditer(word):
         if part[0] != word:
-            for place in stems.get(_stem(part[0]), ()):
+            for place in stems.get(stem(part[0]), ()):
                 yield start + part.start(), start + part.end(), place
 
 
@@ -170,7 +170,7 @@ def passages(text: str) -> Spans:
     pieces: Spans = []
     for start, end in _divided(text, 0, len(text), _PARAGRAPH_END):
         if end - start > _LONGEST_PASSAGE:
-            for line in _divided(text, start, end, _LINE_END):
+            for line in sentences(text, start, end):
                 pieces += [(place, min(place + _PASSAGE, line[1])) for place in range(*line, _PASSAGE)]
         else:
             pieces.append((start, end))
@@ -181,6 +181,11 @@ def passages(text: str) -> Spans:
         else:
             joined.append((start, end))
     return joined
+
+
+def sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield where each sentence or line of a part of a text starts and ends."""
+    return _divided(text, start, end, _LINE_END)
 
 
 def _divided(text: str, start: int, end: int, border: re.Pattern[str]) -> Iterator[tuple[int, int]]:
@@ -212,20 +217,20 @@ def words_in(text: str, words: Sequence[str]) -> list[str]:
 def _is_in(text: str, plain: str, word: str) -> bool:
     if UNSPACED.match(word):
         return word in text
-    stem = _fold_case(word[:-1]) if is_prefix(word) else _stem(word)
-    place = plain.find(stem)
+    beginning = _fold_case(word[:-1]) if is_prefix(word) else stem(word)
+    place = plain.find(beginning)
     # A stem inside a word is no match
     while place > 0 and plain[place - 1].isalnum():
-        place = plain.find(stem, place + 1)
+        place = plain.find(beginning, place + 1)
     return place >= 0
 
 
-# A rough English stemmer: ``descaling`` and ``descaled`` have the same stem
 @lru_cache(maxsize=8192)
-def _stem(word: str) -> str:
-    stem = _ENDING.sub("", _fold_case(word))
-    has_double_end = len(stem) > 3 and stem[-1] == stem[-2]
-    return stem[:-1] if has_double_end else stem
+def stem(word: str) -> str:
+    """Return a word without its ending, roughly: ``descaling`` and ``descaled`` have the same stem."""
+    short = _ENDING.sub("", _fold_case(word))
+    has_double_end = len(short) > 3 and short[-1] == short[-2]
+    return short[:-1] if has_double_end else short
 
 
 def _fold_case(text: str) -> str:

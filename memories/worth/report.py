@@ -185,7 +185,7 @@ def find_zombies() -> Zombies:
     ignored = _ignored().filter(memory_id__in=memories.values("id"))
     uses = {use.memory_id: use for use in ignored.order_by("-given", "memory_id")[:_MOST_ZOMBIES]}
     in_bulk = Memory.objects.in_bulk(uses)
-    lines = recallable_sources()[SearchSourceName.MEMORY](levels()[0], list(uses), clock.now())
+    lines = recallable_sources()[SearchSourceName.MEMORY](levels()[0], list(uses), clock.now(), {})
     items: list[Zombie] = []
     for memory_id, use in uses.items():
         memory = in_bulk[memory_id]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -350,7 +351,9 @@ PROMPT = "On which port does the deployment of the hub listen?"
 HUB = ("Port of the hub", "The deployment listens on port 8321.")
 
 
-class RecallTestCase(MemoriesTestCase):
+class RecallTestCase(PackTestCase):
+    origin: ClassVar[dict[str, Any]] = {"actor": "ada"}
+
     def setUp(self) -> None:
         super().setUp()
         self.write_all({f"Filler {n}": f"About topic{n} and subject{n} only." for n in range(20)})
@@ -364,7 +367,7 @@ class GivenTests(RecallTestCase):
         port = self.write(*HUB)
         decision = DecisionRecord(title="The hub listens on one port", chosen="Port 8321 in every deployment.")
         decided = record_decision(command=decision).id
-        variable = "A hub gets its port by variable."
+        variable = "The hub of a deployment listens on the port of its variable."
         rule = self.write("Deployment port", variable, kind="guideline", scope="global")
         for prompt in ("", "Go on", "port", "Please write a poem about the port of Hamburg at dawn", "ñ" * 50_000):
             self.assertEqual(self.recall(prompt), "", prompt[:50])
@@ -432,7 +435,7 @@ class GivenTests(RecallTestCase):
         crane = "Which deployment at the harbour has a crane by the port?"
         for recall, threshold, prompt, fact in (
             ("false", "0.2", PROMPT, "^$"),
-            ("true", "0.9", f"{PROMPT} Somebody wonders.", "^$"),
+            ("true", "1", f"{PROMPT} Somebody wonders.", "^$"),
             ("true", "0.2", crane, "8321"),
         ):
             variables = {"MEMORY_HUB_RECALL": recall, "MEMORY_HUB_RECALL_THRESHOLD": threshold}
@@ -534,6 +537,47 @@ class RecordTests(RecallTestCase):
         self.assertEqual(MemoryUse.objects.get(memory_id=self.port).given, 1)
         self.assert_rebuilds()
         self.assertEqual(self.recall(), "")
+
+    @tag("backend")
+    def test_a_long_entry_answers_with_its_passage_and_is_replayed_so(self) -> None:
+        pages = [f"Chapter {number} tells of subject{number}, at some length. " * 12 for number in range(30)]
+        passage = "The kraken valve of the boiler sticks below 40 degrees; heat it first."
+        handbook = self.write("Handbook", "\n\n".join([*pages[:20], passage, *pages[20:]]))
+        text = self.recall("Why does the kraken valve stick?")
+        self.assertIn(f"- #{handbook} note", text)
+        self.assertIn(passage, text)
+        pack = ContextPack.objects.latest("id")
+        self.assertRegex(next(iter(pack.marks)), rf"^recall \d+-\d+ #{handbook}$")
+        self.assertEqual(MemoryUse.objects.get(memory_id=handbook).given, 1)
+        self.assertEqual(self.recall("Why does the kraken valve stick?"), "", "given already")
+        self.update(handbook, content="Another text.")
+        again = self.replay(pack.id)
+        self.assertEqual((again.text, again.as_sent), (text, True))
+        self.assert_rebuilds()
+
+    def test_a_pack_of_before_passages_is_replayed(self) -> None:
+        text = self.recall()
+        pack = ContextPack.objects.latest("id")
+        self.assertTrue(all(re.fullmatch(r"recall #\d+", key) for key in pack.marks))
+        self.assertEqual(self.replay(pack.id).text, text)
+
+    def test_what_replaced_an_entry_is_given_in_its_place(self) -> None:
+        old = self.write("Valve", "The kraken valve sticks below 40 degrees.")
+        new = self.write("Boiler", "A new part was fitted in May, so nothing needs heat any more.")
+        create_relation(command=RelationCreate(source=str(new), relation="supersedes", target=str(old)))
+        text = self.recall("Why does the kraken valve stick?")
+        self.assertIn(f"- #{new} ", text)
+        self.assertNotIn(f"#{old} ", text)
+
+    def test_one_name_is_enough_and_one_usual_word_is_not(self) -> None:
+        self.write("Queue", "Celery runs the jobs with a visibility_timeout of an hour, so late jobs run twice.")
+        for prompt, is_given in (
+            ("visibility_timeout?", True),
+            ("What is late here, and which colours would look better on a slide?", False),
+            ("Please use a different colour", False),
+        ):
+            with self.subTest(prompt):
+                self.assertEqual("twice" in self.recall(prompt, session=prompt), is_given)
 
     def test_it_is_not_stored_as_a_memory_and_what_was_erased_since_is_counted(self) -> None:
         text = self.recall()
