@@ -10,6 +10,7 @@ class MemoriesConfig(AppConfig):
     def ready(self) -> None:
         from memories import events, pack, projectors, services  # noqa: F401
         from memories.embeddings import following, meaning  # noqa: F401
+        from memories.lessons import service  # noqa: F401
         from memories.search import index, sources  # noqa: F401
         from memories.uses import drain  # noqa: F401
         from memories.uses import projectors as use_projectors  # noqa: F401

@@ -209,6 +209,20 @@ def _most_alike(
     return sorted(alike, key=lambda memory: -memory.alike)[:_MOST_SIMILAR]
 
 
+def already_stored(text: str) -> bool:
+    """Return whether a live memory of the current store has nearly all words of a text."""
+    words = words_of(text)
+    if not words or not has_full_text():
+        return False
+    matches, parameters = text_index.with_any(rare_pairs(words) or [tuple(words)], by_score=False, most=_CANDIDATES)
+    candidates = rows.fetch(
+        f"SELECT m.title, m.content FROM ({matches}) f JOIN memories_memory m ON m.id = f.id "
+        f"WHERE m.deleted_at IS NULL AND m.id {OUTSIDE}",
+        [*parameters],
+    )
+    return any(len(words & words_of(f"{title} {content}")) >= ALIKE * len(words) for title, content in candidates)
+
+
 def words_of(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(folded(text[:_MOST_CHARACTERS]).lower())) - STOP_WORDS
 

@@ -14,7 +14,7 @@ from typing import Any
 from memoryhub.config.clients import Command, Edit, Hook, Hooks, hook_clients
 from memoryhub.config.hook_json import hook_answer, with_last_message
 from memoryhub.config.hook_json import value_at as _at
-from memoryhub.config.hook_table import HookEffect
+from memoryhub.config.hook_table import ASK, HookEffect
 from memoryhub.config.identity import begin_session, identify_project, peek_session, place_session
 from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core import clock
@@ -25,6 +25,8 @@ from sessions_app import git
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, TOOL_MESSAGE
 from sessions_app.schemas import CommitRecord
 
+# Set at the end of a turn that a hook has prolonged
+_WAS_ASKED = "stop_hook_active"
 _EXIT_CODE = re.compile(
     r"(?:exit(?:ed with)?(?: non-zero)?(?: status)? code|exit code|exit status)\D{0,3}(\d{1,3})\b", re.IGNORECASE
 )
@@ -82,7 +84,7 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: b
     folder = _folder(_at(data, table.directory))
     return HookEvent(
         effect=hook.effect,
-        answers=bool(hook.effect.answer) and hook.takes_context,
+        answers=bool(hook.effect.answer) and hook.takes_context and not _at(data, _WAS_ASKED),
         session_id=session,
         directory=_folder(_at(data, ROOT_KEY)) or folder,
         working_directory=folder,
@@ -282,7 +284,9 @@ def _cut_text(text: str, longest: int) -> str:
 
 def answer_for_client(client: str, event: str, text: str) -> dict[str, Any]:
     """Return what a hook prints so that the client adds ``text`` to its model's context."""
-    return hook_answer(_table(client).answer, event, text)
+    table = _table(client)
+    hook = table.find(event)
+    return hook_answer(table.answer, event, text, is_question=hook is not None and hook.effect.answer == ASK)
 
 
 logger = logging.getLogger(__name__)

@@ -51,7 +51,7 @@ OLD_WORDS = re.compile(
     r"\b(told|whoever|lest|anew|hers|herself|she|mend(?:s|ed|ing)?|hearers?|none but|at all doors)\b", re.IGNORECASE
 )
 # Lines with one of these: names that are stored, and words that are data.
-STORED = ("told = ", '"told"', "Told by a context pack", "# stop words", "| i\\ (?:said|")
+STORED = ("told = ", '"told"', "Told by a context pack", "# stop words", "told\\ you")
 # Migrations repeat help texts as they were; the other is a list of stop words.
 LEFT_OUT = ("migrations/", "memories/search/text.py")
 

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from memories.models import ContextPack
-from memories.pack.progress import is_prompt, within_folder
+from memories.pack.progress import LEAST_CHARS, is_prompt, within_folder
 from memories.pack.sections import FilledSection, GatherRequest, PackBody, PackItem, SectionDefinition, define_section
 from memories.pack_sorts import OVERLAP, OVERLAP_SECTION, local_id
 from memoryhub.core import clock
@@ -83,7 +83,7 @@ def _prompts_of(session_ids: Collection[str]) -> dict[str, list[int]]:
     statement = _PROMPTS.format(types=quoted(names_of_speech(Speech.PROMPT)))
     prompts: dict[str, list[int]] = {name: [] for name in session_ids}
     for position, name, content in rows.fetch(statement, [json_list(session_ids), _MOST_EDITS]):
-        if is_prompt(content):
+        if is_prompt(content) and len(content) >= LEAST_CHARS:
             prompts[name].append(position)
     return prompts
 
@@ -123,7 +123,8 @@ def _lines(request: GatherRequest, positions: Sequence[int]) -> list[PackItem]:
             line = f"edited {within_folder(text, directory.rpartition(':')[2])} at {clock.minute(at)}"
         else:
             line = f"asked: {one_line(text, _ABOUT)}"
-        items.append(PackItem(f"#{position}", f"- #{position} {line}"))
+        label = f"#{position}"
+        items.append(PackItem(label, f"- {label} {line}", label))
     return items
 
 

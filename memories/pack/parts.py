@@ -22,6 +22,7 @@ from memories.pack.sections import (
     reference,
     without_repeats,
 )
+from memories.review.policy import PROPOSED_BY_RULE
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search.snippets import snippet, words_in
@@ -81,6 +82,10 @@ _COUNT = (
 )
 
 
+# What a rule has proposed is in no pack, whatever else is
+_BY_RULE = f"(review = 'proposed' AND review_reason LIKE '{PROPOSED_BY_RULE}%%')"
+
+
 def packable_memories(
     condition: str,
     parameters: Sequence[Any] = (),
@@ -102,6 +107,8 @@ def packable_memories(
     conditions, values = [condition], [*parameters]
     if accepted_only:
         conditions.append("m.review = 'accepted'")
+    else:
+        conditions.append(f"NOT {_BY_RULE}")
     if now:
         conditions.append("(m.valid_until IS NULL OR m.valid_until > %s)")
         values.append(rows.time_value(now))
@@ -268,7 +275,7 @@ def _count_memories(condition: str, request: GatherRequest) -> int:
     for level in request.chain:
         with use_store(level.store):
             accepted_only = project_settings().packs_accepted_only
-            unless = "AND accepted_version IS NULL" if accepted_only else "AND review = 'rejected'"
+            unless = "AND accepted_version IS NULL" if accepted_only else f"AND (review = 'rejected' OR {_BY_RULE})"
             sql = _COUNT.format(kinds=condition, unless=unless, supersedes=supersedes())
             count += rows.fetch(sql, [level.session_id, rows.time_value(request.now)])[0][0]
     return count

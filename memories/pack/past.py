@@ -16,7 +16,7 @@ from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
 from memories.search.parsed_query import ParsedQuery
-from memories.search.relevance import Relevance, relevance_of
+from memories.search.relevance import Relevance, odds, relevance_of
 from memories.search.snippets import command_end
 from memories.search.text import COMMON_WORDS
 from memoryhub.core import clock, log
@@ -27,7 +27,11 @@ from memoryhub.core.text import one_line
 from sessions_app.events.client import ASSISTANT_MESSAGE, COMMAND_RUN, FILE_EDITED, USER_MESSAGE, CommandRun
 from sessions_app.models import Session
 
-SOURCES = (SearchSourceName.MESSAGE, SearchSourceName.COMMAND)
+PAST_SOURCES = (SearchSourceName.MESSAGE, SearchSourceName.COMMAND)
+# Lines of a recall
+MOST_OF_PAST = 2
+# How much higher the odds of their relevance are than those of an entry
+_STRICTER = 1.75
 # Best hits that are rated, and those of them that may be given
 _CANDIDATES, _MOST = 15, 5
 # Words of a prompt that are not common
@@ -51,7 +55,7 @@ def past_items(
         return []
     relevances: dict[int, Relevance] = {}
     for entry, relevance in past_relevances(request.query, level, request.session_id).items():
-        if relevance.score >= least and entry not in without and len(relevances) < _MOST:
+        if odds(relevance.score) >= _STRICTER * odds(least) and entry not in without and len(relevances) < _MOST:
             relevances[entry] = relevance
     passages = {entry: slice(relevance.start, relevance.end) for entry, relevance in relevances.items()}
     items = _recallable(level, list(passages), request.now, passages)
@@ -60,7 +64,7 @@ def past_items(
 
 def past_relevances(query: ParsedQuery, level: Level, session_id: str) -> dict[int, Relevance]:
     """Map messages and failed commands of other sessions to how much they are about a prompt, best first."""
-    ranked = engine.rank(query.among(SOURCES), level=level, blended=True)
+    ranked = engine.rank(query.among(PAST_SOURCES), level=level, blended=True)
     documents = engine.documents_of([hit for hit, _ in ranked.hits[:_CANDIDATES]])
     candidates = [hit for hit, document in documents.items() if document["session_id"] != session_id]
     answers = _answers_to({hit: documents[hit] for hit in candidates if documents[hit]["type"] == engine.PROMPT})
@@ -155,5 +159,5 @@ def _cures(failures: Sequence[Event[CommandRun]]) -> dict[int, str]:
     return cures
 
 
-for _source in SOURCES:
+for _source in PAST_SOURCES:
     define_recallable(_source, _recallable)

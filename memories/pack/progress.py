@@ -40,7 +40,7 @@ _MOST_EVENTS, _FIRST = 400, 5
 _EARLIER_PROMPTS, _FILES, _COMMANDS, _OPEN_TASKS, _ENTRIES, _GIVEN = 5, 8, 3, 4, 4, 3
 _TASK, _PROMPT, _ANSWER, _FAILURE, _COMMAND, _RESULT, _SHORT = 400, 160, 320, 320, 100, 80, 110
 # An earlier prompt that is shorter answers a question, such as "yes"
-_LEAST_CHARS = 12
+LEAST_CHARS = 12
 # A command that failed before so many of the last prompts is no longer what the session is about
 _RECENT_PROMPTS = 3
 
@@ -67,7 +67,8 @@ _NO_PROMPT = re.compile(r"\s*(?:<[a-z]+-[a-z-]+>|\[Request interrupted|/[\w:-]+\
 # Lines of an output that tell what failed
 _FAILED = re.compile(
     r"\berror\b|\bFAIL(?:ED|URE)?\b|^E  |\b[1-9]\d* (?:failed|errors?|problems?)\b|Traceback|panic:"
-    r"|[A-Za-z]+(?:Error|Exception)\b|✗|✖|not found|No such file|cannot |[\w/.-]+\.\w+:\d+:\d+: ",
+    r"|[A-Za-z]+(?:Error|Exception)\b|✗|✖|●|^\s*(?:Expected|Received|assert)\b"
+    r"|not found|No such file|cannot |[\w/.-]+\.\w+:\d+:\d+: ",
     re.IGNORECASE,
 )
 # Beginnings of lines of which others tell more
@@ -81,6 +82,7 @@ _IS_FAILURE = re.compile(
 _LOOKUPS = frozenset("grep rg ls cat find test [ which diff head tail sed awk wc pwd stat tree file".split())
 _BESIDE = frozenset("cd echo export set source sleep true mkdir".split())
 _SEGMENTS = re.compile(r"&&|\|\||[;|\n]")
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _LEADING_CD = re.compile(r"^\s*cd [^;&\n]+(?:&&|;)\s*")
 
@@ -146,6 +148,17 @@ class _SessionWork:
         return [_Recorded(position, name, at, json.loads(text)) for position, name, at, text in recorded]
 
     @cached_property
+    def folder(self) -> str:
+        """The folder in which the session began, without the machine that a team's client names before it."""
+        folders = Session.objects.filter(session_id=self._session).values_list("directory", flat=True)
+        return next(iter(folders), "").rpartition(":")[2]
+
+    def shortened(self, text: str) -> str:
+        """Return a text without colours, and with paths from the session's folder."""
+        text = _COLOURS.sub("", text)
+        return text.replace(f"{self.folder}/", "") if self.folder else text
+
+    @cached_property
     def prompts(self) -> list[_Recorded]:
         return [event for event in self._events if event.type in self._prompt_types and _is_of_user(event)]
 
@@ -205,7 +218,7 @@ def _progress(request: GatherRequest) -> list[PackItem]:
         return []
     work = _SessionWork(request.progress_of)
     lines = chain(
-        _of_session_before(request), _of_prompts(work), _of_tasks(work), _of_failure(work), _of_edits(request, work),
+        _of_session_before(request), _of_prompts(work), _of_tasks(work), _of_failure(work), _of_edits(work),
         _of_commands(work),
     )  # fmt: skip
     items = [PackItem(f"#{position}", f"- #{position} {line}", f"#{position}") for position, line in lines]
@@ -232,7 +245,7 @@ def _of_prompts(work: _SessionWork) -> Lines:
         yield first.position, f"asked first: {one_line(first.content, _TASK)}"
     if prompts and prompts[0] != first:
         yield prompts[0].position, f"asked last, {clock.minute(prompts[0].occurred_at)}: {_cut(prompts[0], _TASK)}"
-    earlier = [prompt for prompt in prompts[1:] if prompt != first and len(prompt.content) >= _LEAST_CHARS]
+    earlier = [prompt for prompt in prompts[1:] if prompt != first and len(prompt.content) >= LEAST_CHARS]
     for prompt in earlier[:_EARLIER_PROMPTS]:
         yield prompt.position, f"asked: {_cut(prompt, _PROMPT)}"
 
@@ -277,8 +290,8 @@ def _of_failure(work: _SessionWork) -> Lines:
     if failure := work.failure:
         code = failure.payload.get("exit_code")
         how = f" (exit code {code})" if code else ""
-        output = failure_lines(str(failure.payload.get("output", "")))
-        yield failure.position, f"fails: `{one_line(failure.command, _COMMAND)}`{how}: {output}"
+        output = failure_lines(work.shortened(failure.payload.get("output", "")))
+        yield failure.position, f"fails: `{one_line(work.shortened(failure.command), _COMMAND)}`{how}: {output}"
 
 
 def failure_lines(output: str) -> str:
@@ -286,17 +299,15 @@ def failure_lines(output: str) -> str:
     lines = list(dict.fromkeys(line.strip() for line in output.splitlines() if line.strip()))
     telling = [line for line in lines if not _SAYS_LITTLE.match(line)] or lines
     failed = [line for line in telling if _FAILED.search(line)] or telling[-2:]
-    best = failed[:3]
-    if failed[3:]:
+    best = failed[:4]
+    if failed[4:]:
         best.append(failed[-1])
     return shortened(" / ".join(one_line(line, _FAILURE // 2) for line in best), _FAILURE)
 
 
-def _of_edits(request: GatherRequest, work: _SessionWork) -> Lines:
-    folders = Session.objects.filter(session_id=request.progress_of).values_list("directory", flat=True)
-    folder = next(iter(folders), "").rpartition(":")[2]
+def _of_edits(work: _SessionWork) -> Lines:
     for edit in work.edits[:_FILES]:
-        yield edit.position, f"edited {within_folder(str(edit.payload.get('path', '')), folder)}"
+        yield edit.position, f"edited {within_folder(str(edit.payload.get('path', '')), work.folder)}"
 
 
 def within_folder(path: str, folder: str) -> str:
@@ -311,11 +322,12 @@ def _of_commands(work: _SessionWork) -> Lines:
     for command in work.commands:
         commands.setdefault(command.command, command)
     for command in islice(commands.values(), _COMMANDS):
-        yield command.position, f"ran `{one_line(command.command, _COMMAND)}`: {_result(command)}"
+        text = one_line(work.shortened(command.command), _COMMAND)
+        yield command.position, f"ran `{text}`: {_result(work, command)}"
 
 
-def _result(command: _Recorded) -> str:
-    output = [line for line in str(command.payload.get("output", "")).splitlines() if line.strip()]
+def _result(work: _SessionWork, command: _Recorded) -> str:
+    output = [line for line in work.shortened(command.payload.get("output", "")).splitlines() if line.strip()]
     code = command.payload.get("exit_code")
     status = "failed" if command.has_failed else "ok"
     parts = [f"exit code {code}" if code else status, one_line(output[-1], _RESULT) if output else ""]

@@ -11,11 +11,15 @@ from memories.models import MemoryScope, ReviewState
 from memories.projectors import content_hash
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import ProjectSettings
-from memoryhub.config.retention_rules import ReviewPolicy
+from memoryhub.config.retention_rules import Lessons, ReviewPolicy
 from memoryhub.core.origin import Origin, current_origin
 
 # The admin: its user is a person, who accepts by writing
 PERSONS_DOOR = "admin"
+# The rules that propose lessons from a session
+RULES_DOOR = "rules"
+# How the sources of their memories begin, and the reasons for which these wait
+PROPOSED_BY_RULE = "rule: "
 # Prefix of the topic keys of imports
 _IMPORTED = "import:"
 _REVISED_AFTER_REJECTION = "revised after rejection"
@@ -27,17 +31,23 @@ class ReviewGate:
     origin: Origin = field(default_factory=current_origin)
 
     def of_new(self, state: MemoryState) -> ReviewStatus | None:
-        reason = self._reason(state)
+        if self.origin.source == RULES_DOOR:
+            reason = state.source if self.settings.lessons is Lessons.PROPOSED else ""
+        else:
+            reason = self._reason(state)
         return ReviewStatus(state=ReviewState.PROPOSED, reason=reason) if reason else None
 
     def of_revision(self, existing: Existing, state: MemoryState) -> ReviewStatus | None:
         """Return the status of a memory with its next version; None means accepted.
 
         A person accepts by writing. For others, a proposed memory stays proposed, a rejected one is proposed again.
+        What a rule has proposed becomes the writer's own.
         """
         if self.origin.source == PERSONS_DOOR:
             return None
         before = existing.status
+        if before.reason.startswith(PROPOSED_BY_RULE) and self.origin.source != RULES_DOOR:
+            return self.of_new(state)  # an agent has confirmed it in its own words
         if before.state is ReviewState.PROPOSED:
             return before
         if before.state is ReviewState.REJECTED:

@@ -20,7 +20,7 @@ _VARYING = re.compile(
 _NAMED = re.compile(
     r"""\b[A-Z][\w.$]*(?:Error|Exception|Failure|Panic|Fault)\b(?!\w*\()
     | (?:^|[\s:\]\[])(?:error|fatal|panic|failed|fail|failure|exception|err!)(?:\[\w+\]|\ [A-Z]+\d+)?\s*[:!-]
-    | \berror\ [A-Z]+\d+\b | ^E\ {2,}\S | \berror:?\ command\b
+    | ^(?:\S+[/\\])?[\w.-]+\.\w+(?::\d+){1,2}:\s | \berror\ [A-Z]+\d+\b | ^E\ {2,}\S | \berror:?\ command\b
     | command\ not\ found | no\ such\ file | permission\ denied | segmentation\ fault | core\ dumped
     | cannot\ find\ module | no\ module\ named | unresolved\ import | is\ not\ recognized | connection\ refused""",
     re.IGNORECASE | re.VERBOSE,
@@ -31,7 +31,9 @@ _FAILING = re.compile(
     r"|invalid|unexpected|missing|unknown|conflict|timed? ?out|rejected|abort(?:ed|ing)?)\b",
     re.IGNORECASE,
 )
-_NO_FAILURE = re.compile(r"\b(?:0|no|without) (?:errors?|fail(?:ed|ures?)|warnings?)\b", re.IGNORECASE)
+_NO_FAILURE = re.compile(
+    r"\b(?:0|no|without) (?:errors?|fail(?:ed|ures?)|warnings?)\b|\b(?-i:WARN|INFO|DEBUG)\b", re.IGNORECASE
+)
 _LEAST_BREAKS = 3
 _LONGEST_LINE = 300
 _MOST_LINES = 2_000

@@ -110,6 +110,11 @@ def relevance_of(
     return relevances
 
 
+def odds(score: float) -> float:
+    """Return how much more likely than not a relevance is."""
+    return score / max(1 - score, 1e-9)
+
+
 def _score(question: _Question, passage: _Passage, cosine: float | None) -> float:
     by = _BY_WORDS if cosine is None else _BY_MEANING
     shared = passage.weight / max(question.size, _LEAST_SIZE) ** 0.75

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import NamedTuple
 from django.db.models import Count
 
 from memories.duplicates import ALIKE, LEAST_WORDS, rare_pairs, share_of, words_of
+from memories.lessons.corrections import is_correction
 from memories.worth.schemas import HeldOut, Measure, Reading
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import log
@@ -30,24 +30,6 @@ _MOST_PROMPTS, _PROMPT_CHARS = 3_000, 1_000
 _COMPARED = 20
 
 
-# How a prompt begins that corrects the agent: English, German, French, Spanish. Conservative: a correction in other
-# words is missed, in both groups alike.
-_CORRECTION = re.compile(
-    r"""\W*(?:
-      (?:no|nope|nein|non|pas\ ça)\s*[,.;:!–—-]
-    | (?:that|this|it)(?:['’]s|\ is|\ was)\ (?:wrong|incorrect|not\ (?:right|correct|what))\b
-    | not\ what\ i\b | wrong\b | undo\ (?:that|this|it)\b
-    | i\ (?:said|meant|told\ you|asked\ (?:you|for)|already\ (?:said|told))\b
-    | you\ (?:misunderstood|forgot|ignored|were\ supposed)\b
-    | das\ (?:ist|war|stimmt)\ (?:falsch|nicht|so\ nicht)\b | falsch\b | nicht\ (?:so|das|richtig)\b
-    | ich\ (?:sagte|meinte|hatte\ gesagt|habe\ (?:doch\ |schon\ )?gesagt)\b
-    | c['’]est\ (?:faux|pas)\b | ce\ n['’]est\ pas\b | faux\b | j['’]ai\ dit\b
-    | (?:eso|esto)\ (?:no\ es|está\ mal)\b | está\ mal\b | te\ dije\b | quise\ decir\b
-    )""",
-    re.IGNORECASE | re.VERBOSE,
-)
-
-
 class SessionPrompt(NamedTuple):
     position: int
     session: str
@@ -59,11 +41,6 @@ _MEASURES = {
     "corrections": "Corrections by the user",
     "repeats": "Questions asked before",
 }
-
-
-def is_correction(prompt: str) -> bool:
-    """Return whether a prompt begins as one that corrects the agent."""
-    return bool(_CORRECTION.match(prompt))
 
 
 def compare_sessions(since: datetime) -> HeldOut:

@@ -11,14 +11,17 @@ from typing import Any
 from memoryhub.core.foreign_files import open_foreign
 
 
-def hook_answer(key: str, event: str, text: str) -> dict[str, object]:
+def hook_answer(key: str, event: str, text: str, *, is_question: bool = False) -> dict[str, object]:
     """Return what a hook prints so that its client adds ``text`` to its model's context.
 
     Args:
         key: ``answer`` in the client's table; "" for the form of Claude Code.
         event: the client's name of the event.
         text: the context.
+        is_question: the model answers it instead of ending its turn.
     """
+    if is_question:
+        return {"decision": "block", "reason": text}
     if key:
         return {key: text}
     return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}

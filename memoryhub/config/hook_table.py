@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
 CLIENTS_FILE = __file__.rpartition("/")[0] + "/clients.toml"
-# The context that an event is answered with: that of a session's start, or what is recalled for a prompt.
-PACK, RECALL = "pack", "recall"
+# What an event is answered with: the context of a session's start, what is recalled for a prompt, or a question to the
+# agent, which goes on instead of ending its turn.
+PACK, RECALL, ASK = "pack", "recall", "ask"
 
 
 class HookEffect:
@@ -39,7 +40,7 @@ class HookEffect:
     ) -> None:
         # As clients.toml writes it.
         self.name = name
-        # The context that the client shows to its model: PACK, RECALL, or "".
+        # What the client shows to its model: PACK, RECALL, ASK, or "".
         self.answer = answer
         # A tool was used: the client does not wait for the hub, and what a sub-agent does is recorded too.
         self.is_tool = is_tool
@@ -61,7 +62,7 @@ HookEffect.TOOL = HookEffect("tool", is_tool=True)
 # Another event is added to the turn.
 HookEffect.APPEND = HookEffect("append")
 # The turn ends.
-HookEffect.STOP = HookEffect("stop", reads_transcript=True)
+HookEffect.STOP = HookEffect("stop", answer=ASK, reads_transcript=True)
 # The session ends.
 HookEffect.END = HookEffect("end", stays_in_session=False)
 # A known hook that is not recorded.

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from django.core.exceptions import ImproperlyConfigured
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
-from memoryhub.config.retention_rules import MAX_RULES, Days, RetentionRule, ReviewPolicy, SearchMode, TurnPolicy
+from memoryhub.config.retention_rules import (
+    MAX_RULES,
+    Days,
+    Lessons,
+    RetentionRule,
+    ReviewPolicy,
+    SearchMode,
+    TurnPolicy,
+)
 from memoryhub.core.errors import Invalid
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.text import did_you_mean
@@ -191,6 +199,11 @@ _SEARCH_MODES = {
     "basic": "Basic: by parts of words, without an index",
 }
 _REVIEW_POLICIES = {"off": "None", "sampled": "A sample", "all": "All of them"}
+_LESSONS = {
+    "off": "Nothing is proposed",
+    "proposed": "They wait in the inbox",
+    "accepted": "They are accepted without review",
+}
 _PERSONAL = {
     "email": "E-mail addresses",
     "phone": "Phone numbers",
@@ -277,6 +290,19 @@ class ProjectSettings(_Settings):
     )
     packs_accepted_only: Annotated[bool, SettingInfo(Topic.REVIEW, label="Only accepted entries in packs")] = Field(
         True, description="context packs leave out entries that await review"
+    )
+    lessons: Annotated[
+        Lessons,
+        SettingInfo(
+            Topic.REVIEW,
+            label="Lessons of a session",
+            help="Corrections by the user, errors and their cures, commands and files that repeat: found by rules at "
+            "the end of a session.",
+            choices=_LESSONS,
+        ),
+    ] = Field(Lessons.PROPOSED, description="what rules find in a session: off, proposed to the inbox, or accepted")
+    ask_agent: Annotated[bool, SettingInfo(Topic.REVIEW, label="Ask the agent about lessons")] = Field(
+        False, description="ask the agent once in a session to confirm its lessons, at the end of a turn"
     )
     review_after: Annotated[
         ReviewAfter,

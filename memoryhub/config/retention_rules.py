@@ -40,6 +40,15 @@ class ReviewPolicy(StrEnum):
     ALL = "all"
 
 
+class Lessons(StrEnum):
+    """What becomes of what the rules find in a session."""
+
+    OFF = "off"
+    # They wait in the inbox, and are in no pack before.
+    PROPOSED = "proposed"
+    ACCEPTED = "accepted"
+
+
 class SearchMode(StrEnum):
     """How a store is searched."""
 

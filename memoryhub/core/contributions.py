@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 Part = Callable[[Sequence[int]], Mapping[int, Any]]
+
+
+class Closing(Protocol):
+    def __call__(self, session_id: str, *, asks: bool) -> str: ...
+
 
 _parts: dict[str, dict[str, Part]] = {}
 _statistics: dict[str, Callable[[], dict[str, int]]] = {}
@@ -13,6 +18,8 @@ _statistics: dict[str, Callable[[], dict[str, int]]] = {}
 openings: list[Callable[[str, str], str]] = []
 # Texts that a session receives at a prompt, given the session's id and the prompt
 recalls: list[Callable[[str, str], str]] = []
+# What is done when a session ends or is compacted, or its turn ends and its agent can be asked; returns the question
+closings: list[Closing] = []
 # Live entries that a scratch session wrote, as titles by id; and the function that moves entries to the project
 scratch: list[tuple[Callable[[str], dict[int, str]], Callable[[Sequence[int]], None]]] = []
 
@@ -46,6 +53,10 @@ def opening_of(session_id: str, continued: str = "") -> str:
 
 def recall_of(session_id: str, prompt: str) -> str:
     return "\n".join(filter(None, (recall(session_id, prompt) for recall in recalls)))
+
+
+def close_session(session_id: str, *, asks: bool) -> str:
+    return "\n".join(filter(None, (closing(session_id, asks=asks) for closing in closings)))
 
 
 def scratch_entries(session_id: str) -> dict[int, str]:

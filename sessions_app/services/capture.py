@@ -14,10 +14,10 @@ from pathlib import Path, PurePath
 from django.db.models import QuerySet
 
 from memoryhub.config.current_settings import NO_FOLDER, FolderSettings, project_settings, read_folder, use_folder
-from memoryhub.config.hook_table import PACK, RECALL, HookEffect
+from memoryhub.config.hook_table import ASK, PACK, RECALL, HookEffect
 from memoryhub.config.identity import bind_project, renamed_hint
 from memoryhub.core import clock, ids, log, windows
-from memoryhub.core.contributions import opening_of, recall_of
+from memoryhub.core.contributions import close_session, opening_of, recall_of
 from memoryhub.core.errors import Invalid
 from memoryhub.core.events.event_types import Speech, names_of_speech
 from memoryhub.core.origin import AGENT_PREFIX, current_origin, use_origin
@@ -70,15 +70,14 @@ def digest_session(*, session_id: str, reason: str = "") -> str:
 # Most edited last: a long list is cut at its start.
 def _edited_files(session_id: str) -> list[str]:
     directory = Session.objects.filter(session_id=session_id).values_list("directory", flat=True).first() or ""
-    tops = _tops(directory)
+    tops = project_folders(directory)
     edits = log.events().of_session(session_id).of_type(FILE_EDITED).payloads().values()
-    counts = Counter(_in_project(edit["path"], tops) for edit in edits)
+    counts = Counter(within_folders(edit["path"], tops) for edit in edits)
     return [path for path, _ in reversed(counts.most_common())]
 
 
-# The top of the working tree in which a session began, and the folder itself, which has a name before it if it is on
-# another machine.
-def _tops(directory: str) -> list[PurePath]:
+def project_folders(directory: str) -> list[PurePath]:
+    """Return the top of the working tree in which a session began, and the folder itself, also of another machine."""
     if not directory.startswith("/"):
         folder = PurePath(directory.partition(":")[2])
         return [folder] if folder.is_absolute() else []
@@ -91,10 +90,11 @@ def _tops(directory: str) -> list[PurePath]:
 
 def path_in_project(path: str, directory: str) -> str:
     """Return a path from the top of the working tree, or from the folder, in which a session began, if it is there."""
-    return _in_project(path, _tops(directory))
+    return within_folders(path, project_folders(directory))
 
 
-def _in_project(path: str, tops: list[PurePath]) -> str:
+def within_folders(path: str, tops: list[PurePath]) -> str:
+    """Return a path as seen from the first of the folders that it is in; any other as it is."""
     for top in tops:
         if PurePath(path).is_relative_to(top):
             return str(PurePath(path).relative_to(top))
@@ -128,6 +128,8 @@ def record_hook(event: HookEvent, key: str) -> None:
     with log.transaction(), use_origin(session_id=event.session_id):
         if not log.events().with_key(key).exists():
             _RECORDERS[event.effect](event, key)
+            if event.type == CONTEXT_COMPACTED.name:
+                close_session(event.session_id, asks=False)
 
 
 def record_commits_of(event: HookEvent, key: str, commits: list[CommitRecord]) -> None:
@@ -179,6 +181,8 @@ def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:
     """Return the text that the client shows to its model at a captured event; ``problem`` is one of its settings."""
     if not event.answers:
         return ""
+    if event.effect.answer == ASK:
+        return close_session(event.session_id, asks=True)
     if event.effect.answer == RECALL:
         return recall_at_prompt(event)
     if event.directory:
@@ -331,7 +335,7 @@ def take_delivery(*, client: str, event: str, command: HookDelivery) -> HookCont
             record_hook(hook_event, key)
             if project_settings().capture_commits:
                 record_commits_of(hook_event, key, command.commits)
-        if not hook_event.answers:
+        if not hook_event.answers or hook_event.effect.answer == ASK:
             return HookContext()
         if hook_event.effect.answer == RECALL:
             return HookContext(context=recall_at_prompt(hook_event))

@@ -13,7 +13,7 @@ from django.db.models import Q
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import EndedWith, TurnPolicy
 from memoryhub.core import clock, ids, log
-from memoryhub.core.contributions import promote_entries, scratch_entries
+from memoryhub.core.contributions import close_session, promote_entries, scratch_entries
 from memoryhub.core.errors import ChoiceRequired, ConflictError, Invalid, NotFound
 from memoryhub.core.events.event_types import EventType, TurnRule
 from memoryhub.core.origin import Origin, current_origin, kept_folder, use_origin
@@ -107,6 +107,7 @@ def end_session(*, command: SessionEnd) -> Session:
                 entries = [entry for entry in entries if entry in ended.kept]
             with use_origin(session_id=session.session_id):
                 promote_entries(entries)
+        close_session(session.session_id, asks=False)
         _close_turns(session)
         log.append(draft, stream=f"session:{session.session_id}", idempotency_key=command.idempotency_key)
         return find_session(session_id=session.session_id)

@@ -80,7 +80,7 @@ class ProgressTestCase(MemoriesTestCase):
         client.prompt("Round VAT to the cent in the invoice, and never touch the ledger")
         client.edit("api/vat.py")
         client.tasks("completed", "in_progress", "pending")
-        client.run("make lint", "All good")
+        client.run("make lint", "\x1b[32mAll good\x1b[0m")
         client.run("cd api && mypy api", MYPY, failed=True)
         client.send("Stop", last_assistant_message="The type of the rate is still wrong.")
         client.prompt("No, use Decimal for the rate")
@@ -249,6 +249,10 @@ class FailureLinesTests(ProgressTestCase):
             (pytest, "E assert 1 == 2 / 1 failed, 8 passed in 0.1s"),
             (tsc, "src/a.ts(9,6): error TS2339: Property 'refs' does not exist"),
             ("one\ntwo\nthree", "two / three"),
+            (
+                "FAIL a.test.js\n  ● rounds\n    Expected: 1.19\n    Received: 1.18\nTests: 1 failed, 7 passed",
+                "FAIL a.test.js / ● rounds / Expected: 1.19 / Received: 1.18 / Tests: 1 failed, 7 passed",
+            ),
             ("npm error code 2", "npm error code 2"),
             ("", ""),
         ):

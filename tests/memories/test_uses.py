@@ -16,6 +16,7 @@ from django.test import tag
 
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
+from memories.lessons.corrections import is_correction
 from memories.models import IGNORED_AFTER, Memory, MemoryUse
 from memories.pack import pack_context
 from memories.query import query
@@ -34,7 +35,6 @@ from memories.worth.sessions import (
     count_corrections,
     count_repeats,
     difference_interval,
-    is_correction,
     t_quantile,
 )
 from memoryhub.core import clock

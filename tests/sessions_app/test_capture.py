@@ -170,7 +170,7 @@ class TablesTests(SimpleTestCase):
         for name, table in hook_clients().items():
             in_text = HookTable(name)
             for event, hook in table.events.items():
-                answers = hook.takes_context and hook.effect in (HookEffect.START, HookEffect.PROMPT)
+                answers = hook.takes_context and bool(hook.effect.answer)
                 self.assertEqual(in_text.event(event), (hook.effect, answers), f"{name} {event}: not the first line")
             self.assertEqual(in_text.event("Other"), (HookEffect.NOTHING, False))
             self.assertEqual(in_text.value("root"), table.root)

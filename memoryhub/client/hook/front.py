@@ -17,7 +17,7 @@ from _signal import signal as on_signal
 from memoryhub.client.hook import post
 from memoryhub.client.hook.post import ClientEvent
 from memoryhub.config import enabled
-from memoryhub.config.hook_table import PACK, HookTable
+from memoryhub.config.hook_table import ASK, PACK, HookTable
 from memoryhub.core import autostart
 from memoryhub.core.file_locks import try_share_lock
 from memoryhub.env import DatabaseUrlError, HomeError, home_text, make_home
@@ -90,7 +90,7 @@ def _take_event(argv: list[str]) -> None:
     table = HookTable(event.client)
     event.effect, event.takes_context = table.event(event.name)
     seconds = _seconds()
-    if event.takes_context:
+    if event.takes_context and event.effect.answer != ASK:
         seconds = max(seconds, PATIENT_SECONDS)
     event.deadline = time.monotonic() + seconds
     if not _is_object(event.body):
@@ -175,7 +175,7 @@ def _hand_over(event: ClientEvent) -> None:
 
         event.project = event_body.project_of(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
-    if connection is None and event.takes_context:
+    if connection is None and event.takes_context and event.effect.answer != ASK:
         _answer_alone(event)
         return
     # Tool events are frequent and the client ignores the answer: a child process waits for it. Others (a prompt, the

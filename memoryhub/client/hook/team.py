@@ -13,7 +13,7 @@ from _signal import signal as on_signal
 
 from memoryhub.client.hook import event_body
 from memoryhub.client.hook.post import MAX_ANSWER
-from memoryhub.config.hook_table import PACK, RECALL, HookTable
+from memoryhub.config.hook_table import ASK, PACK, RECALL, HookTable
 from memoryhub.config.identity import begin_session
 from memoryhub.core import autostart
 from memoryhub.core.file_locks import share_lock, try_lock, unlock
@@ -55,6 +55,8 @@ def hand_over(event: ClientEvent, connection: TeamConnection) -> str:
     """Spool and send the event, print its context, and return a problem that the user must solve, or ""."""
     if event_body.is_switched_off(event):
         return ""
+    if event.effect.answer == ASK:
+        event.takes_context = False  # the end of a turn does not wait for another machine
     make_home()
     arriving = _mark_arriving(connection)
     reading, writing = os.pipe()

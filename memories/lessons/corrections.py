@@ -1,0 +1,87 @@
+"""Prompts that correct the agent, in the languages that search knows, and Chinese and Japanese."""
+
+from __future__ import annotations
+
+import re
+
+# How a prompt begins that corrects the agent
+_BEGINNING = re.compile(
+    r"""\W*(?:(?:uh+|hm+|hmm+|ok|okay|so|dude|wait|yes|well|but|and)\b[\s,.…!-]*)*(?:
+      (?:no|nope|nah|nein|nee|non|pas\ ça|não|нет|неверно|不对|不對|不是|不要|いや|違う|違います)
+      (?:\s*[,.;:!–—，。、-]|\ on\b)
+    | (?:that|this|it)(?:['’]s|\ is|\ was)\ (?:wrong|incorrect|not\ (?:right|correct|true|what))\b
+    | not\ (?:what\ i\b|true\b|like\ that\b) | wrong\b | undo\ (?:that|this|it)\b
+    | i\ (?:just\ )?(?:said|meant|told\ you|asked\ (?:you|for)|already\ (?:said|told))\b
+    | you(?:['’]re|\ are)\ (?:wrong|still|missing|just\ repeating)\b
+    | you\ (?:misunderstood|forgot|ignored|were\ supposed)\b
+    | das\ (?:ist|war|stimmt)\ (?:falsch|nicht|so\ nicht)\b | falsch\b | nicht\ (?:so|das|richtig)\b
+    | ich\ (?:sagte|meinte|hatte\ gesagt|habe\ (?:doch\ |schon\ )?gesagt)\b
+    | c['’]est\ (?:faux|pas)\b | ce\ n['’]est\ pas\b | faux\b | j['’]ai\ dit\b | je\ voulais\ dire\b
+    | (?:eso|esto)\ (?:no\ es|está\ mal)\b | está\ mal\b | te\ dije\b | quise\ decir\b
+    | (?:è|questo\ è)\ sbagliato\b | sbagliato\b | ho\ detto\b | intendevo\b | non\ (?:così|questo|è)\b
+    | (?:isso|isto)\ (?:está\ errado|não\ é)\b | está\ errado\b | eu\ (?:disse|quis\ dizer)\b
+    | это\ (?:не\ так|неправильно|неверно)\b | неправильно\b | я\ (?:же\ )?(?:сказал|имел\ в\ виду|говорил)
+    | 错了 | 錯了 | 我说的是 | 我說的是 | 应该用 | 應該用 | それは違 | そうじゃな | 間違
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# What corrects the agent wherever it stands in a prompt
+_CORRECTING = re.compile(
+    r"""\bi\ (?:mean|meant|said|told\ you)\b | \bi\ thought\ (?:we|you|our|i)\b | \bwe\ (?:decided|agreed)\b
+    | \bwe\ explicitly\b | \b(?:we|i)\ (?:don['’]t|do\ not)\ (?:want|like)\b | \bwe\ are(?:n['’]t|\ not)\b
+    | \b(?:how|why)\b[^.?!]{0,60}\b(?:still|drop|dropped|back\ to|again)\b
+    | \bnot\ (?:our|your|the|a)\ \w+\b(?=[.!]?$|[.!]) | (?-i:\b(?:NOT|AREN['’]T|ISN['’]T|DON['’]T)\b)
+    | \byou(?:['’]re|\ are)\ (?:still\ )?(?:missing|wrong|repeating)\b | \bshouldn['’]t\ (?:be|have)\b
+    | \bi(?:['’]ll|\ will)\ (?:just\ )?(?:run|do|test|start|handle|deploy|commit)\b[^.]{0,50}\b(?:myself|and\ test)\b
+    | \bis\ (?:wrong|incorrect|not\ correct|not\ right)\b | \bremember\ (?:this|that|we|to|the)\b
+    | (?:^|[.!?,]\s+)(?:please\ )?stop\ \w+ing\b | \bthere\ should\ be\ (?:just|only)\b | \buse\ [\w./@-]+\ instead\b
+    | \b(?:use|with|update)\b[^\n]{0,160}\binstead\ of\b | \bit\ should\ (?:be|use|go|have)\b
+    | \bnimm\b[^.\n]{0,60}\bstatt\b | \bverwende\b[^.\n]{0,60}\bstatt\b | \bbenutze?\b[^.\n]{0,60}\bstatt\b
+    | \butilise[rz]?\b[^.\n]{0,60}\b(?:au\ lieu\ d|plutôt\ qu) | \busa\b[^.\n]{0,60}\ben\ (?:vez|lugar)\ de\b
+    | \busa\b[^.\n]{0,60}\binvece\ d | \b(?:use|usa)\b[^.\n]{0,60}\bem\ vez\ d | вместо
+    | 而不是 | 不要用 | ではなく | じゃなくて""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# What corrects the agent if it was interrupted before
+_WHEN_INTERRUPTED = re.compile(
+    r"\b(?:just|only|myself|instead|don['’]t|do not|not|rather|why|remember|never|always|there's)\b", re.IGNORECASE
+)
+# Agreement, which begins like a correction
+_AGREEMENT = re.compile(
+    r"""\W*(?:that['’]?s\ (?:ok|fine|good|right)\b
+    | (?:no|non|nein|nope)[,.!]?\s+(?:(?:it|that)['’]?s\ (?:fine|ok|good)|problem|worries|need\b|thanks
+    |i\ still\ (?:get|see)|just\ (?:go|proceed|continue)))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+# A prompt that a program wrote, or that is mostly pasted: the words are not the person's
+_NOT_WRITTEN = re.compile(
+    r"\s*(?:<|\[|#|```|\$ |> |➜|Error\b|Traceback\b|\{|implement the following plan|this session is being continued"
+    r"|import |https?://)",
+    re.IGNORECASE,
+)
+_CODE = re.compile(r"```.*?(?:```|\Z)|^[^\S\n]*>[^\n]*", re.DOTALL | re.MULTILINE)
+_HEAD = 700
+_SHORT = 400
+_LEAST_WORDS = 2
+
+
+def is_correction(prompt: str) -> bool:
+    """Return whether a prompt begins as one that corrects the agent."""
+    return bool(_BEGINNING.match(prompt)) and not _AGREEMENT.match(prompt)
+
+
+def correction_of(prompt: str, *, is_interrupted: bool = False) -> str:
+    """Return what a person corrects in a prompt, in their words; "" if it corrects nothing.
+
+    Args:
+        prompt: the text of the prompt.
+        is_interrupted: the turn before has no answer, as when the person stopped the agent.
+    """
+    text = _CODE.sub(" ", prompt).strip()
+    if _NOT_WRITTEN.match(text) or _AGREEMENT.match(text) or len(text.split()) < _LEAST_WORDS:
+        return ""
+    head = text[:_HEAD]
+    after_stop = is_interrupted and len(text) <= _SHORT and _WHEN_INTERRUPTED.search(text)
+    if _BEGINNING.match(head) or _CORRECTING.search(head) or after_stop:
+        return text
+    return ""

@@ -1,0 +1,296 @@
+"""The rules that propose memories from the events of a session. They read events only, and write nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from memories.lessons.corrections import correction_of
+from memories.search.output import error_lines, without_varying
+from memoryhub.core.events.event_types import Speech, names_of_speech
+from memoryhub.core.text import counted, one_line
+from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
+
+
+class SessionEvent(NamedTuple):
+    position: int
+    type: str
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A memory that a rule proposes."""
+
+    # The rule that found it
+    rule: str
+    kind: str
+    type: str
+    title: str
+    content: str
+    # By which the same lesson is recognised in another session
+    subject: str
+    # Positions of the events that show it
+    events: tuple[int, ...]
+    # Greater is better; among all rules
+    worth: float
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+_TITLE = 120
+_QUOTE = 600
+_COMMAND = 300
+_MOST_FILES = 5
+
+
+def lessons_of(events: Sequence[SessionEvent]) -> list[Lesson]:
+    """Return the lessons that one session shows, the best first."""
+    lessons = [*corrections(events), *cures(events)]
+    return sorted(lessons, key=lambda lesson: (-lesson.worth, -lesson.events[0]))
+
+
+def corrections(events: Sequence[SessionEvent]) -> Iterator[Lesson]:
+    """Yield what the person corrected. Only prompts are read: a tool's output is written by anyone."""
+    prompts, answers = names_of_speech(Speech.PROMPT), names_of_speech(Speech.ANSWER)
+    is_answered = True
+    is_first = True
+    edited: list[str] = []
+    for event in events:
+        if event.type == FILE_EDITED.name:
+            edited.append(event.payload["path"])
+        elif event.type in answers:
+            is_answered = True
+        elif event.type in prompts:
+            text = "" if is_first else correction_of(event.payload["content"], is_interrupted=not is_answered)
+            if text:
+                yield _correction(event, text, edited)
+            is_first = is_answered = False
+            edited = []
+
+
+def _correction(event: SessionEvent, text: str, edited: Sequence[str]) -> Lesson:
+    quote = one_line(text, _QUOTE)
+    content = f"The user corrected the agent: “{quote}”"
+    if edited:
+        content += f"\nBefore, it had edited {_listed(edited)}."
+    # Short corrections can be read as rules
+    worth = 3.0 if len(quote) < _QUOTE / 2 else 2.5
+    title = one_line(text, _TITLE)
+    return Lesson("correction", "guideline", "correction", title, content, quote, (event.position,), worth)
+
+
+# A step of a shell line: what stands between `&&`, `;` and line ends that are not quoted
+_STEP = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|(?<!&)&(?!&)|[^&;\n\\])+""", re.DOTALL)
+# What only changes how the output is shown, and where a command runs
+_SHOWN = re.compile(
+    r"\s*(?:\|\s*(?:tail|head|grep|tee|cat|less|sort|wc|awk|sed|cut|uniq)\b[^|]*|\d?>&\d|2>\s*/dev/null)\s*"
+)
+_PLACE = re.compile(r"(?:cd|pushd|source|\.|export)\s|(?:echo|sleep|true|set|popd|pwd)\b")
+_VARIABLES = re.compile(r"^(?:\w+=\S*\s+)+")
+# Programs that look at things: that they fail, or are run again and again, says nothing
+_LOOKING = frozenset(
+    "cat ls cd pwd echo find grep rg ag sed awk head tail wc sort diff stat file which type tree less du df ps env "
+    "date sleep test [ true read printf jq sqlite3 curl open kill pkill lsof mkdir rm cp mv touch chmod xargs".split()
+)
+_GIT_LOOKING = frozenset("status diff log show branch add commit push pull fetch checkout stash rev-parse".split())
+
+
+def normalized_command(command: str) -> tuple[str, ...]:
+    """Return the steps of a command, without where it runs and how its output is shown."""
+    steps = []
+    for step in _STEP.findall(command):
+        plain = " ".join(_VARIABLES.sub("", _SHOWN.sub(" ", step).strip()).split())
+        if plain and not _PLACE.match(plain):
+            steps.append(plain)
+    return tuple(steps)
+
+
+def has_failed(payload: Mapping[str, Any]) -> bool:
+    return bool(payload.get("exit_code"))
+
+
+class _Failure(NamedTuple):
+    # Place in the list of events
+    place: int
+    event: SessionEvent
+    steps: tuple[str, ...]
+    errors: list[str]
+
+
+# Commands after a failure among which a variant of it counts as its cure
+_SOON = 4
+# Commands after which a failure is no longer looked at
+_LATE = 60
+_LEAST_SHARE = 0.5
+
+
+def cures(events: Sequence[SessionEvent]) -> Iterator[Lesson]:
+    """Yield commands that failed and later passed, with what changed between."""
+    open_failures: list[_Failure] = []
+    commands = 0
+    number_of: dict[int, int] = {}
+    for place, event in enumerate(events):
+        if event.type != COMMAND_RUN.name:
+            continue
+        commands += 1
+        number_of[place] = commands
+        steps = normalized_command(event.payload["command"])
+        if has_failed(event.payload):
+            errors = error_lines(event.payload.get("output", ""))
+            # The first of several failures has the whole error, and all that was done between is the cure
+            is_open = any(failure.steps == steps for failure in open_failures)
+            if steps and errors and not is_open and not _only_looks(steps, event.payload):
+                open_failures.append(_Failure(place, event, steps, errors))
+            continue
+        open_failures = [failure for failure in open_failures if commands - number_of[failure.place] <= _LATE]
+        cured = [one for one in open_failures if _passes(one, steps, commands - number_of[one.place])]
+        if cured:
+            first = cured[0]
+            yield _cure(first, event, events[first.place + 1 : place])
+            open_failures = [failure for failure in open_failures if failure not in cured]
+
+
+# grep and others exit with 1 if they find nothing
+def _only_looks(steps: Sequence[str], payload: Mapping[str, Any]) -> bool:
+    programs = {_program(step) for step in steps}
+    return payload["exit_code"] == 1 and bool(programs & {"grep", "rg", "find", "ls", "diff", "test", "[", "which"})
+
+
+def _program(step: str) -> str:
+    return PurePath(step.split(" ", 1)[0]).name
+
+
+def _passes(failure: _Failure, steps: Sequence[str], age: int) -> bool:
+    if set(failure.steps) <= set(steps):
+        return True
+    is_soon = age <= _SOON and bool(steps) and not _looks(failure.steps[-1])
+    return is_soon and _is_variant(failure.steps[-1], steps[-1])
+
+
+# The same program with other arguments, or other programs with the same arguments
+def _is_variant(failed: str, passed: str) -> bool:
+    before, after = failed.split(), passed.split()
+    if before[:2] == after[:2]:
+        return True
+    common = Counter(before) & Counter(after)
+    return common.total() >= _LEAST_SHARE * max(len(before), len(after))
+
+
+def _cure(failure: _Failure, passed: SessionEvent, between: Sequence[SessionEvent]) -> Lesson:
+    command = one_line(failure.event.payload["command"], _COMMAND)
+    now = one_line(passed.payload["command"], _COMMAND)
+    edited = [event.payload["path"] for event in between if event.type == FILE_EDITED.name]
+    passed_between = [event for event in between if event.type == COMMAND_RUN.name and not has_failed(event.payload)]
+    commands = [event.payload["command"] for event in passed_between]
+    ran = [one_line(text, _TITLE) for text in commands if not _is_look(text)]
+    cure = []
+    if edited:
+        cure.append(f"after edits of {_listed(edited)}")
+    if ran:
+        cure.append(f"after {_listed(ran, 3)}")
+    if now != command:
+        cure.append(f"as `{now}`")
+    instead = "It passed " + (", ".join(cure) or "when it was run again") + "."
+    # Few changes say more about the cure than many
+    worth = 2.0 / (1 + len(set(edited)) / 4) if cure else 0.5
+    title = one_line(f"{one_line(failure.steps[-1], 50)} failed: {failure.errors[0]}", _TITLE)
+    return Lesson(
+        "cure",
+        "failure",
+        "error",
+        title,
+        f"`{command}` failed, and passed later in the session.",
+        f"{failure.steps[-1]} {without_varying(failure.errors[0])}",
+        (failure.event.position, passed.position),
+        worth,
+        {"error": "\n".join(failure.errors), "command": command, "instead": instead},
+    )
+
+
+def _is_look(command: str) -> bool:
+    return all(_looks(step) for step in normalized_command(command))
+
+
+def _looks(step: str) -> bool:
+    program, _, arguments = step.partition(" ")
+    name = PurePath(program).name
+    return name in _LOOKING or (name == "git" and arguments.split(" ", 1)[0] in _GIT_LOOKING)
+
+
+def _listed(names: Iterable[str], most: int = _MOST_FILES) -> str:
+    distinct = list(dict.fromkeys(names))
+    listed = ", ".join(f"`{name}`" for name in distinct[:most])
+    more = len(distinct) - most
+    return f"{listed} and {more} more" if more > 0 else listed
+
+
+# So many sessions run a command that is the project's, and so often in all
+_LEAST_SESSIONS = 3
+_LEAST_RUNS = 5
+# How often one of two files was changed, and the share with the other
+_LEAST_CHANGES = 4
+_ALWAYS = 0.9
+# Changes of more files, such as a rename in the whole tree, say nothing about two of them
+_MOST_CHANGED = 20
+
+
+def repeated_commands(runs: Iterable[tuple[int, str, str]], session_id: str) -> Iterator[Lesson]:
+    """Yield commands of a session that several sessions run.
+
+    Args:
+        runs: position, session and command of passed commands.
+        session_id: the session.
+    """
+    sessions: dict[str, set[str]] = {}
+    positions: dict[str, list[int]] = {}
+    for position, session, command in runs:
+        for step in dict.fromkeys(normalized_command(command)):
+            if not _looks(step) and len(step) <= _TITLE:
+                sessions.setdefault(step, set()).add(session)
+                positions.setdefault(step, []).append(position)
+    for step, where in sessions.items():
+        count = len(positions[step])
+        if session_id in where and len(where) >= _LEAST_SESSIONS and count >= _LEAST_RUNS:
+            text = f"`{step}` was run {counted(count, 'time')} in {counted(len(where), 'session')} of this project."
+            worth = 1.0 + count / 1_000
+            yield Lesson("command", "tool", "cli", step, text, step, tuple(positions[step][-3:]), worth)
+
+
+def files_together(changes: Sequence[tuple[int, frozenset[str]]], edited: Iterable[str]) -> Iterator[Lesson]:
+    """Yield the files that are always changed with an edited one.
+
+    Args:
+        changes: position and files of each change: a commit, or a session's edits.
+        edited: paths of the files that the session edited.
+    """
+    current = set(edited)
+    alone: Counter[str] = Counter()
+    both: Counter[tuple[str, str]] = Counter()
+    latest: dict[tuple[str, str], list[int]] = {}
+    for position, files in changes:
+        alone.update(files)
+        if len(files) <= _MOST_CHANGED:
+            for pair in combinations(sorted(files), 2):
+                if not current.isdisjoint(pair):
+                    both[pair] += 1
+                    latest.setdefault(pair, []).append(position)
+    for (first, second), count in both.most_common():
+        rarer, other = sorted((first, second), key=lambda path: alone[path])
+        is_always = count >= _LEAST_CHANGES and count >= _ALWAYS * alone[rarer]
+        if not is_always or rarer not in current or _same_name(first, second):
+            continue
+        text = f"Whenever `{rarer}` changed, `{other}` changed with it: {count} of {alone[rarer]} times."
+        title = f"{one_line(rarer, 80)} changes with {one_line(other, 80)}"
+        events = tuple(latest[first, second][-3:])
+        yield Lesson("files", "knowledge", "fact", title, text, f"{rarer} {other}", events, 0.8 + count / 1_000)
+
+
+# A file and its test: anyone expects that
+def _same_name(first: str, second: str) -> bool:
+    stems = [re.sub(r"(?:^test_?|[_.-]?(?:test|spec)s?$)", "", PurePath(path).stem.lower()) for path in (first, second)]
+    return stems[0] == stems[1]

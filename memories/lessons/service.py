@@ -1,0 +1,208 @@
+"""Propose what the rules find in a session as memories that wait for a person, a few in each session."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from pathlib import PurePath
+
+from memories.duplicates import already_stored, share_of, words_of
+from memories.lessons.rules import Lesson, SessionEvent, files_together, lessons_of, repeated_commands
+from memories.models import EndType, Memory, MemoryVersion, RelationType, ReviewState
+from memories.review.policy import PROPOSED_BY_RULE, RULES_DOOR
+from memories.schemas import MemoryWrite, WriteResult
+from memories.schemas.links import RelationCreate
+from memories.services import write_memory
+from memories.services.links import create_relation
+from memoryhub.config.current_settings import project_settings
+from memoryhub.config.retention_rules import Lessons
+from memoryhub.core import log
+from memoryhub.core.contributions import closings
+from memoryhub.core.errors import HubError
+from memoryhub.core.events.event_types import Speech, names_of_speech
+from memoryhub.core.log.quarantine import outside_quarantine
+from memoryhub.core.origin import use_origin
+from memoryhub.core.text import flat
+from sessions_app.events import COMMIT_RECORDED
+from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
+from sessions_app.models import Session, SessionMode
+from sessions_app.services.capture import project_folders, within_folders
+
+logger = logging.getLogger(__name__)
+
+# Lessons of one session
+MOST = 5
+# Newest events that are read: of the session, and of all sessions for what repeats
+_MOST_EVENTS, _MOST_PAST = 3_000, 3_000
+# Rejected lessons that a new one is compared with, and the share of common words from which it is one of them
+_MOST_REJECTED = 300
+_ALIKE = 0.6
+_TOPIC = "rule:"
+_COLUMNS = ("session_id", "payload_json")
+
+
+def close_session(session_id: str, *, asks: bool) -> str:
+    """Propose the lessons of a session that ends or is compacted; never fails.
+
+    Args:
+        session_id: the session.
+        asks: whether its turn ends, and its agent can be asked; then nothing is done unless ``ask_agent`` is on.
+
+    Returns:
+        What the agent is asked, once in a session; "" for nothing.
+    """
+    settings = project_settings()
+    if settings.lessons is Lessons.OFF or (asks and not settings.ask_agent):
+        return ""
+    try:
+        proposed = propose_lessons(session_id)
+    except Exception:
+        # The end of a session must not fail for what may be learnt from it
+        logger.exception("no lessons are proposed from session %s", session_id)
+        return ""
+    # Earlier ones were asked about, or are left to the user
+    if asks and proposed and len(proposed) == _count_proposed(session_id):
+        return _question(proposed)
+    return ""
+
+
+closings.append(close_session)
+
+
+def propose_lessons(session_id: str) -> list[WriteResult]:
+    """Write the best lessons of a session that are not stored yet, and return them.
+
+    They wait for review, unless the project accepts them as they are. At most ``MOST`` are written in a session. What
+    a person has rejected, deleted or written in other words is not proposed again.
+    """
+    session = Session.objects.filter(session_id=session_id).exclude(mode=SessionMode.SCRATCH).first()
+    if session is None:
+        return []
+    most = MOST - _count_proposed(session_id)
+    if most <= 0:
+        return []
+    results = []
+    with log.transaction(), use_origin(source=RULES_DOOR, actor="memory-hub", session_id=session_id, ack_token=""):
+        for lesson in _unknown(_all_lessons(session), most):
+            try:
+                results.append(_propose(lesson, session))
+            except HubError as error:  # such as a prompt that quotes a context pack
+                logger.info("a lesson is not proposed: %s", error.message)
+    return results
+
+
+def _propose(lesson: Lesson, session: Session) -> WriteResult:
+    evidence = ", ".join(f"#{position}" for position in lesson.events)
+    command = MemoryWrite(
+        title=lesson.title,
+        content=f"{lesson.content}\n\nEvidence: {evidence} of session #{session.id}.",
+        kind=lesson.kind,
+        type=lesson.type,
+        attributes=dict(lesson.attributes),
+        topic_key=_topic_of(lesson),
+        source=f"{PROPOSED_BY_RULE}{_REASONS[lesson.rule]}",
+    )
+    result = write_memory(command=command)
+    relation = RelationCreate(
+        source=result.id,
+        source_type=EndType.MEMORY,
+        relation=RelationType.DERIVED_FROM,
+        target=session.id,
+        target_type=EndType.SESSION,
+    )
+    create_relation(command=relation)
+    return result
+
+
+# Why each rule proposes
+_REASONS = {
+    "correction": "the user corrected the agent",
+    "cure": "a command failed, and passed later",
+    "command": "several sessions run the command",
+    "files": "the files always change together",
+}
+
+
+# What a person has said and what has failed come before what repeats
+def _all_lessons(session: Session) -> Iterator[Lesson]:
+    tops = project_folders(session.directory)
+    events: list[SessionEvent] = []
+    types = (*names_of_speech(Speech.PROMPT), *names_of_speech(Speech.ANSWER), COMMAND_RUN.name, FILE_EDITED.name)
+    stored = log.events().of_session(session.session_id).of_type(*types)
+    for position, event_type, text in _newest(stored, _MOST_EVENTS, "event_type", "payload_json"):
+        payload = json.loads(text)
+        if event_type == FILE_EDITED.name:
+            payload["path"] = within_folders(payload["path"], tops)
+        events.append(SessionEvent(position, event_type, payload))
+    yield from lessons_of(events)
+    yield from repeated_commands(_past_commands(), session.session_id)
+    edited = {event.payload["path"] for event in events if event.type == FILE_EDITED.name}
+    if edited:
+        yield from files_together(_past_changes(tops), edited)
+
+
+def _newest(stored: log.EventQuerySet, most: int, *columns: str) -> list[tuple[int, str, str]]:
+    events = outside_quarantine(stored.readable(), "position").order_by("-position")
+    return list(events.values_list("position", *columns)[:most])[::-1]
+
+
+def _past_commands() -> Iterator[tuple[int, str, str]]:
+    stored = log.events().of_type(COMMAND_RUN)
+    for position, session, text in _newest(stored, _MOST_PAST, *_COLUMNS):
+        payload = json.loads(text)
+        if not payload.get("exit_code"):
+            yield position, session, payload["command"]
+
+
+# The files of each commit, and of each session without one
+def _past_changes(tops: list[PurePath]) -> list[tuple[int, frozenset[str]]]:
+    changes: list[tuple[int, frozenset[str]]] = []
+    committing: set[str] = set()
+    for position, session, text in _newest(log.events().of_type(COMMIT_RECORDED), _MOST_PAST, *_COLUMNS):
+        committing.add(session)
+        changes.append((position, frozenset(file["path"] for file in json.loads(text)["files"])))
+    edits: dict[str, tuple[int, set[str]]] = {}
+    for position, session, text in _newest(log.events().of_type(FILE_EDITED), _MOST_PAST, *_COLUMNS):
+        if session not in committing:
+            edits.setdefault(session, (position, set()))[1].add(within_folders(json.loads(text)["path"], tops))
+    return [*changes, *((position, frozenset(files)) for position, files in edits.values())]
+
+
+# Lessons are few: each that is left costs a look into the index
+def _unknown(lessons: Iterator[Lesson], most: int) -> list[Lesson]:
+    distinct = list({_topic_of(lesson): lesson for lesson in lessons}.values())
+    # Also of deleted and rejected memories
+    topics = Memory.objects.filter(topic_key__in=map(_topic_of, distinct)).values_list("topic_key", flat=True)
+    stored_topics = set(topics)
+    rejected = Memory.objects.filter(review=ReviewState.REJECTED, topic_key__startswith=_TOPIC).order_by("-id")
+    refused = [words_of(content) for content in rejected.values_list("content", flat=True)[:_MOST_REJECTED]]
+    unknown: list[Lesson] = []
+    for lesson in distinct:
+        if len(unknown) == most:
+            break
+        words = words_of(lesson.content)
+        is_refused = any(share_of(words, other) >= _ALIKE for other in refused)
+        if _topic_of(lesson) not in stored_topics and not is_refused and not already_stored(lesson.subject):
+            unknown.append(lesson)
+    return unknown
+
+
+def _topic_of(lesson: Lesson) -> str:
+    subject = " ".join(sorted(words_of(lesson.subject))) or lesson.subject
+    return f"{_TOPIC}{lesson.rule}:{blake2b(subject.encode(), digest_size=8).hexdigest()}"
+
+
+def _count_proposed(session_id: str) -> int:
+    count: int = MemoryVersion.objects.filter(session_id=session_id, source=RULES_DOOR, version=1).count()
+    return count
+
+
+def _question(proposed: Sequence[WriteResult]) -> str:
+    lines = "\n".join(flat(f"- #{result.id} {result.title}") for result in proposed)
+    return (
+        f"Memory Hub noted this from the session, for the user's review:\n{lines}\n"
+        "If one is right and will matter in later sessions, rewrite it with memory_update as one short rule. If one is "
+        "wrong, delete it with memory_delete. Change nothing else, and end with the answer that you have given."
+    )
