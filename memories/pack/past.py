@@ -31,7 +31,7 @@ PAST_SOURCES = (SearchSourceName.MESSAGE, SearchSourceName.COMMAND)
 # Lines of a recall
 MOST_OF_PAST = 2
 # How much higher the odds of their relevance are than those of an entry
-_STRICTER = 1.75
+_STRICTER = 2.0
 # Best hits that are rated, and those of them that may be given
 _CANDIDATES, _MOST = 15, 5
 # Words of a prompt that are not common
@@ -104,14 +104,14 @@ def _recallable(level: Level, ids: Sequence[int], _: datetime, passages: Mapping
         part = passages.get(position, slice(0, _PASSAGE))
         if event.type == COMMAND_RUN.name:
             text = f"{event.payload.command}\n{event.payload.output}"
-            shown = f"{_failure_text(event.payload, part)}{cures.get(position, '')}"
+            evidence = f"{_failure_text(event.payload, part)}{cures.get(position, '')}"
         else:
             text = event.payload.content
-            shown = _passage_text(text, part)
+            evidence = _passage_text(text, part)
         label = reference(level, position)
         about = one_line(purposes.get(event.session_id) or event.session_id, _PURPOSE)
         day = clock.day(event.payload.written_at or event.occurred_at)
-        line = f'- {label} {_noun(event.type)} of {day} in session "{about}": {shown}'
+        line = f'- {label} {_noun(event.type)} of {day} in session "{about}": {evidence}'
         items[position] = PackItem(label, line, text, f"{part.start}-{part.stop}")
     return items
 
@@ -120,14 +120,16 @@ def _noun(name: str) -> str:
     if name == COMMAND_RUN.name:
         return "failed command"
     defined = event_type(name)
-    return defined.nouns[0] if defined and defined.nouns else "message"
+    if defined is None or defined.nouns is None:
+        return "message"
+    return defined.nouns[0]
 
 
-# Cut at its start rather than before the command that it leads to
+# Shorter at its start rather than without the command that it leads to
 def _passage_text(text: str, part: slice) -> str:
-    stop = command_end(text, part.start, part.stop)
-    start = part.start if stop <= part.stop else max(part.start, stop - _PASSAGE)
-    return one_line(f"{'… ' if start else ''}{text[start:stop]}", _PASSAGE)
+    stop = command_end(text, part.start, min(part.stop, part.start + _PASSAGE))
+    start = max(part.start, stop - _PASSAGE)
+    return one_line(f"{'… ' if start else ''}{text[start:stop]}", _PASSAGE + 2)
 
 
 def _failure_text(run: CommandRun, part: slice) -> str:
@@ -159,5 +161,5 @@ def _cures(failures: Sequence[Event[CommandRun]]) -> dict[int, str]:
     return cures
 
 
-for _source in PAST_SOURCES:
-    define_recallable(_source, _recallable)
+# For both sources
+define_recallable(SearchSourceName.MESSAGE, _recallable)

@@ -22,7 +22,7 @@ from memories.pack.service import HELD_OUT, ComposedPack
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.services.links import create_relation
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.contributions import opening_of, recall_of
 from memoryhub.core.errors import Invalid, Locked, NotFound, Unavailable
 from memoryhub.core.models import RawEvent
@@ -36,7 +36,7 @@ from sessions_app.selectors import context_begins
 from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.capture import take_event
 from sessions_app.services.sessions import assign_held_out, held_out_share, is_held_out
-from sessions_app.services.turns import append_automatically, automatic_turn
+from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 from sessions_app.tools import start_session as call_session_start
 from tests.memories.base import MemoriesTestCase, erase_deleted
 
