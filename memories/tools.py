@@ -51,8 +51,8 @@ from memories.schemas.links import (
 )
 from memories.schemas.query import ConflictList, ConflictSettle, ContextPackRequest, MemoryQuery
 from memories.search import engine
+from memories.search.absence import is_absent
 from memories.search.parsed_query import parse_search
-from memories.search.relevance import is_absent
 from memories.search.weights import note_on
 from memories.selectors.memories import suggest_ids, suggest_tags, suggest_types
 from memories.selectors.search import without_hidden
@@ -428,7 +428,7 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
             "threshold": command.threshold,
             "mode": ranked.mode,
             "note": note_on(mode, ranked.problems),
-            "absent": is_absent([(level.store, ranked)]),
+            "absent": is_absent(command.query, [(level.store, ranked)]),
             "embedding_model": model_name() if ranked.mode == "hybrid" else None,
         },
     }

@@ -307,9 +307,9 @@ def _recallable(level: Level, ids: Sequence[int], now: datetime, passages: Mappi
     for memory in packable_memories(f"m.id IN {IDS}", [json.dumps(list(ids))], now=now):
         label = reference(level, memory.id)
         passage = passages.get(memory.id, slice(0, None))
-        shown = memory._replace(content=memory.content[passage])
+        excerpt = memory._replace(content=memory.content[passage])
         section = KINDS[memory.kind].pack
-        line = _of_kind_line(label, shown, section.text_length) if section else _fact_line(label, shown, ())
+        line = _of_kind_line(label, excerpt, section.text_length) if section else _fact_line(label, excerpt, ())
         place = f"{passage.start}-{passage.stop}" if passage.start else ""
         items[memory.id] = PackItem(label, line, _text_of(memory), place)
     return items

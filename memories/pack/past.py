@@ -85,8 +85,8 @@ def _answers_to(prompts: Mapping[int, Mapping[str, Any]]) -> dict[int, int]:
     said = log.events().of_session(*sessions).of_type(USER_MESSAGE, ASSISTANT_MESSAGE).readable()
     answers: dict[int, int] = {}
     before: dict[str, int] = {}
-    for position, session, event_type in said.values_list("position", "session_id", "event_type"):
-        if event_type == USER_MESSAGE.name:
+    for position, session, name in said.values_list("position", "session_id", "event_type"):
+        if name == USER_MESSAGE.name:
             before[session] = position
         elif (prompt := before.pop(session, 0)) in prompts:
             answers[prompt] = position

@@ -14,6 +14,7 @@ from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import Any
 
+from memories.lessons.rules import normalized_command
 from memories.models import ContextPack
 from memories.pack.outcomes import activity_of
 from memories.pack.sections import (
@@ -26,6 +27,7 @@ from memories.pack.sections import (
     without_repeats,
 )
 from memories.pack_sorts import local_id
+from memories.search.output import error_lines
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.log.quarantine import OUTSIDE
@@ -37,7 +39,7 @@ from sessions_app.models import Session
 # The newest events that are read, and the first prompts: a client's own messages may come before the user's
 _MOST_EVENTS, _FIRST = 400, 5
 # How many lines of each kind, and the characters of a text
-_EARLIER_PROMPTS, _FILES, _COMMANDS, _OPEN_TASKS, _ENTRIES, _GIVEN = 5, 8, 3, 4, 4, 3
+_EARLIER_PROMPTS, _FILES, _COMMANDS, _OPEN_TASKS, _ENTRIES, _GIVEN, _LINES = 5, 8, 3, 4, 4, 3, 4
 _TASK, _PROMPT, _ANSWER, _FAILURE, _COMMAND, _RESULT, _SHORT = 400, 160, 320, 320, 100, 80, 110
 # An earlier prompt that is shorter answers a question, such as "yes"
 LEAST_CHARS = 12
@@ -64,26 +66,13 @@ _WRITTEN = (
 
 # What clients put in place of a prompt: a command of their own, its output, a notice
 _NO_PROMPT = re.compile(r"\s*(?:<[a-z]+-[a-z-]+>|\[Request interrupted|/[\w:-]+\s*$)")
-# Lines of an output that tell what failed
-_FAILED = re.compile(
-    r"\berror\b|\bFAIL(?:ED|URE)?\b|^E  |\b[1-9]\d* (?:failed|errors?|problems?)\b|Traceback|panic:"
-    r"|[A-Za-z]+(?:Error|Exception)\b|✗|✖|●|^\s*(?:Expected|Received|assert)\b"
-    r"|not found|No such file|cannot |[\w/.-]+\.\w+:\d+:\d+: ",
-    re.IGNORECASE,
-)
-# Beginnings of lines of which others tell more
-_SAYS_LITTLE = re.compile(r"\s*(?:npm (?:error|ERR!)|error: Recipe|make: \*\*\*|Exit code|\^|>|at )", re.IGNORECASE)
-_NOTHING_FAILED = re.compile(r"\b0 (?:failed|errors?|problems?|issues)\b|\bno errors?\b", re.IGNORECASE)
 # An output without an exit code tells of a failure by such a line
 _IS_FAILURE = re.compile(
     r"^\s*(?:---? )?FAIL(?:ED)?\b|^Traceback|^E   |\berror TS\d+|^npm (?:error|ERR!)|^error(?:\[\w+\])?:|^panic:"
 )
-# Programs whose exit code answers a question, and those beside which another tells what a command is about
-_LOOKUPS = frozenset("grep rg ls cat find test [ which diff head tail sed awk wc pwd stat tree file".split())
-_BESIDE = frozenset("cd echo export set source sleep true mkdir".split())
-_SEGMENTS = re.compile(r"&&|\|\||[;|\n]")
+# Programs whose exit code answers a question
+_LOOKUPS = frozenset("grep rg ls cat find test [ which diff head tail sed awk wc stat tree file".split())
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _LEADING_CD = re.compile(r"^\s*cd [^;&\n]+(?:&&|;)\s*")
 
 
@@ -106,7 +95,7 @@ class _Recorded:
         if code is not None:
             return bool(code)
         lines = str(self.payload.get("output", "")).splitlines()
-        return any(map(_IS_FAILURE.search, lines)) and not any(map(_NOTHING_FAILED.search, lines))
+        return any(map(_IS_FAILURE.search, lines))
 
     @property
     def command(self) -> str:
@@ -114,18 +103,14 @@ class _Recorded:
         return _LEADING_CD.sub("", command) or command
 
     @property
-    def programs(self) -> list[tuple[str, ...]]:
-        """The commands between ``&&``, pipes and the like: program and two arguments, such as ``npm run build``."""
-        programs: list[tuple[str, ...]] = []
-        for segment in _SEGMENTS.split(_QUOTED.sub("…", self.command)):
-            words = [word for word in segment.split() if not word.startswith("-") and "=" not in word]
-            if words and words[0] not in _BESIDE:
-                programs.append(tuple(words[:3]))
-        return programs
+    def programs(self) -> set[tuple[str, ...]]:
+        """The steps of the command, each as its program and two arguments, such as ``npm run build``."""
+        steps = normalized_command(str(self.payload.get("command", "")))
+        return {tuple([word for word in step.split() if not word.startswith("-")][:3]) for step in steps}
 
     @property
     def is_lookup(self) -> bool:
-        return all(program[0] in _LOOKUPS for program in self.programs)
+        return all(program[:1] and program[0] in _LOOKUPS for program in self.programs)
 
 
 def has_progress(session_id: str) -> bool:
@@ -198,8 +183,8 @@ class _SessionWork:
             if command.position < since:
                 break
             if not command.has_failed:
-                succeeded.update(command.programs)
-            elif not succeeded.intersection(command.programs):
+                succeeded |= command.programs
+            elif not succeeded & command.programs:
                 return command
         return None
 
@@ -290,19 +275,14 @@ def _of_failure(work: _SessionWork) -> Lines:
     if failure := work.failure:
         code = failure.payload.get("exit_code")
         how = f" (exit code {code})" if code else ""
-        output = failure_lines(work.shortened(failure.payload.get("output", "")))
+        output = _failure_lines(work.shortened(failure.payload.get("output", "")))
         yield failure.position, f"fails: `{one_line(work.shortened(failure.command), _COMMAND)}`{how}: {output}"
 
 
-def failure_lines(output: str) -> str:
-    """Return the lines of a command's output that tell what failed, as one line."""
-    lines = list(dict.fromkeys(line.strip() for line in output.splitlines() if line.strip()))
-    telling = [line for line in lines if not _SAYS_LITTLE.match(line)] or lines
-    failed = [line for line in telling if _FAILED.search(line)] or telling[-2:]
-    best = failed[:4]
-    if failed[4:]:
-        best.append(failed[-1])
-    return shortened(" / ".join(one_line(line, _FAILURE // 2) for line in best), _FAILURE)
+# Without any that say what failed, the last ones
+def _failure_lines(output: str) -> str:
+    lines = error_lines(output, _LINES) or [line for line in output.splitlines() if line.strip()][-2:]
+    return shortened(" / ".join(one_line(line, _FAILURE // 2) for line in lines), _FAILURE)
 
 
 def _of_edits(work: _SessionWork) -> Lines:

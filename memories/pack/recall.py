@@ -32,7 +32,7 @@ from sessions_app.selectors import context_begins
 MOST = 3
 MAX_TOKENS = 250
 # Best hits that are rated
-_CANDIDATES = 25
+_CANDIDATES = 8
 # An entry is left out if the odds that it is about the prompt are so many times below those of the best
 _FAR_BEHIND = 5
 SECTION = SectionDefinition(RECALL_SECTION, "About this prompt", 0, 1.0, 300, lambda _: (), "memory_search")
@@ -47,16 +47,15 @@ def recall_body(request: GatherRequest, least: float) -> PackBody:
         with use_store(level.store):
             relevances = relevant_entries(request.query, level=level, least=least, without=without)
         hidden = request.hidden(level, relevances)
-        passages = {
-            entry: slice(relevance.start, relevance.end) if relevance.start else None
-            for entry, relevance in relevances.items()
-            if entry not in hidden
-        }
+        passages: dict[int, slice | None] = {}
+        for entry, relevance in relevances.items():
+            if entry not in hidden:
+                passages[entry] = slice(relevance.start, relevance.end) if relevance.start else None
         with use_store(level.store):
             items = _items_at(level, passages, request.now)
         scored += [(relevances[entry].score, item) for entry, item in items.items()]
     most = MOST
-    if not scored:
+    if not scored and not _is_answered(request, least):
         nearest = request.chain[0]
         without = ids_at(nearest, map(reference_of, earlier))
         with use_store(nearest.store):
@@ -72,6 +71,15 @@ def recall_body(request: GatherRequest, least: float) -> PackBody:
             best.append(item)
             texts |= {item.text} - {""}
     return _recall_pack(best, len(best))
+
+
+# Also by entries that the session was given before
+def _is_answered(request: GatherRequest, least: float) -> bool:
+    for level in request.chain:
+        with use_store(level.store):
+            if relevant_entries(request.query, level=level, least=least):
+                return True
+    return False
 
 
 def _packs_in_context(session_id: str) -> Iterable[Collection[str]]:
@@ -115,9 +123,9 @@ def _latest_first(item: PackItem) -> tuple[str, int]:
 def _items_at(level: Level, passages: Mapping[int, slice | None], now: datetime) -> dict[int, PackItem]:
     items: dict[int, PackItem] = {}
     if passages:
-        shown = {entry: passage for entry, passage in passages.items() if passage}
+        later = {entry: passage for entry, passage in passages.items() if passage}
         for items_of_source in recallable_sources().values():
-            items |= items_of_source(level, list(passages), now, shown)
+            items |= items_of_source(level, list(passages), now, later)
     return items
 
 
@@ -146,10 +154,10 @@ def relevant_entries(
     sources = [source for source in recallable_sources() if source not in PAST_SOURCES]
     ranked = engine.rank(prompt.among(sources), level=level, blended=True)
     empty = {hit for hit, factors in ranked.factors.items() if SAYS_LITTLE in factors}
-    candidates = [hit for hit, _ in ranked.hits[:_CANDIDATES] if hit not in empty]
+    candidates = [hit for hit, _ in ranked.hits if hit not in without and hit not in empty][:_CANDIDATES]
     relevances = relevance_of(prompt, candidates, ranked.cosines)
     for replaced, heads in successors_of(candidates).items():
         for head in heads:
             if head in relevances and relevances[head].score < relevances[replaced].score:
                 relevances[head] = replace(relevances[replaced], start=0)
-    return {hit: relevance for hit, relevance in relevances.items() if relevance.score >= least and hit not in without}
+    return {hit: relevance for hit, relevance in relevances.items() if relevance.score >= least}

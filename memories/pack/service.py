@@ -22,8 +22,8 @@ from memories.pack_sorts import ABSENT, OVERLAP, RECALL, SESSION, local_id, refe
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.scopes import Level
 from memories.search import engine
+from memories.search.absence import is_absent
 from memories.search.parsed_query import parse
-from memories.search.relevance import is_absent
 from memories.uses.notes import note_packed
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log
@@ -211,7 +211,7 @@ def _composed_pack(pack_id: int, body: PackBody) -> ComposedPack:
 # with which a replay composes the same again.
 def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
     gathered = gather(request)
-    absent = bool(request.query.terms) and is_absent(_rankings(request))
+    absent = bool(request.query.terms) and is_absent(request.query.text, _rankings(request))
     budget = max_tokens
     body = replace(compose(gathered, budget), absent=absent)
     while answers_json():
@@ -229,11 +229,11 @@ def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
     return body, budget
 
 
-# By words, as packs choose their entries: a pack then depends on the store only
+# As a search for the subject ranks, so that both say the same
 def _rankings(request: GatherRequest) -> Iterator[tuple[StoreId, engine.Ranked]]:
     for level in request.chain:
         with use_store(level.store):
-            ranked = engine.rank(request.query, level=level)
+            ranked = engine.rank(request.query, level=level, blended=True)
         yield level.store, ranked
 
 

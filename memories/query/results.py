@@ -28,9 +28,9 @@ from memories.scopes import (
     occupied,
     store_key,
 )
+from memories.search.absence import ANSWERS, is_absent
 from memories.search.engine import Ranked
 from memories.search.index import Hits, text_index
-from memories.search.relevance import ANSWERS, is_absent
 from memories.search.snippets import snippet
 from memories.search.weights import by_index
 from memories.selectors.memories import views
@@ -95,7 +95,7 @@ def answer(question: Question, *, mode: str) -> ResultPage:
     page_hits, more = hits[:limit], len(hits) > limit
     if not question.command.search:
         return ResultPage(page_hits, total, more, None, None)
-    return ResultPage(page_hits, total, more, min(modes, default="fts5"), is_absent(rankings))
+    return ResultPage(page_hits, total, more, min(modes, default="fts5"), is_absent(question.command.search, rankings))
 
 
 def as_items(question: Question, hits: Sequence[QueryHit]) -> list[dict[str, Any]]:

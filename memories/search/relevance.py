@@ -8,20 +8,18 @@ they were fitted are in docs/internals/retrieval.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log, sqrt
 
 from memories.embeddings.engine import BUNDLED_VOCABULARY
 from memories.models import SearchDocument
-from memories.search.engine import Ranked, documents_of, texts_of
+from memories.search.engine import documents_of, texts_of
 from memories.search.index import UNTITLED, has_full_text, text_index
 from memories.search.parsed_query import ParsedQuery
 from memories.search.snippets import occurrences, passages, sentences, stem
-from memories.search.text import COMMON_WORDS, UNSPACED, all_forms, date_words, forms_of, term, terms
-from memoryhub.core import clock
-from memoryhub.core.stores.store import StoreId, use_store
+from memories.search.text import UNSPACED, all_forms, forms_of, term
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +118,10 @@ def _score(question: _Question, passage: _Passage, cosine: float | None) -> floa
     shared = passage.weight / max(question.size, _LEAST_SIZE) ** 0.75
     score = 1 / (1 + exp(-(by.shared * shared + by.known * question.known + by.near * (cosine or 0.0) + by.constant)))
     telling = [place for place in passage.words if question.weights[place]]
-    is_alone = len(telling) < _LEAST_WORDS and not any(question.are_names[place] for place in telling)
-    return min(score, _ALONE) if is_alone and (cosine or 0.0) < _NEAR else score
+    has_name = any(question.are_names[place] for place in telling)
+    if len(telling) < _LEAST_WORDS and not has_name and (cosine or 0.0) < _NEAR:
+        return min(score, _ALONE)
+    return score
 
 
 def _question(query: ParsedQuery) -> _Question:
@@ -156,13 +156,13 @@ def _distinct(words: Sequence[str]) -> Iterator[str]:
     by_stem: dict[str, list[str]] = {}
     for word in words:
         by_stem.setdefault(stem(word), []).append(word)
-    for first, *others in by_stem.values():
-        yield term(first, all_forms(others))
+    for first, *variants in by_stem.values():
+        yield term(first, all_forms(variants))
 
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    # Of the question's words in it, for its length
+    # Sum of its words' weights, for its length
     weight: float
     words: Collection[int]
     start: int
@@ -171,92 +171,35 @@ class _Passage:
 
 def _best_passage(text: str, title: str, question: _Question, indexed: set[int]) -> _Passage:
     # The index knows all forms of a word, and has no other words
-    parts = list(_words_of_passages(text[:_READ], title, question.words))
+    at = occurrences(text[:_READ], question.words)
+    anywhere = {word for _, _, word in occurrences(title, question.words)}
     # Those that the entry has in its tags and attributes count everywhere, as those of the title
-    elsewhere: set[int] = set()
     if len(text) <= _READ:
-        elsewhere = indexed.difference(*(words for _, _, words in parts))
+        anywhere |= indexed - {word for _, _, word in at}
     best = _Passage(-1.0, (), 0, 0)
-    for start, end, words in parts:
+    for start, end in passages(text[:_READ]) or [(0, 0)]:
+        words = (_between(at, start, end) | anywhere) & indexed
         size = max(_SHORTEST, (end - start + len(title)) / _PER_WORD)
-        weight = question.weight_of(words & indexed | elsewhere) / sqrt(size)
+        weight = question.weight_of(words) / sqrt(size)
         if weight > best.weight:
-            best = _Passage(weight, words & indexed | elsewhere, start, end)
-    return replace(best, start=_first_shown(text, best, question))
+            best = _Passage(weight, words, start, end)
+    return replace(best, start=_first_shown(text, best, question, at))
 
 
-# Each passage's start and end, and the places of the words that it or the title has
-def _words_of_passages(text: str, title: str, words: Sequence[str]) -> Iterator[tuple[int, int, set[int]]]:
-    in_title = {word for _, _, word in occurrences(title, words)}
-    at = occurrences(text, words)
-    for start, end in passages(text) or [(0, 0)]:
-        yield start, end, in_title | _between(at, start, end)
+_Occurrences = Sequence[tuple[int, int, int]]
 
 
-def _between(at: Sequence[tuple[int, int, int]], start: int, end: int) -> set[int]:
+def _between(at: _Occurrences, start: int, end: int) -> set[int]:
     return {word for place, _, word in at if start <= place < end}
 
 
 # The sentence of a passage from which a line shows most of the words
-def _first_shown(text: str, passage: _Passage, question: _Question) -> int:
+def _first_shown(text: str, passage: _Passage, question: _Question, at: _Occurrences) -> int:
     if passage.end - passage.start <= _SHOWN:
         return passage.start
-    at = occurrences(text[passage.start : passage.end], question.words)
-    starts = [start - passage.start for start, _ in sentences(text, passage.start, passage.end)]
-    best = max(starts, key=lambda start: question.weight_of(_between(at, start, start + _SHOWN)))
-    return passage.start + best
-
-
-def _weights(words: Sequence[str]) -> list[float]:
-    documents = SearchDocument.objects.count()
-    return [_rarity(documents, count) for count in text_index.counts(words, most=_COMMON)]
+    starts = [start for start, _ in sentences(text, passage.start, passage.end)]
+    return max(starts, key=lambda start: question.weight_of(_between(at, start, start + _SHOWN)))
 
 
 def _rarity(documents: int, count: int) -> float:
     return log((documents + _ASSUMED + 1) / (count + 0.5))
-
-
-# Best hits of a store that may answer a question
-ANSWERS = 10
-# Share of the question's words, by weight, from which a passage answers it
-_ANSWER = 0.53
-
-
-def is_absent(rankings: Iterable[tuple[StoreId, Ranked]]) -> bool:
-    """Return whether none of the best hits is about the question, given its ranking in each store.
-
-    Without a full-text index, any hit is taken to be about it.
-    """
-    for store, ranked in rankings:
-        with use_store(store):
-            if _has_answer(ranked):
-                return False
-    return True
-
-
-def _has_answer(ranked: Ranked) -> bool:
-    ids = [hit for hit, _ in ranked.hits[:ANSWERS]]
-    if not ids or ranked.mode == "basic":
-        return bool(ids)
-    documents = documents_of(ids)
-    if COMMON_WORDS.issuperset(ranked.terms):
-        return any(tuple(terms(document["title"])) == ranked.terms for document in documents.values())
-    weights = _weights(ranked.terms)
-    near = ranked.near or {}
-    texts = texts_of(documents)
-    in_passages: dict[int, list[set[int]]] = {}
-
-    def is_answer(hit: int, words: set[int]) -> bool:
-        share = sum(weights[word] for word in words) / sum(weights)
-        return share + 2.0 * max(near.get(hit, 0.0) - 0.3, 0.0) >= _ANSWER
-
-    for hit in ids:
-        title = f"{documents[hit]['title']} {date_words(clock.from_text(documents[hit]['created_at']))}"
-        in_passages[hit] = [words for _, _, words in _words_of_passages(texts.get(hit, ""), title, ranked.terms)]
-        if any(is_answer(hit, words) for words in in_passages[hit]):
-            return True
-    # Words that the index has of an entry but its text does not, such as tags and rejected alternatives
-    for hit, word in text_index.matches(ranked.terms, ids):
-        if word not in set().union(*in_passages[hit]):
-            in_passages[hit] = [words | {word} for words in in_passages[hit]]
-    return any(is_answer(hit, words) for hit in ids for words in in_passages[hit])

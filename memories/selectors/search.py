@@ -12,8 +12,8 @@ from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memories.scopes import hidden_among
 from memories.search import engine
+from memories.search.absence import is_absent
 from memories.search.parsed_query import ParsedQuery, parse_search
-from memories.search.relevance import is_absent
 from memories.search.snippets import snippet, spans, words_in
 from memories.search.weights import note_on, notes_of, why
 from memories.selectors.versions import open_conflicts
@@ -60,6 +60,9 @@ def search(
         all_hits, rankings = _ranked(chain, query, mode)
         (start,) = decode_cursor(command.cursor, (int,)) or (0,)
         page_hits = all_hits[start : start + command.limit]
+        absent = is_absent(
+            command.query, ((level.store, ranked) for level, ranked in zip(chain, rankings, strict=True))
+        )
         problems: list[str] = []
         for ranked in rankings:
             problems += ranked.problems
@@ -71,7 +74,7 @@ def search(
             max_tokens=command.max_tokens,
             mode=min((ranked.mode for ranked in rankings), key=_MODES.index, default="fts5"),
             note=note_on(mode, problems),
-            absent=is_absent((level.store, ranked) for level, ranked in zip(chain, rankings, strict=True)),
+            absent=absent,
             cursor_after=lambda count: encode_cursor(start + count),
         )
         note_found(listing.results, {scope: level.store for level in chain for scope in _scopes_of(level)})

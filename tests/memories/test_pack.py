@@ -479,7 +479,9 @@ class PastSessionsTests(RecallTestCase):
         text = self.recall(FLAKY)
         (line,) = [line for line in text.split("\n") if line.startswith("- #")]
         day = clock.day(clock.now())
-        self.assertRegex(line, rf'^- #(?:{"|".join(str(chat[3]) for chat in ids)}) answer of {day} in session "Purpose of')
+        self.assertRegex(
+            line, rf'^- #(?:{"|".join(str(chat[3]) for chat in ids)}) answer of {day} in session "Purpose of'
+        )
         self.assertIn(CAUSE, line)
         self.assertIn(COMMAND, line)
         self.assertEqual(self.recall(FLAKY), "", "the same text, by another session")
@@ -489,6 +491,7 @@ class PastSessionsTests(RecallTestCase):
         text = self.recall(FLAKY, session="s-3")
         self.assertIn(f"- #{note} ", text)
         self.assertEqual(text.count("\n- "), 1)
+        self.assertEqual(self.recall(FLAKY, session="s-3"), "", "the memory was given")
 
     def test_a_failed_command_is_given_with_what_made_it_pass(self) -> None:
         failure = {"command": "make charts", "output": "Collecting\nKeyError: 'tidegauge'", "exit_code": 2}

@@ -14,7 +14,6 @@ from decisions.services import record_decision
 from memories.models import ContextPack
 from memories.pack import pack_context, replay_pack
 from memories.pack.outcomes import packs_given_to
-from memories.pack.progress import failure_lines
 from memories.pack.service import overlap_notice
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memoryhub.core import clock, log, windows
@@ -237,26 +236,6 @@ class RecordTests(ProgressTestCase):
         titles = [line.title for line in section.lines]
         for title in ("api/rates.py", "No, use Decimal for the rate", "cd api && mypy api"):
             self.assertTrue(any(title in shown for shown in titles), titles)
-
-
-class FailureLinesTests(ProgressTestCase):
-    def test_the_lines_that_tell_what_failed_are_chosen(self) -> None:
-        pytest = (
-            "collected\n\n....F\n___ test_vat ___\n>   assert 1 == 2\nE   assert 1 == 2\n1 failed, 8 passed in 0.1s"
-        )
-        tsc = "npm error code 2\nnpm error path /x\n> tsc\nsrc/a.ts(9,6): error TS2339: Property 'refs' does not exist"
-        for output, chosen in (
-            (pytest, "E assert 1 == 2 / 1 failed, 8 passed in 0.1s"),
-            (tsc, "src/a.ts(9,6): error TS2339: Property 'refs' does not exist"),
-            ("one\ntwo\nthree", "two / three"),
-            (
-                "FAIL a.test.js\n  ● rounds\n    Expected: 1.19\n    Received: 1.18\nTests: 1 failed, 7 passed",
-                "FAIL a.test.js / ● rounds / Expected: 1.19 / Received: 1.18 / Tests: 1 failed, 7 passed",
-            ),
-            ("npm error code 2", "npm error code 2"),
-            ("", ""),
-        ):
-            self.assertEqual(failure_lines(output), chosen)
 
 
 class AtWorkTests(ProgressTestCase):
