@@ -16,6 +16,7 @@ from memories import services
 from memories.models import Conflict, Memory, ReviewState
 from memories.schemas import MemoryWrite
 from memoryhub.core import clock, log
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import SAMPLE_TRACE
 from memoryhub.core.stores.store import use_store
@@ -61,10 +62,8 @@ class DemoTests(AdminTestCase):
                 Decision.objects.exclude(review="").get().title, "Turn synchronous off to make saving faster"
             )
             self.assertEqual(Conflict.objects.filter(resolution="").count(), 1)
-            self.assertEqual(Memory.objects.filter(review=ReviewState.PROPOSED).count(), 4)
-            self.assertEqual(
-                set(Memory.objects.values_list("kind", flat=True)), {"observation", "guideline", "tool", "knowledge"}
-            )
+            self.assertEqual(Memory.objects.filter(review=ReviewState.PROPOSED).count(), 5)
+            self.assertEqual(set(Memory.objects.values_list("kind", flat=True)), set(KINDS))
             self.assertGreater(Session.objects.count(), 10)
             self.assertGreater(Commit.objects.count(), 8)
             self.assertFalse(RawEvent.objects.filter(payload_json__contains="Ebb7Flow").exists())

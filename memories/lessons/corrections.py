@@ -62,7 +62,7 @@ _NOT_WRITTEN = re.compile(
 _CODE = re.compile(r"```.*?(?:```|\Z)|^[^\S\n]*>[^\n]*", re.DOTALL | re.MULTILINE)
 _HEAD = 700
 _SHORT = 400
-_LEAST_WORDS = 2
+_LEAST_WORDS = 3
 
 
 def is_correction(prompt: str) -> bool:
@@ -78,7 +78,8 @@ def correction_of(prompt: str, *, is_interrupted: bool = False) -> str:
         is_interrupted: the turn before has no answer, as when the person stopped the agent.
     """
     text = _CODE.sub(" ", prompt).strip()
-    if _NOT_WRITTEN.match(text) or _AGREEMENT.match(text) or len(text.split()) < _LEAST_WORDS:
+    is_bare = text.isascii() and len(text.split()) < _LEAST_WORDS  # "not true" teaches nothing
+    if _NOT_WRITTEN.match(text) or _AGREEMENT.match(text) or is_bare or not text:
         return ""
     head = text[:_HEAD]
     after_stop = is_interrupted and len(text) <= _SHORT and _WHEN_INTERRUPTED.search(text)

@@ -18,7 +18,7 @@ from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, TEXTS, json_list, json_text
 from memoryhub.core.text import one_line
-from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, TOOL_MESSAGE
+from sessions_app.events.client import FILE_EDITED
 from sessions_app.selectors import context_begins
 from sessions_app.services.capture import path_in_project
 
@@ -26,14 +26,14 @@ MAX_TOKENS = 300
 # A session without an event for so long is idle
 _IDLE = timedelta(minutes=30)
 # Sessions, files of each, edits that are looked at, and characters
-_MOST, _FILES, _MOST_EDITS, _ABOUT = 3, 4, 400, 100
+_MOST, _FILES, _MOST_EDITS, _ABOUT = 3, 4, 200, 100
 
+# The last event of each session is one look into an index
 _AT_WORK = (
-    "SELECT s.id, s.session_id, s.directory FROM raw_events e "
-    "JOIN sessions_app_session s ON s.session_id = e.session_id "
-    f"WHERE e.occurred_at >= %s AND e.event_type IN ({{types}}) AND s.status = 'active' AND s.id {OUTSIDE} "
-    "AND s.session_id <> %s AND s.session_id <> %s "
-    "GROUP BY s.id, s.session_id, s.directory ORDER BY max(e.position) DESC LIMIT %s"
+    "SELECT s.id, s.session_id, s.directory FROM sessions_app_session s JOIN raw_events e "
+    "ON e.position = (SELECT max(position) FROM raw_events WHERE session_id = s.session_id) "
+    f"WHERE s.status = 'active' AND s.id {OUTSIDE} AND s.session_id <> %s AND s.session_id <> %s "
+    "AND e.occurred_at >= %s ORDER BY e.position DESC LIMIT %s"
 )
 _EDITS = (
     f"SELECT position, session_id, {json_text('payload_json', 'path')} FROM raw_events "
@@ -67,10 +67,8 @@ class _Edit(NamedTuple):
 
 
 def _sessions_at_work(session_id: str, now: datetime, continued: str = "") -> list[_AtWork]:
-    prompts = names_of_speech(Speech.PROMPT)
-    types = quoted([*prompts, COMMAND_RUN.name, FILE_EDITED.name, TOOL_MESSAGE.name])
     since = clock.to_text(now - _IDLE)
-    matches = rows.fetch(_AT_WORK.format(types=types), [since, session_id, continued, _MOST])
+    matches = rows.fetch(_AT_WORK, [session_id, continued, since, _MOST])
     return list(map(_AtWork._make, matches))
 
 
@@ -107,8 +105,10 @@ def _at_work(request: GatherRequest) -> list[PackItem]:
         for edit in edits:
             if edit.session_id == session.session_id:
                 files.setdefault(edit.path, edit.position)
-        positions += [session.id, *prompts[session.session_id][:1], *list(files.values())[:_FILES]]
-    return _lines(request, positions)
+        work = [*prompts[session.session_id][:1], *list(files.values())[:_FILES]]
+        if work:
+            positions += [session.id, *work]
+    return _lines(request, positions) if positions else []
 
 
 # A line for each event, so that what is erased or redacted is in no other line
