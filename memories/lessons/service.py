@@ -39,6 +39,8 @@ _MOST_EVENTS, _MOST_PAST = 3_000, 3_000
 # Rejected lessons that a new one is compared with, and the share of common words from which it is one of them
 _MOST_REJECTED = 300
 _ALIKE = 0.6
+# The best lessons that are compared with what is stored
+_MOST_COMPARED = 20
 _TOPIC = "rule:"
 _COLUMNS = ("session_id", "payload_json")
 
@@ -162,7 +164,7 @@ def _past_changes(tops: list[PurePath]) -> list[tuple[int, frozenset[str]]]:
     committing: set[str] = set()
     for position, session, text in _newest(log.events().of_type(COMMIT_RECORDED), _MOST_PAST, *_COLUMNS):
         committing.add(session)
-        changes.append((position, frozenset(file["path"] for file in json.loads(text)["files"])))
+        changes.append((position, frozenset(file["path"] for file in json.loads(text).get("files", ()))))
     edits: dict[str, tuple[int, set[str]]] = {}
     for position, session, text in _newest(log.events().of_type(FILE_EDITED), _MOST_PAST, *_COLUMNS):
         if session not in committing:
@@ -170,9 +172,9 @@ def _past_changes(tops: list[PurePath]) -> list[tuple[int, frozenset[str]]]:
     return [*changes, *((position, frozenset(files)) for position, files in edits.values())]
 
 
-# Lessons are few: each that is left costs a look into the index
+# Each of them costs a look into the index
 def _unknown(lessons: Iterator[Lesson], most: int) -> list[Lesson]:
-    distinct = list({_topic_of(lesson): lesson for lesson in lessons}.values())
+    distinct = list({_topic_of(lesson): lesson for lesson in lessons}.values())[:_MOST_COMPARED]
     # Also of deleted and rejected memories
     topics = Memory.objects.filter(topic_key__in=map(_topic_of, distinct)).values_list("topic_key", flat=True)
     stored_topics = set(topics)

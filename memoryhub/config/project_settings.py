@@ -249,6 +249,9 @@ class ProjectSettings(_Settings):
     recall_threshold: Annotated[float, SettingInfo(Topic.FINDING, InFolder.ANY)] = Field(
         0.42, ge=0, le=1, description="share of the prompt's words, by rarity, that such an entry has at least"
     )
+    notes: Annotated[bool, SettingInfo(Topic.FINDING, InFolder.ANY, label="Notes before actions")] = Field(
+        True, description="a client is given at most one line before it runs a command or edits a file"
+    )
     held_out_percent: Annotated[
         int,
         SettingInfo(
