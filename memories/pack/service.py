@@ -29,7 +29,7 @@ from memories.search.parsed_query import parse
 from memories.uses.notes import note_packed
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log
-from memoryhub.core.contributions import PlannedAction, openings, recalls
+from memoryhub.core.contributions import PlannedAction, notes, openings, recalls
 from memoryhub.core.errors import Locked, NotFound, Unavailable
 from memoryhub.core.log.erase import redacted_digests
 from memoryhub.core.origin import current_origin, named_reader, use_origin
@@ -170,7 +170,9 @@ def recall_context(session_id: str, prompt: str) -> str:
 
 def overlap_notice(session_id: str, path: str = "") -> str:
     """Return what another session at work edits of this one's files, or of the file at ``path``; each once."""
-    if not (project_settings().recall and session_id) or is_held_out(session_id):
+    settings = project_settings()
+    is_on = settings.notes if path else settings.recall
+    if not (is_on and session_id) or is_held_out(session_id):
         return ""
     request = _request(ContextPackRequest(session_id=session_id))
     positions = _positions(request)
@@ -338,6 +340,7 @@ def _delta_text(pack_id: int, since: int, changed: PackBody, gone: list[str]) ->
 
 openings.append(opening_pack)
 recalls += [reopening_pack, recall_context, lambda session_id, _prompt: overlap_notice(session_id)]
+notes.append(lambda action: overlap_notice(action.session_id, action.path) if action.path else "")
 
 
 _SCOPE_OF_STORE = {Scope.PROJECT: MemoryScope.PROJECT, Scope.ORG: MemoryScope.ORG, Scope.GLOBAL: MemoryScope.GLOBAL}
