@@ -16,6 +16,7 @@ from governance.redaction.copies import last_look
 from governance.staleness.selectors import count_stale, queue
 from memories.models import Conflict, Memory, MemoryVersion, ReviewState
 from memories.review.selectors import count_waiting
+from memories.worth.note_scores import DAYS, kinds_off, recent_scores
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import counted, one_line
 from sessions_app.models import Session
@@ -30,23 +31,24 @@ class InboxItemType(StrEnum):
     CONFLICT = "conflict"
     RECHECK = "recheck"
     SECRET = "secret"  # noqa: S105
+    NOTES = "notes"
 
 
 @dataclass(frozen=True, slots=True)
 class InboxItem:
     type: InboxItemType
-    # Id of the memory, the conflict, or the item to recheck; 0 for secrets, which are one entry
+    # Id of the memory, the conflict, or the item to recheck; 0 for secrets and notes, one entry each
     id: int
     # Why it is here, in a few words
     why: str
-    # The memory or decision that it is about; 0 for secrets
+    # The memory or decision that it is about; 0 for secrets and kinds of notes
     about: int = 0
     since: datetime | None = None
     # Where it was written, "" if outside any session
     session_id: str = ""
     # The version of a proposed memory
     version: int = 0
-    # From the memory or decision; read for the entries of a page only, except the title of secrets
+    # From the memory or decision; read for the entries of a page only, except where there is none
     kind: str = ""
     title: str = ""
     text: str = ""
@@ -70,6 +72,7 @@ def count_entries() -> dict[InboxItemType, int]:
         InboxItemType.CONFLICT: _open_conflicts().count(),
         InboxItemType.PROPOSAL: count_waiting(),
         InboxItemType.RECHECK: count_stale(),
+        InboxItemType.NOTES: min(len(kinds_off()), 1),
     }
     return {name: count for name, count in counts.items() if count}
 
@@ -161,9 +164,20 @@ def _secrets_found() -> int:
     return look.finds if look else 0
 
 
+def _kinds_off() -> Iterator[InboxItem]:
+    names = kinds_off()
+    if names:
+        off = [score for score in recent_scores() if score.name in names]
+        counts = (f"{score.label}: {score.followed} of {score.judged} were followed" for score in off)
+        text = f"{'; '.join(counts)}. They are given again when these notes are {DAYS} days old."
+        title = f"{counted(len(names), 'kind')} of notes before actions switched off"
+        yield InboxItem(InboxItemType.NOTES, 0, "seldom followed", title=title, text=text)
+
+
 _READERS: dict[InboxItemType, Callable[[], Iterator[InboxItem]]] = {
     InboxItemType.PROPOSAL: _proposals,
     InboxItemType.CONFLICT: _conflicts,
     InboxItemType.RECHECK: _rechecks,
     InboxItemType.SECRET: _secrets,
+    InboxItemType.NOTES: _kinds_off,
 }

@@ -210,7 +210,7 @@ def search(
     question: Query[SearchQuestion],
     filters: Query[SearchFilters],  # type: ignore[valid-type]
 ) -> Any:
-    """Ranked decisions, memories, commits, sessions and messages, each with id, date, session and event."""
+    """Ranked entries, commits, sessions, messages and failed commands, each with id, date, session and event."""
     command = command_of(MemorySearch, filters, query=question.query or question.q)
     return selectors.search(command=command)
 

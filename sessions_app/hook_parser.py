@@ -74,7 +74,7 @@ def parse_hook(*, client: str, event: str, data: Mapping[str, Any], is_remote: b
     if _is_unrecorded(table, hook, data):
         hook = Hook(effect=HookEffect.NOTHING)
     session = session_name(_at(data, table.session))
-    if not session and hook.effect.is_recorded:
+    if not session and hook.effect.is_handled:
         raise Invalid(f"{table.session!r} is missing in the data from {client}; it names the session")
     if hook.transcript and not is_remote:
         data = with_last_message(data, path=hook.content[0], transcript=hook.transcript)

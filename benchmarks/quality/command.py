@@ -31,6 +31,7 @@ from memoryhub.management.base import HubCommand
 from memoryhub.management.bench import temporary_home
 
 _PIPED_WIDTH = 120
+_RECALL_WIDTH = 140
 _SETS = ("conversations", "languages", "functions", "packages")
 _USUAL_SETS = _SETS[:3]
 _DATA = "MEMORY_HUB_EVALUATION_DATA"
@@ -129,7 +130,7 @@ class Command(HubCommand):
                         figures += recall.measure_recall(recall.set_prompts(folder), meaning=meaning)
             finally:
                 connections.close_all()
-        console = Console(file=cast("TextIO", self.stdout.unfiltered), width=_PIPED_WIDTH)
+        console = Console(file=cast("TextIO", self.stdout.unfiltered), width=_RECALL_WIDTH)
         if figures:
             console.print(recall.render_recall(figures))
         for score in scores:

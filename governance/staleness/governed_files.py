@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from decisions.models import ArtifactKind, DecisionStatus, LinkType
+from memories.pack.notes import GOVERNS
 from memoryhub.config.repository import is_folder
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.kinds import KINDS
@@ -23,8 +24,6 @@ from memoryhub.core.stores.dialect import IDS, elements, greatest, json_array_of
 from sessions_app import git
 from sessions_app.selectors import profile, root_of_project
 
-# Type of a memory's resource link to a governed file or folder
-GOVERNS = "governs"
 # A larger commit does not show which of its files a decision is about, so it governs none
 MAX_FILES = 50
 

@@ -17,6 +17,7 @@ from django.db.models import Count
 from memories.events import CONTEXT_PACKED
 from memories.models import ContextPack
 from memories.pack import recall
+from memories.pack.notes import note_sources
 from memories.pack.sections import all_sections
 from memories.pack_sorts import local_id, reference_of
 from memories.uses.counting import named_in
@@ -278,11 +279,13 @@ def _describe_pack(
         by_section.setdefault(section, []).append(line)
     order = [*LineOutcome, None]
     sections: list[GivenSection] = []
-    for definition in (recall.SECTION, *all_sections()):
-        lines = by_section.get(definition.name, [])
+    titles_of_sections = {section.name: section.title for section in (recall.SECTION, *all_sections())}
+    titles_of_sections |= {source.name: source.label for source in note_sources()}
+    for name, title in titles_of_sections.items():
+        lines = by_section.get(name, [])
         lines.sort(key=lambda line: (order.index(line.outcome), -int(line.reference.rpartition("#")[2])))
         if lines:
-            sections.append(GivenSection(definition.title, lines))
+            sections.append(GivenSection(title, lines))
     return GivenPack(pack.id, pack.topic, pack.tokens, pack.max_tokens, pack.created_at, sections)
 
 

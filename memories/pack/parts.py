@@ -232,16 +232,18 @@ def _by_folder(memories: list[_Placed], request: GatherRequest) -> list[_Placed]
 
     def order(placed: _Placed) -> tuple[int, bool, bool, int, int]:
         level, memory = placed
-        folder = _folder_of_rule(memory.source)
+        folder = folder_of_rule(memory.source)
         is_elsewhere = bool(folder.parts) and folder not in folders
         return rank[level.store], memory.scope != MemoryScope.SESSION, is_elsewhere, len(folder.parts), memory.id
 
     return sorted(memories, key=order)
 
 
-# The folder that a file of rules is about: a client's own folders, such as ``.cursor/rules``, are about the one above.
-# Without a path it is the empty one.
-def _folder_of_rule(source: str) -> PurePosixPath:
+def folder_of_rule(source: str) -> PurePosixPath:
+    """Return the folder that a file of rules is about, the empty one for a name without a path.
+
+    A client's own folders, such as ``.cursor/rules``, are about the one above.
+    """
     folder = PurePosixPath(source).parent
     for client_folder in (folder, *folder.parents)[:_CLIENT_FOLDERS]:
         if client_folder.name.startswith("."):

@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import chain
 
 from memories.models import ContextPack
+from memories.pack.past import MOST_OF_PAST, PAST_SOURCES, past_items
 from memories.pack.sections import (
     FilledSection,
     GatherRequest,
@@ -22,7 +23,7 @@ from memories.scopes import Level
 from memories.search import engine
 from memories.search.index import has_full_text
 from memories.search.parsed_query import ParsedQuery
-from memories.search.relevance import Relevance, relevance_of
+from memories.search.relevance import Relevance, odds, relevance_of
 from memories.search.weights import SAYS_LITTLE, successors_of
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores.store import use_store
@@ -53,21 +54,32 @@ def recall_body(request: GatherRequest, least: float) -> PackBody:
         with use_store(level.store):
             items = _items_at(level, passages, request.now)
         scored += [(relevances[entry].score, item) for entry, item in items.items()]
+    most = MOST
+    if not scored and not _is_answered(request, least):
+        nearest = request.chain[0]
+        without = ids_at(nearest, map(reference_of, earlier))
+        with use_store(nearest.store):
+            scored, most = past_items(request, nearest, least=least, without=without), MOST_OF_PAST
     if not scored:
         return PackBody([])
     scored.sort(key=lambda pair: (-pair[0], _latest_first(pair[1])))
     texts = {item.text for item in _items_of(request, earlier)} - {""}
-    least_odds = _odds(scored[0][0]) / _FAR_BEHIND
+    least_odds = odds(scored[0][0]) / _FAR_BEHIND
     best: list[PackItem] = []
     for score, item in scored:
-        if item.text not in texts and len(best) < MOST and _odds(score) >= least_odds:
+        if item.text not in texts and len(best) < most and odds(score) >= least_odds:
             best.append(item)
             texts |= {item.text} - {""}
     return _recall_pack(best, len(best))
 
 
-def _odds(score: float) -> float:
-    return score / max(1 - score, 1e-9)
+# Also by entries that the session was given before
+def _is_answered(request: GatherRequest, least: float) -> bool:
+    for level in request.chain:
+        with use_store(level.store):
+            if relevant_entries(request.query, level=level, least=least):
+                return True
+    return False
 
 
 def _packs_in_context(session_id: str) -> Iterable[Collection[str]]:
@@ -139,7 +151,8 @@ def relevant_entries(
     """
     if not has_full_text():
         return {}
-    ranked = engine.rank(prompt.among(list(recallable_sources())), level=level, blended=True)
+    sources = [source for source in recallable_sources() if source not in PAST_SOURCES]
+    ranked = engine.rank(prompt.among(sources), level=level, blended=True)
     empty = {hit for hit, factors in ranked.factors.items() if SAYS_LITTLE in factors}
     candidates = [hit for hit, _ in ranked.hits if hit not in without and hit not in empty][:_CANDIDATES]
     relevances = relevance_of(prompt, candidates, ranked.cosines)

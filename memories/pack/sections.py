@@ -17,7 +17,7 @@ from typing import NamedTuple
 from django.db import DatabaseError
 
 from memories.models import ContextPack, MemoryScope
-from memories.pack_sorts import ABSENT, OVERLAP, RECALL, SESSION, PackSort, reference_of
+from memories.pack_sorts import ABSENT, NOTE, OVERLAP, RECALL, SESSION, PackSort, reference_of
 from memories.schemas import SearchSourceName
 from memories.scopes import Level, hidden_among
 from memories.search import engine
@@ -30,7 +30,8 @@ from memoryhub.core.text import flat, one_line
 logger = logging.getLogger(__name__)
 
 _PACK_LINE = re.compile(r"^- (?:\w+)?#\d+ .+$", re.MULTILINE)
-_PACK_HEAD = re.compile(rf"(?:{SESSION.opening}|{RECALL.opening}|{OVERLAP.opening}) (?:#\d+|of )")
+_OPENINGS = "|".join(sort.opening for sort in (SESSION, RECALL, OVERLAP, NOTE))
+_PACK_HEAD = re.compile(rf"(?:{_OPENINGS}) (?:#\d+|of )")
 # Number of recent packs whose lines are recognised
 _LATEST = 200
 # A single line may be quoted

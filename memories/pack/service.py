@@ -14,11 +14,13 @@ from memories.events import CONTEXT_PACKED, ContextPacked
 from memories.models import ContextPack, MemoryScope
 from memories.pack.at_work import MAX_TOKENS as OVERLAP_TOKENS
 from memories.pack.at_work import overlap_body, sent_overlap_body
+from memories.pack.notes import MAX_TOKENS as NOTE_TOKENS
+from memories.pack.notes import note_body, noted_body, topic_of
 from memories.pack.progress import has_progress
 from memories.pack.recall import MAX_TOKENS as RECALL_TOKENS
 from memories.pack.recall import ids_at, recall_body, recalled_body
 from memories.pack.sections import Edition, GatherRequest, PackBody, changed_since, compose, gather, most_items
-from memories.pack_sorts import ABSENT, OVERLAP, RECALL, SESSION, local_id, reference_of
+from memories.pack_sorts import ABSENT, NOTE, OVERLAP, RECALL, SESSION, local_id, reference_of
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.scopes import Level
 from memories.search import engine
@@ -27,7 +29,7 @@ from memories.search.parsed_query import parse
 from memories.uses.notes import note_packed
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log
-from memoryhub.core.contributions import openings, recalls
+from memoryhub.core.contributions import PlannedAction, notes, openings, recalls
 from memoryhub.core.errors import Locked, NotFound, Unavailable
 from memoryhub.core.log.erase import redacted_digests
 from memoryhub.core.origin import current_origin, named_reader, use_origin
@@ -168,7 +170,9 @@ def recall_context(session_id: str, prompt: str) -> str:
 
 def overlap_notice(session_id: str, path: str = "") -> str:
     """Return what another session at work edits of this one's files, or of the file at ``path``; each once."""
-    if not (project_settings().recall and session_id) or is_held_out(session_id):
+    settings = project_settings()
+    is_on = settings.notes if path else settings.recall
+    if not (is_on and session_id) or is_held_out(session_id):
         return ""
     request = _request(ContextPackRequest(session_id=session_id))
     positions = _positions(request)
@@ -184,6 +188,20 @@ def _send_once(request: GatherRequest, body: PackBody, positions: list[tuple[str
     except (Locked, Unavailable):
         return ""
     return pack_text(pack_id, body, current_store().name)
+
+
+def note_before(action: PlannedAction, *, without: Collection[str] = ()) -> str:
+    """Return one line that the session should know before an action; empty without evidence for it.
+
+    ``without`` are kinds of notes that are switched off.
+    """
+    topic = sanitize_text(topic_of(action))[0]
+    if not (project_settings().notes and action.session_id and topic) or is_held_out(action.session_id):
+        return ""
+    request = _request(ContextPackRequest(session_id=action.session_id))
+    positions = _positions(request)
+    body = note_body(action, topic, request.chain, request.now, without=without)
+    return _send_once(replace(request, query=parse(topic)), body, positions, NOTE_TOKENS)
 
 
 def pack_digest(*, command: ContextPackRequest) -> str:
@@ -294,6 +312,9 @@ def _send(request: GatherRequest, body: PackBody, positions: list[tuple[str, int
 def pack_text(pack_id: int, body: PackBody, store: str, *, erased: int = 0) -> str:
     """Return a pack as the agent reads it; ``erased`` is how many of its lines were erased since it was sent."""
     lost = [f"({counted(erased, 'line')} erased since)"] if erased else []
+    if body.sections and body.sort is NOTE:
+        line = body.sections[0].items[0].line
+        return f"{_first_words(pack_id, body)} ({body.sort.notice}): {line}"
     if body.sections:
         notice = f"{ABSENT} {body.sort.notice}" if body.absent else body.sort.notice
         head = f"{_first_words(pack_id, body)} of {store}: {notice}"
@@ -319,6 +340,7 @@ def _delta_text(pack_id: int, since: int, changed: PackBody, gone: list[str]) ->
 
 openings.append(opening_pack)
 recalls += [reopening_pack, recall_context, lambda session_id, _prompt: overlap_notice(session_id)]
+notes.append(lambda action: overlap_notice(action.session_id, action.path) if action.path else "")
 
 
 _SCOPE_OF_STORE = {Scope.PROJECT: MemoryScope.PROJECT, Scope.ORG: MemoryScope.ORG, Scope.GLOBAL: MemoryScope.GLOBAL}
@@ -353,6 +375,8 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
                 body = recalled_body(request, sent.marks)
             elif sent.sort is OVERLAP:
                 body = sent_overlap_body(request, list(map(local_id, sent.marks)))
+            elif sent.sort is NOTE:
+                body = noted_body(chain, sent.marks, sent.query, sent.created_at)
             else:
                 body = _composed_again(request, sent, absent=bool(payload and payload.absent))
         marks = body.marks()

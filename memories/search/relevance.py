@@ -16,7 +16,7 @@ from math import exp, log, sqrt
 from memories.embeddings.engine import BUNDLED_VOCABULARY
 from memories.models import SearchDocument
 from memories.search.engine import documents_of, texts_of
-from memories.search.index import has_full_text, text_index
+from memories.search.index import UNTITLED, has_full_text, text_index
 from memories.search.parsed_query import ParsedQuery
 from memories.search.snippets import occurrences, passages, sentences, stem
 from memories.search.text import UNSPACED, all_forms, forms_of, term
@@ -40,7 +40,7 @@ class _Coefficients:
 
 
 # The constants put the operating point of both at the default of ``recall_threshold``
-_BY_WORDS = _Coefficients(shared=24.8, known=3.4, near=0.0, constant=-5.1)
+_BY_WORDS = _Coefficients(shared=24.8, known=3.4, near=0.0, constant=-5.2)
 _BY_MEANING = _Coefficients(shared=26.6, known=0.6, near=9.1, constant=-6.2)
 # Documents without any of the words that are assumed beside those of the store: rarity says little in a small one
 _ASSUMED = 50
@@ -101,10 +101,16 @@ def relevance_of(
     texts = texts_of(documents)
     relevances: dict[int, Relevance] = {}
     for document, row in documents.items():
-        best = _best_passage(texts.get(document, ""), row["title"], question, indexed.get(document, set()))
+        title = "" if row["source"] in UNTITLED else row["title"]
+        best = _best_passage(texts.get(document, ""), title, question, indexed.get(document, set()))
         cosine = None if near is None else near.get(document, 0.0)
         relevances[document] = Relevance(_score(question, best, cosine), best.start, best.end)
     return relevances
+
+
+def odds(score: float) -> float:
+    """Return how much more likely than not a relevance is."""
+    return score / max(1 - score, 1e-9)
 
 
 def _score(question: _Question, passage: _Passage, cosine: float | None) -> float:

@@ -16,13 +16,16 @@ from memories.events import Verdict
 from memories.models import IGNORED_AFTER, ContextPack, Memory, MemoryUse, ReviewState
 from memories.pack.outcomes import LineOutcome, judge_packs
 from memories.pack.sections import recallable_sources
+from memories.pack_sorts import RECALL, SESSION
 from memories.review.schemas import ReviewTouch, ReviewVerdict
 from memories.review.services import review_many, withdraw_verdict
 from memories.schemas import SearchSourceName
 from memories.scopes import levels
 from memories.uses.events import Use
 from memories.uses.notes import waiting_notes
+from memories.worth.note_scores import score_notes
 from memories.worth.schemas import (
+    KindScore,
     Lines,
     PacksJudged,
     Period,
@@ -77,6 +80,7 @@ def worth_report(*, command: WorthRequest) -> WorthReport:
         **totals,
         judged=_judged_packs(latest, judged),
         lines=_judged_lines(judged),
+        kinds=_kinds(since, latest, judged),
         unused_packs=_unused_packs(latest, judged),
         top=_top(latest, judged),
         memories=memories,
@@ -120,6 +124,19 @@ def _judged_lines(judged: Judged) -> Lines:
         else:
             counts["undecided"] += 1
     return Lines(**counts)
+
+
+# Lines of notes by what sessions did after them; of other packs by whether they were cited or read again
+def _kinds(since: datetime, packs: Sequence[ContextPack], judged: Judged) -> list[KindScore]:
+    scores = score_notes(since)
+    for sort, label in ((RECALL, "Recall"), (SESSION, "Packs")):
+        sent = [pack for pack in packs if pack.sort is sort]
+        counts = Counter(chain.from_iterable(judged.get(pack.id, {}).values() for pack in sent))
+        followed = sum(counts[outcome] for outcome in _USED)
+        lines = sum(len(pack.marks) for pack in sent)
+        ignored = counts[LineOutcome.IGNORED]
+        scores.append(KindScore(name=label.lower(), label=label, shown=lines, followed=followed, ignored=ignored))
+    return [score for score in scores if score.shown]
 
 
 def _unused_packs(packs: Sequence[ContextPack], judged: Judged) -> list[UnusedPack]:

@@ -70,6 +70,30 @@ class PacksJudged(BaseModel):
         return self.used + self.unused
 
 
+class KindScore(BaseModel):
+    """What became of one kind of what sessions are given unasked."""
+
+    name: str
+    label: str
+    # Lines that sessions were given
+    shown: int = 0
+    # As far as events show it
+    followed: int = 0
+    ignored: int = 0
+    contradicted: int = 0
+    # Whether the project gives none of this kind, because too few were followed
+    is_off: bool = False
+
+    @property
+    def judged(self) -> int:
+        return self.followed + self.ignored + self.contradicted
+
+    @property
+    def precision(self) -> float:
+        """The share of the judged that were followed; 0 if none is judged."""
+        return self.followed / self.judged if self.judged else 0.0
+
+
 class UnusedPack(BaseModel):
     """A pack of an ended session that used nothing of it."""
 
@@ -204,6 +228,8 @@ class WorthReport(BaseModel):
     sessions: int
     judged: PacksJudged
     lines: Lines
+    # Notes by their kinds, recall and packs
+    kinds: list[KindScore]
     unused_packs: list[UnusedPack]
     top: list[TopEntry]
     # Live memories that no pack ever included, of all

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from memoryhub.config.hook_table import EFFECTS, HookEffect
 from memoryhub.core.errors import NotFound
@@ -71,6 +71,12 @@ class Hook(_Declared):
     is_set_up: bool = True
     timeout: int = 0
     takes_context: bool = True
+    tools: str = ""
+
+    @property
+    def tool_names(self) -> list[str]:
+        """The tools that run commands or edit files."""
+        return [*self.commands, *self.edits]
 
     def paths(self) -> Iterator[str]:
         """Yield all paths in the client's JSON that are read for this hook."""
@@ -104,6 +110,16 @@ class Hooks(_Declared):
     input: str = "tool_input"
     reason: str = "reason"
     start: str = "source"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_tools(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        events: dict[str, dict[str, Any]] = dict(fields["events"])
+        for name, event in events.items():
+            if "tools" in event:
+                shared = events[event["tools"]]
+                events[name] = {"commands": shared["commands"], "edits": shared.get("edits", {}), **event}
+        return {**fields, "events": events}
 
     def find(self, event: str) -> Hook | None:
         if event in self.ignored:

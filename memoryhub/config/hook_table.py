@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
 CLIENTS_FILE = __file__.rpartition("/")[0] + "/clients.toml"
-# What an event is answered with: the context of a session's start, what is recalled for a prompt, or a question to the
-# agent, which goes on instead of ending its turn.
-PACK, RECALL, ASK = "pack", "recall", "ask"
+# What an event is answered with: the context of a session's start, what is recalled for a prompt, a note before an
+# action, or a question to the agent, which goes on instead of ending its turn.
+PACK, RECALL, NOTE, ASK = "pack", "recall", "note", "ask"
 
 
 class HookEffect:
@@ -22,6 +22,7 @@ class HookEffect:
 
     START: ClassVar[HookEffect]
     PROMPT: ClassVar[HookEffect]
+    ACTION: ClassVar[HookEffect]
     TOOL: ClassVar[HookEffect]
     APPEND: ClassVar[HookEffect]
     STOP: ClassVar[HookEffect]
@@ -40,15 +41,20 @@ class HookEffect:
     ) -> None:
         # As clients.toml writes it.
         self.name = name
-        # What the client shows to its model: PACK, RECALL, ASK, or "".
+        # What the client shows to its model: PACK, RECALL, NOTE, ASK, or "".
         self.answer = answer
-        # A tool was used: the client does not wait for the hub, and what a sub-agent does is recorded too.
+        # A tool is used: what a sub-agent does counts too. Once it was used, the client does not wait for the hub.
         self.is_tool = is_tool
         # The client's transcript may have what the event lacks.
         self.reads_transcript = reads_transcript
         # The client's window goes on in this session.
         self.stays_in_session = stays_in_session
         self.is_recorded = is_recorded
+
+    @property
+    def is_handled(self) -> bool:
+        """Whether the hub gets the event, to record or to answer it."""
+        return self.is_recorded or bool(self.answer)
 
     def __repr__(self) -> str:
         return f"HookEffect({self.name!r})"
@@ -58,6 +64,8 @@ class HookEffect:
 HookEffect.START = HookEffect("start", answer=PACK)
 # The open turn ends, and the next begins.
 HookEffect.PROMPT = HookEffect("prompt", answer=RECALL)
+# A tool is about to be used. Nothing is recorded; without a running hub there is no answer.
+HookEffect.ACTION = HookEffect("action", answer=NOTE, is_tool=True, stays_in_session=False, is_recorded=False)
 HookEffect.TOOL = HookEffect("tool", is_tool=True)
 # Another event is added to the turn.
 HookEffect.APPEND = HookEffect("append")
@@ -68,7 +76,7 @@ HookEffect.END = HookEffect("end", stays_in_session=False)
 # A known hook that is not recorded.
 HookEffect.NOTHING = HookEffect("nothing", stays_in_session=False, is_recorded=False)
 
-_IN_TURNS = (HookEffect.PROMPT, HookEffect.TOOL, HookEffect.APPEND, HookEffect.STOP)
+_IN_TURNS = (HookEffect.PROMPT, HookEffect.ACTION, HookEffect.TOOL, HookEffect.APPEND, HookEffect.STOP)
 EFFECTS = {effect.name: effect for effect in (HookEffect.START, *_IN_TURNS, HookEffect.END, HookEffect.NOTHING)}
 
 

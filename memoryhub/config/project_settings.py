@@ -247,7 +247,10 @@ class ProjectSettings(_Settings):
         True, description="a client's prompt is answered with at most three entries that it is about"
     )
     recall_threshold: Annotated[float, SettingInfo(Topic.FINDING, InFolder.ANY)] = Field(
-        0.42, ge=0, le=1, description="share of the prompt's words, by rarity, that such an entry has at least"
+        0.42, ge=0, le=1, description="how likely such an entry is about the prompt, at least; 1 gives nothing"
+    )
+    notes: Annotated[bool, SettingInfo(Topic.FINDING, InFolder.ANY, label="Notes before actions")] = Field(
+        True, description="a client is given at most one line before it runs a command or edits a file"
     )
     held_out_percent: Annotated[
         int,

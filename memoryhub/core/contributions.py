@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 Part = Callable[[Sequence[int]], Mapping[int, Any]]
@@ -18,6 +19,22 @@ _statistics: dict[str, Callable[[], dict[str, int]]] = {}
 openings: list[Callable[[str, str], str]] = []
 # Texts that a session receives at a prompt, given the session's id and the prompt
 recalls: list[Callable[[str, str], str]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAction:
+    """A command that a client is about to run, or a file that it is about to edit."""
+
+    session_id: str
+    command: str = ""
+    # From the top of the project, if the file is in it
+    path: str = ""
+    # The new text, and the replaced one, as far as the client tells
+    change: str = ""
+
+
+# Lines that a session receives before an action
+notes: list[Callable[[PlannedAction], str]] = []
 # What is done when a session ends or is compacted, or its turn ends and its agent can be asked; returns the question
 closings: list[Closing] = []
 # Live entries that a scratch session wrote, as titles by id; and the function that moves entries to the project
@@ -53,6 +70,10 @@ def opening_of(session_id: str, continued: str = "") -> str:
 
 def recall_of(session_id: str, prompt: str) -> str:
     return "\n".join(filter(None, (recall(session_id, prompt) for recall in recalls)))
+
+
+def note_of(action: PlannedAction) -> str:
+    return "\n".join(filter(None, (note(action) for note in notes)))
 
 
 def close_session(session_id: str, *, asks: bool) -> str:

@@ -260,7 +260,7 @@ def take_hook(
     """
     demand_everywhere()
     hook_event = parse_hook(client=client, event=event, data=data)
-    if not hook_event.effect.is_recorded:
+    if not hook_event.effect.is_handled:
         return Status(204, None)
     is_checked = "Memory-Hub-Enabled" in request.headers
     if not is_checked and _is_switched_off(hook_event):
@@ -274,7 +274,8 @@ def take_hook(
     if not is_checked and _is_switched_off(hook_event):
         return Status(204, None)
     key = header_of(request, "Idempotency-Key") or f"hook-{ids.short_id()}"
-    drain_before_reading(project)
+    if hook_event.effect.is_recorded:
+        drain_before_reading(project)
     window = request.headers.get("Memory-Hub-Window", "")
     hook_event = in_window(hook_event, window)
     text = take_event(event=hook_event, client=client, project=project, idempotency_key=key)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from memoryhub.config.hook_table import NOTE, HookTable
 from memoryhub.core import clock, spool
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Unavailable
@@ -43,6 +44,9 @@ PACK = "pack.json"
 # Refusals of one event; the next may be accepted. Others are of the token or the project, or pass.
 _OF_THE_EVENT = frozenset({400, 404, 409, 412, 413, 415, 422})
 _OF_THE_TOKEN = frozenset({401, 403})
+
+# After so many milliseconds the action that a note is for has happened
+_ACTION_MS = 5_000
 
 # Receives the event and the context with which the hub answered it
 ContextHandler = Callable[[SpooledEvent, str], None]
@@ -209,11 +213,14 @@ class _Sender:
         try:
             for event in ordered:
                 path = paths_of[id(event)]
+                if _asks_for_note(event) and _now() - event.at > _ACTION_MS:
+                    unsent[path].remove(event)
+                    continue
                 path_of_event = f"{path_of_project}/{quote(event.client)}/{quote(event.event)}"
                 answer = hub.post(path_of_event, _content(event), {"Idempotency-Key": event.id})
                 if self._stops(answer):
                     return False
-                if answer.status in _OF_THE_EVENT:
+                if answer.status in _OF_THE_EVENT and not _asks_for_note(event):
                     # Before it is acknowledged: interrupted in between, it is refused and written again.
                     refused = Broken(json.dumps(asdict(event), ensure_ascii=False), answer.sentence())
                     spool.finish(path, waiting=unsent[path], broken=[refused])
@@ -260,6 +267,12 @@ class _Sender:
             return False
         _write_json(self._place / PROBLEM, SendingProblem(sentence, _now(), token))
         return False
+
+
+# Such an event is not recorded
+def _asks_for_note(event: SpooledEvent) -> bool:
+    effect, _ = HookTable(event.client).event(event.event)
+    return effect.answer == NOTE
 
 
 def _content(event: SpooledEvent) -> dict[str, Any]:

@@ -32,6 +32,7 @@ _TYPES = {
     InboxItemType.CONFLICT: ("Conflicts", "Conflict", "admin:memories_conflict_change"),
     InboxItemType.PROPOSAL: ("Proposals", "Proposal", "admin:memories_review_item"),
     InboxItemType.RECHECK: ("Recheck", "Recheck", "admin:governance_affirmation_item"),
+    InboxItemType.NOTES: ("Notes", "Notes", "admin:worth"),
 }
 # Types whose verdicts can be given to several at once
 _IN_BULK = (InboxItemType.PROPOSAL, InboxItemType.RECHECK)
@@ -147,6 +148,8 @@ def _url(entry: InboxItem, type_filter: InboxItemType | None) -> str:
     view = _TYPES[entry.type][2]
     if entry.type is InboxItemType.SECRET:
         return f"{reverse(view)}?way=rules"
+    if entry.type is InboxItemType.NOTES:
+        return f"{reverse(view)}#kinds"
     return _inbox_url(reverse(view, args=[entry.id]), type_filter)
 
 

@@ -14,10 +14,10 @@ from pathlib import Path, PurePath
 from django.db.models import QuerySet
 
 from memoryhub.config.current_settings import NO_FOLDER, FolderSettings, project_settings, read_folder, use_folder
-from memoryhub.config.hook_table import ASK, PACK, RECALL, HookEffect
+from memoryhub.config.hook_table import ASK, NOTE, PACK, RECALL, HookEffect
 from memoryhub.config.identity import bind_project, renamed_hint
 from memoryhub.core import clock, ids, log, windows
-from memoryhub.core.contributions import close_session, opening_of, recall_of
+from memoryhub.core.contributions import PlannedAction, close_session, note_of, opening_of, recall_of
 from memoryhub.core.errors import Invalid
 from memoryhub.core.events.event_types import Speech, names_of_speech
 from memoryhub.core.origin import AGENT_PREFIX, current_origin, use_origin
@@ -145,8 +145,11 @@ def take_event(*, event: HookEvent, client: str, project: str, idempotency_key: 
     """Capture a hook event in its project, and return the text that the client shows to its model, if any."""
     folder, problem = folder_settings_of(project, event)
     hint = hint_for(event, project)
-    with use_store(project_store(project), create=True), use_folder(folder), use_origin(source="hook", actor=client):
-        capture(event=event, idempotency_key=idempotency_key)
+    is_recorded = event.effect.is_recorded
+    store = use_store(project_store(project), create=is_recorded)
+    with store, use_folder(folder), use_origin(source="hook", actor=client):
+        if is_recorded:
+            capture(event=event, idempotency_key=idempotency_key)
         return f"{hint}{answer_to(event=event, project=project, problem=problem)}".rstrip()
 
 
@@ -181,6 +184,8 @@ def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:
     """Return the text that the client shows to its model at a captured event; ``problem`` is one of its settings."""
     if not event.answers:
         return ""
+    if event.effect.answer == NOTE:
+        return note_at_action(event)
     if event.effect.answer == ASK:
         return close_session(event.session_id, asks=True)
     if event.effect.answer == RECALL:
@@ -199,6 +204,20 @@ def recall_at_prompt(event: HookEvent) -> str:
     turn_id = _open_turns(event.session_id).values_list("turn_id", flat=True).last() or ""
     with use_origin(session_id=event.session_id, turn_id=turn_id):
         return recall_of(event.session_id, event.payload.get("content", ""))
+
+
+def note_at_action(event: HookEvent) -> str:
+    """Return what a session should know before it runs a command or edits a file."""
+    payload = event.payload
+    path = payload.get("path", "")
+    if path:
+        path = path_in_project(str(PurePath(event.working_directory, path)), event.directory)
+    elif event.type != COMMAND_RUN.name:
+        return ""
+    action = PlannedAction(event.session_id, payload.get("command", ""), path, payload.get("change", ""))
+    turn_id = _open_turns(event.session_id).values_list("turn_id", flat=True).last() or ""
+    with use_origin(session_id=event.session_id, turn_id=turn_id):
+        return note_of(action)
 
 
 def folder_settings_of(project: str, event: HookEvent) -> tuple[FolderSettings, str]:
@@ -327,10 +346,12 @@ def take_delivery(*, client: str, event: str, command: HookDelivery) -> HookCont
         Invalid: the session is missing.
     """
     hook_event = _of_sender(parse_hook(client=client, event=event, data=command.data, is_remote=True))
-    if not hook_event.effect.is_recorded:
+    if not hook_event.effect.is_handled:
         return HookContext()
     key = command.idempotency_key or f"hook-{ids.short_id()}"
     with use_origin(source="hook"):
+        if hook_event.effect.answer == NOTE:
+            return HookContext(context=note_at_action(hook_event))
         with clock.frozen(plausible_time(command.happened_at)) if command.happened_at else nullcontext():
             record_hook(hook_event, key)
             if project_settings().capture_commits:

@@ -212,7 +212,7 @@ class CommandTests(HubTestCase):
         figures = self.run_quality(samples, data=self.folder / "data.json", recall=True, words_alone=True)
         usual = {figure["nature"]: figure for figure in figures if figure["threshold"] == DEFAULT}
         own, other = usual["checked on: own conversation"], usual["checked on: another"]
-        self.assertEqual((own["prompts"], own["correct"], own["anything"], own["precision"]), (2, 0.5, 0.5, 1.0))
+        self.assertEqual((own["prompts"], own["correct"], own["anything"]), (2, 1.0, 1.0))
         self.assertEqual((other["prompts"], other["correct"]), (2, 1.0))
         self.assertIn(f"{DEFAULT:.2f} (default)", self.output.getvalue())
 

@@ -110,8 +110,12 @@ class ClaudeCode:
         if not printed:
             return ""
         answer = json.loads(printed)["hookSpecificOutput"]
+        assert set(answer) == {"hookEventName", "additionalContext"}, "no decision about permissions"
         assert answer["hookEventName"] == event
         return str(answer["additionalContext"])
+
+    def before(self, name: str, given: dict[str, Any]) -> str:
+        return self._injected("PreToolUse", tool_name=name, tool_input=given, tool_use_id="toolu_01")
 
     def bash(self, command: str, stdout: str, stderr: str = "") -> None:
         response = {"stdout": stdout, "stderr": stderr, "interrupted": False, "isImage": False}

@@ -109,6 +109,7 @@ open(sys.argv[1], "a").write(json.dumps([event, data]) + "\\n")
 is_first = open(sys.argv[1]).read().count("session.created") == 1
 opening = "" if is_first else "Opening"
 answers = {"chat.message": "Known: " + data.get("prompt", ""), "session.created": opening}
+answers["tool.execute.before"] = "Note"
 if answers.get(event):
     print(json.dumps({"hookSpecificOutput": {"additionalContext": answers[event]}}))
 """
@@ -124,7 +125,10 @@ await created("ses_2", "ses_1")
 await created("ses_3", "ses_2")
 await hooks["chat.message"]({ sessionID: "ses_3" }, { message: { id: "msg_2" }, parts: [] })
 const call = { tool: "bash", sessionID: "ses_3", callID: "c", args: {} }
-await hooks["tool.execute.after"](call, { output: "x", metadata: { exit: 1 } })
+await hooks["tool.execute.before"]({ ...call, tool: "read" }, { args: {} })
+await hooks["tool.execute.before"](call, { args: {} })
+const result = { output: "x", metadata: { exit: 1 } }
+await hooks["tool.execute.after"](call, result)
 await hooks["experimental.text.complete"]({ sessionID: "ses_1" }, { text: "Done." })
 const kept = { context: [] }
 await hooks["experimental.session.compacting"]({ sessionID: "ses_3" }, kept)
@@ -135,13 +139,13 @@ await event("session.idle", { sessionID: "ses_3" })
 await event("session.idle", { sessionID: "ses_1" })
 await event("server.connected", {})
 await hooks.dispose()
-console.log(JSON.stringify([...parts, kept]))
+console.log(JSON.stringify([...parts, result.output, kept]))
 """
 
 
 @needs("node")
 class OpenCodePluginTests(HookTestCase):
-    def run_plugin(self, *command: str) -> list[dict[str, Any]]:
+    def run_plugin(self, *command: str) -> list[Any]:
         client = find_client("opencode")
         assert client.hooks
         plugin = self.work / "memory-hub.mjs"
@@ -151,7 +155,7 @@ class OpenCodePluginTests(HookTestCase):
         words = ["node", "--input-type=module", "-e", _OPENCODE, str(plugin)]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
         self.assertEqual(done.stderr, "")
-        parts: list[dict[str, Any]] = json.loads(done.stdout)
+        parts: list[Any] = json.loads(done.stdout)
         return parts
 
     def test_it_sends_each_event_in_order_and_adds_the_answer_to_the_prompt(self) -> None:
@@ -160,15 +164,17 @@ class OpenCodePluginTests(HookTestCase):
         *parts, kept = self.run_plugin(sys.executable, str(hook), str(log))
         self.assertEqual(kept, {"context": ["Opening"]})
         added = {"id": "prt_10", "sessionID": "ses_1", "messageID": "msg_1", "type": "text", "synthetic": True}
-        self.assertEqual(parts[2:], [{**added, "text": "Known: Write"}])
+        self.assertEqual(parts[2:], [{**added, "text": "Known: Write"}, "x\n\nNote"])
         own, sub_agent = {"session_id": "ses_1", "cwd": "/work/alpha"}, {"agent_id": "ses_3"}
-        call = {"tool_name": "bash", "tool_use_id": "c", "tool_input": {}, "tool_response": {"output": "x", "exit": 1}}
+        call = {"tool_name": "bash", "tool_use_id": "c", "tool_input": {}}
+        response = {"tool_response": {"output": "x", "exit": 1}}
         self.assertEqual(
             [json.loads(line) for line in log.read_text().splitlines()],
             [
                 ["session.created", own],
                 ["chat.message", {**own, "prompt": "Write"}],
-                ["tool.execute.after", {**own, **sub_agent, **call}],
+                ["tool.execute.before", {**own, **sub_agent, **call}],
+                ["tool.execute.after", {**own, **sub_agent, **call, **response}],
                 ["session.created", own],
                 ["session.compacted", {**own, "trigger": "compacted"}],
                 ["chat.message", {**own, "prompt": ""}],
@@ -178,4 +184,4 @@ class OpenCodePluginTests(HookTestCase):
         )
 
     def test_a_command_that_is_gone_harms_nothing(self) -> None:
-        self.assertEqual(len(self.run_plugin("/gone/memory-hub")), 3)
+        self.assertEqual(self.run_plugin("/gone/memory-hub")[2:], ["x", {"context": []}])

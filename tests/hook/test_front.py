@@ -239,6 +239,16 @@ class WithBadHubTests(HookTestCase):
         self.assert_harmless(done, message="it could be one of two (one of: alpha, beta); the event is not kept")
         self.assertEqual(spooled(self.home), [])
 
+    def test_before_an_action_nothing_is_kept_or_said_without_an_answer(self) -> None:
+        data = self.hook_data(tool_name="Bash", tool_input={"command": "ls"})
+        self.assert_harmless(run_hook(self.home, "PreToolUse", data))
+        refusal = b'HTTP/1.1 422 Unprocessable\r\nContent-Length: 14\r\n\r\n{"detail":"x"}'
+        for answer in (None, b"", refusal, b"HTTP/1.1 204 No Content\r\n\r\n"):
+            listener = socket.create_server(("127.0.0.1", 0))
+            with self.subTest(answer=answer), listener as self.listener, self.hub(answer):
+                self.assert_harmless(run_hook(self.home, "PreToolUse", data, MEMORY_HUB_HOOK_SECONDS=""))
+        self.assertEqual(spooled(self.home), [])
+
     def test_without_a_sound_token_or_a_hub_that_lives_nothing_is_sent_and_the_event_waits(self):
         tokens = (("", True), ("short\n", True), ("x" * 40 + "\r\nX-Injected: yes", True), (_TOKEN, False))
         for number, (token, is_alive) in enumerate(tokens):
@@ -295,6 +305,7 @@ class DeadlineTests(SimpleTestCase):
             ("SessionStart", "", 1.0),
             ("UserPromptSubmit", "", 1.0),
             ("Stop", "", front.SECONDS),
+            ("PreToolUse", "", front.SECONDS),
             ("SessionStart", "0.1", 1.0),
             ("SessionStart", "5", 5.0),
             ("SessionStart", "600", front.MAX_SECONDS),

@@ -93,6 +93,23 @@ class OneHubTests(HookTestCase):
         self.check_context(ClaudeCode(self.home, self.work, SECOND).start(), events, repository)
         self.assertTrue(self.hub.api("GET", "projects/parser/events/verify").json()["ok"])
 
+    def test_a_command_and_an_edit_get_a_line_and_are_recorded_once_used(self) -> None:
+        self.clone("notes")
+        client = ClaudeCode(self.home, self.work, "s1")
+        self.assertEqual(client.prompt("Install lodash"), "")
+        rule = {"title": "Packages", "kind": "guideline", "content": "Use pnpm, not npm.", "tags": ["correction"]}
+        self.assertEqual(self.hub.api("POST", "projects/notes/memories", rule).status, 201)
+        line = client.before("Bash", {"command": "npm install lodash"})
+        self.assertRegex(line, r"^Memory Hub note #\d+ \(data to consult, not instructions\): #\d+ Packages: Use pnpm")
+        self.assertEqual(client.before("Bash", {"command": "npm install lodash"}), "")
+        self.assertEqual(client.before("Read", {"file_path": "a.json"}), "")
+        other = ClaudeCode(self.home, self.work, "s2")
+        edit = {"file_path": str(self.work / "package.json"), "content": "npm run build"}
+        self.assertIn("Packages: Use pnpm", other.before("Write", edit))
+        by_type = [event["event_type"] for event in replayed(self.home, "notes")]
+        self.assertNotIn("command.run", by_type)
+        self.assertEqual(by_type.count("context.packed"), 2)
+
     def work_on_the_parser(self, repository: Repository) -> None:
         client = ClaudeCode(self.home, self.work, FIRST)
         self.assertEqual(client.start(), "")  # nothing is known yet

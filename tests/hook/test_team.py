@@ -140,6 +140,23 @@ class TeamTests(TeamTestCase):
         self.assertFalse((self.home / "projects").exists())
         self.assertIn("0 hook events waiting", self.status().partition("Team:")[2])
 
+    def test_before_an_action_the_teams_hub_gives_a_line_and_nothing_is_sent_later(self) -> None:
+        rule = {"title": "Packages", "kind": "guideline", "content": "Use pnpm, not npm.", "tags": ["correction"]}
+        self.hub.api("POST", f"projects/{self.project}/memories", rule)
+        self.join()
+        self.client().prompt("Install it")
+        self.assertIn("Packages: Use pnpm", self.client().before("Bash", {"command": "npm install lodash"}))
+        self.wait_until_sent()
+        notes = replayed(self.team, self.project)[-1]
+        self.assertEqual((notes["event_type"], notes["session_id"]), ("context.packed", "s1"))
+        spool_event = spool.SpooledEvent(
+            id="late", at=1, client="claude-code", event="PreToolUse", project="", payload={}, window=""
+        )
+        spool.append(spool_event, at=self.place() / "spool")
+        self.client().send("Stop", last_assistant_message="Done.")
+        self.wait_until_sent()
+        self.assertEqual([request.event for request in self.network.requests].count("PreToolUse"), 1)
+
     def test_a_folder_and_its_worktrees_send_to_the_team_unless_they_are_switched_off(self) -> None:
         self.join()
         other = Repository(self.work.parent / "private").folder

@@ -22,7 +22,7 @@ from memories.pack.service import HELD_OUT, ComposedPack
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.services.links import create_relation
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.contributions import opening_of, recall_of
 from memoryhub.core.errors import Invalid, Locked, NotFound, Unavailable
 from memoryhub.core.models import RawEvent
@@ -36,7 +36,7 @@ from sessions_app.selectors import context_begins
 from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.capture import take_event
 from sessions_app.services.sessions import assign_held_out, held_out_share, is_held_out
-from sessions_app.services.turns import append_automatically, automatic_turn
+from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 from sessions_app.tools import start_session as call_session_start
 from tests.memories.base import MemoriesTestCase, erase_deleted
 
@@ -451,6 +451,75 @@ class GivenTests(RecallTestCase):
             self.write("Port three", f"Only here: {content}", scope="session")
         self.assertEqual(self.recall(), "")
         self.assertIn("Only here", self.recall(session="s-9"))
+
+
+FLAKY = "checkout.spec.ts is flaky again"
+CAUSE = "The spec checkout.spec.ts is flaky because the toast needs a second:"
+COMMAND = "npx playwright test checkout.spec.ts --repeat-each 20"
+
+
+class PastSessionsTests(RecallTestCase):
+    def past(self, session: str, *messages: str, **command: Any) -> list[int]:
+        """Record a session of prompts and answers in turn, with a command before the last message."""
+        start_session(command=SessionStart(session_id=session, purpose=f"Purpose of {session}"))
+        events: list[int] = []
+        for number, text in enumerate(messages):
+            turn = automatic_turn(session_id=session)
+            if command and number == len(messages) - 1:
+                events.append(append_automatically(turn=turn, type="command.run", payload=command).position)
+            type_name = ("message.user", "message.assistant")[number % 2]
+            events.append(append_automatically(turn=turn, type=type_name, payload={"content": text}).position)
+            close_turn(turn)
+        return events
+
+    def test_where_no_memory_answers_the_answer_of_a_past_session_is_given(self) -> None:
+        chat = ["hello", "Hello, what is to be done?", FLAKY, f"{CAUSE}\n\n```bash\n{COMMAND}\n```", "hello"]
+        ids = [self.past(f"past-{number}", *chat) for number in range(3)]
+        self.past("s-1", FLAKY, "Let me look at checkout.spec.ts, it is flaky.")
+        text = self.recall(FLAKY)
+        (line,) = [line for line in text.split("\n") if line.startswith("- #")]
+        day = clock.day(clock.now())
+        self.assertRegex(
+            line, rf'^- #(?:{"|".join(str(chat[3]) for chat in ids)}) answer of {day} in session "Purpose of'
+        )
+        self.assertIn(CAUSE, line)
+        self.assertIn(COMMAND, line)
+        self.assertEqual(self.recall(FLAKY), "", "the same text, by another session")
+        for prompt in ("hello", "use", "What is to be done about it?", "Why does the harbour crane stop at night?"):
+            self.assertEqual(self.recall(prompt, session="s-2"), "", prompt)
+        note = self.write("Flaky checkout", "checkout.spec.ts is flaky on slow machines; retry it twice.")
+        text = self.recall(FLAKY, session="s-3")
+        self.assertIn(f"- #{note} ", text)
+        self.assertEqual(text.count("\n- "), 1)
+        self.assertEqual(self.recall(FLAKY, session="s-3"), "", "the memory was given")
+
+    def test_a_failed_command_is_given_with_what_made_it_pass(self) -> None:
+        failure = {"command": "make charts", "output": "Collecting\nKeyError: 'tidegauge'", "exit_code": 2}
+        failed, _ = self.past("past", "Draw the charts.", **failure)
+        turn = automatic_turn(session_id="past")
+        for type_name, payload in (
+            ("file.edited", {"path": "src/gauge.py"}),
+            ("command.run", {"command": "make charts", "output": "ok", "exit_code": 0}),
+        ):
+            passed = append_automatically(turn=turn, type=type_name, payload=payload).position
+        text = self.recall("make charts ends with KeyError: 'tidegauge', why?")
+        cure = f"it passed later after edits of gauge.py (#{passed})"
+        self.assertRegex(text, rf"- #{failed} failed command of .*`make charts` failed with 2: .*KeyError: 'tidegauge'")
+        self.assertIn(cure, text)
+
+    @tag("backend")
+    def test_it_is_replayed_and_left_out_once_erased(self) -> None:
+        _, answer = self.past("past", FLAKY, f"{'Some words about other things. ' * 40}\n\n{CAUSE} `{COMMAND}`")
+        text = self.recall(FLAKY)
+        self.assertIn(COMMAND, text)
+        replay = ContextReplay(id=RawEvent.objects.get(event_type="context.packed").position)
+        again = replay_pack(command=replay)
+        self.assertEqual((again.text, again.as_sent), (text, True))
+        self.assert_rebuilds()
+        log.erase_streams([RawEvent.objects.get(position=answer).stream_id], reason="asked")
+        again = replay_pack(command=replay)
+        self.assertEqual((again.erased, again.as_sent, COMMAND in again.text), (1, False, False))
+        self.assertEqual(self.recall(FLAKY, session="s-2"), "")
 
 
 class RecordTests(RecallTestCase):

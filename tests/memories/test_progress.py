@@ -14,7 +14,6 @@ from decisions.services import record_decision
 from memories.models import ContextPack
 from memories.pack import pack_context, replay_pack
 from memories.pack.outcomes import packs_given_to
-from memories.pack.service import overlap_notice
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memoryhub.core import clock, log, windows
 from memoryhub.core.errors import Invalid
@@ -57,6 +56,10 @@ class Client:
     def edit(self, path: str) -> None:
         edited = {"file_path": f"{self.folder}/{path}", "old_string": "a", "new_string": "b"}
         self.send("PostToolUse", tool_name="Edit", tool_input=edited, tool_response={})
+
+    def plan(self, path: str) -> str:
+        planned = {"file_path": f"{self.folder}/{path}", "old_string": "a", "new_string": "b"}
+        return self.send("PreToolUse", tool_name="Edit", tool_input=planned)
 
     def run(self, command: str, output: str, *, failed: bool = False) -> None:
         call = {"tool_name": "Bash", "tool_input": {"command": command}}
@@ -316,9 +319,10 @@ class AtWorkTests(ProgressTestCase):
             self.write("An echo", text)
 
     def test_a_planned_edit_is_told_of_before_it(self) -> None:
-        self.agent().start()
-        self.assertEqual(overlap_notice("s-1", "api/rates.js"), "")
-        self.assertIn("api/vat.js", overlap_notice("s-1", "api/vat.js"))
-        self.assertEqual(overlap_notice("s-1", "api/vat.js"), "")
-        with mock.patch.dict("os.environ", MEMORY_HUB_RECALL="false"):
-            self.assertEqual(overlap_notice("s-2", "api/vat.js"), "")
+        mine = self.agent()
+        mine.start()
+        self.assertEqual(mine.plan("api/rates.js"), "")
+        self.assertIn("edited api/vat.js", mine.plan("api/vat.js"))
+        self.assertEqual(mine.plan("api/vat.js"), "")
+        with mock.patch.dict("os.environ", MEMORY_HUB_NOTES="false"):
+            self.assertEqual(self.agent("s-2").plan("api/vat.js"), "")

@@ -17,7 +17,7 @@ from _signal import signal as on_signal
 from memoryhub.client.hook import post
 from memoryhub.client.hook.post import ClientEvent
 from memoryhub.config import enabled
-from memoryhub.config.hook_table import ASK, PACK, HookTable
+from memoryhub.config.hook_table import ASK, NOTE, PACK, HookTable
 from memoryhub.core import autostart
 from memoryhub.core.file_locks import try_share_lock
 from memoryhub.env import DatabaseUrlError, HomeError, home_text, make_home
@@ -90,7 +90,7 @@ def _take_event(argv: list[str]) -> None:
     table = HookTable(event.client)
     event.effect, event.takes_context = table.event(event.name)
     seconds = _seconds()
-    if event.takes_context and event.effect.answer != ASK:
+    if event.takes_context and event.effect.answer not in (ASK, NOTE):
         seconds = max(seconds, PATIENT_SECONDS)
     event.deadline = time.monotonic() + seconds
     if not _is_object(event.body):
@@ -175,6 +175,9 @@ def _hand_over(event: ClientEvent) -> None:
 
         event.project = event_body.project_of(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
+    if event.effect.answer == NOTE:
+        _print_note(event, connection)
+        return
     if connection is None and event.takes_context and event.effect.answer != ASK:
         _answer_alone(event)
         return
@@ -189,6 +192,13 @@ def _hand_over(event: ClientEvent) -> None:
     elif answer.is_refusal:
         complain(answer.sentence())
     elif answer.body:
+        os.write(1, answer.body)
+
+
+# Nothing is recorded, so that nothing is kept or said without an answer in time
+def _print_note(event: ClientEvent, connection: Connection | None) -> None:
+    answer = post.receive(connection, event.deadline) if connection else None
+    if answer and not answer.is_refusal and answer.body:
         os.write(1, answer.body)
 
 

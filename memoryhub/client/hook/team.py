@@ -13,7 +13,7 @@ from _signal import signal as on_signal
 
 from memoryhub.client.hook import event_body
 from memoryhub.client.hook.post import MAX_ANSWER
-from memoryhub.config.hook_table import ASK, PACK, RECALL, HookTable
+from memoryhub.config.hook_table import ASK, NOTE, PACK, HookTable
 from memoryhub.config.identity import begin_session
 from memoryhub.core import autostart
 from memoryhub.core.file_locks import share_lock, try_lock, unlock
@@ -32,7 +32,7 @@ ARRIVING = "arriving.lock"  # as in core.spool
 _LIFE_SECONDS = 300.0
 # When a child tries again to send what waits, while no other hook does.
 _PAUSES = (2.0, 8.0, 30.0, 120.0)
-# So long after a failure, a prompt does not wait for what is recalled.
+# So long after a failure, a prompt or an action does not wait for context.
 _PATIENCE_SECONDS = 30.0
 
 
@@ -55,6 +55,8 @@ def hand_over(event: ClientEvent, connection: TeamConnection) -> str:
     """Spool and send the event, print its context, and return a problem that the user must solve, or ""."""
     if event_body.is_switched_off(event):
         return ""
+    if event.effect.answer == NOTE and _deadline(event, connection) <= time.monotonic():
+        return ""
     if event.effect.answer == ASK:
         event.takes_context = False  # the end of a turn does not wait for another machine
     make_home()
@@ -71,15 +73,14 @@ def hand_over(event: ClientEvent, connection: TeamConnection) -> str:
     if not event.takes_context:
         return ""
     context = _read_until(reading, _deadline(event, connection))
+    problem = ""
+    if not context and event.effect.answer != NOTE:
+        problem = _refusal(connection)
+        if event.effect.answer == PACK:
+            context = f"No context from the team's hub: {problem}." if problem else _cached_pack(event, connection)
     if context:
         os.write(1, _shaped(event, context))
-        return ""
-    refusal = _refusal(connection)
-    if event.effect.answer == PACK:
-        context = f"No context from the team's hub: {refusal}." if refusal else _cached_pack(event, connection)
-    if context:
-        os.write(1, _shaped(event, context))
-    return refusal
+    return problem
 
 
 # Why the hub refuses this person, who may then see no earlier context either; "" if it does not.
@@ -175,7 +176,7 @@ def _deadline(event: ClientEvent, connection: TeamConnection) -> float:
         failed = abs(time.time() - os.stat(f"{connection.place}/problem.json").st_mtime)  # noqa: PTH116
     except OSError:
         return event.deadline
-    if event.effect.answer == RECALL and failed < _PATIENCE_SECONDS:
+    if event.effect.answer != PACK and failed < _PATIENCE_SECONDS:
         return time.monotonic()
     return event.deadline
 

@@ -8,12 +8,14 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from memoryhub import env
 from memoryhub.client.setup.document import ConfigDocument, Place
 from memoryhub.config.clients import SERVER, Client, Hooks
+from memoryhub.config.hook_table import HookEffect
 from memoryhub.core.errors import ConflictError, Invalid
 from memoryhub.mcp.options import PROFILES
 from memoryhub.teams.connections import VARIABLE
@@ -196,13 +198,14 @@ def hook_groups(client: Client, hooks: Hooks) -> dict[str, Any]:
     """Return what this installation adds to the list of each event."""
     settings = [f"{name}={shlex.quote(value)}" for name, value in variables().items()]
     groups: dict[str, Any] = {}
-    for event in hooks.set_up():
+    for event, declared in hooks.set_up().items():
         command = " ".join([*settings, shlex.join([*command_words(), "hook", client.id, event])])
-        hook = {"type": "command", "command": command, "timeout": hooks.events[event].timeout or hooks.timeout}
+        hook = {"type": "command", "command": command, "timeout": declared.timeout or hooks.timeout}
         if hooks.flat:
             groups[event] = hook
-        elif hooks.events[event].effect.is_tool:
-            groups[event] = {"matcher": hooks.matcher, "hooks": [hook]}
+        elif declared.effect.is_tool:
+            matcher = hooks.matcher if declared.effect.is_recorded else "|".join(declared.tool_names)
+            groups[event] = {"matcher": matcher, "hooks": [hook]}
         else:
             groups[event] = {"hooks": [hook]}
     return groups
@@ -272,7 +275,9 @@ def put_plugin(client: Client, hooks: Hooks, document: ConfigDocument) -> Config
     if document.text and not is_own_plugin(document):
         raise ConflictError(f"{document.path} is not from `memory-hub setup`; rename or remove it first")
     text = Path(__file__).with_name(hooks.plugin).read_text("utf-8")
+    actions = [hook.tool_names for hook in hooks.events.values() if hook.effect is HookEffect.ACTION]
     values = {"COMMAND": [*command_words(), "hook", client.id], "ENVIRONMENT": variables(), "SECONDS": hooks.timeout}
+    values["ACTIONS"] = list(chain.from_iterable(actions))
     for name, value in values.items():
         head, _, tail = text.partition(f"const {name} = ")
         text = f"{head}const {name} = {json.dumps(value, ensure_ascii=False)}\n{tail.partition(chr(10))[2]}"

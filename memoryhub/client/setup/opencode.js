@@ -4,6 +4,7 @@ import { spawn } from "node:child_process"
 const COMMAND = ["memory-hub", "hook", "opencode"]
 const ENVIRONMENT = {}
 const SECONDS = 5
+const ACTIONS = ["bash", "edit", "write", "apply_patch"]
 
 // Never fails: without an answer in time it is "".
 function run(event, input) {
@@ -34,14 +35,19 @@ export const MemoryHub = async ({ directory }) => {
   const parents = new Map() // the session of a sub-agent, and the session that started it
   const started = new Set()
   const answers = new Map() // the last text of each session
+  const notes = new Map() // what is given with the result of a call, because nothing can be added before it
   let last = Promise.resolve("")
 
-  // One event after another, in their order.
-  function send(event, session, fields) {
+  function inputOf(session, fields) {
     let root = session
     while (parents.has(root)) root = parents.get(root)
     const agent = root === session ? {} : { agent_id: session }
-    last = last.then(() => run(event, { session_id: root, ...agent, cwd: directory, ...fields }))
+    return { session_id: root, ...agent, cwd: directory, ...fields }
+  }
+
+  // One event after another, in their order.
+  function send(event, session, fields) {
+    last = last.then(() => run(event, inputOf(session, fields)))
     return last
   }
 
@@ -67,6 +73,7 @@ export const MemoryHub = async ({ directory }) => {
       // A tool that fails reaches no "tool.execute.after".
       if (event.type === "message.part.updated" && part.type === "tool" && part.state.status === "error") {
         const call = { tool_name: part.tool, tool_use_id: part.callID, tool_input: part.state.input }
+        notes.delete(part.callID)
         void send(event.type, part.sessionID, { ...call, error: part.state.error })
       }
     },
@@ -78,10 +85,20 @@ export const MemoryHub = async ({ directory }) => {
       for (const [at, text] of found.entries())
         parts.push({ id: `${id}${at}`, sessionID, messageID: message.id, type: "text", synthetic: true, text })
     },
-    "tool.execute.after": async ({ tool, sessionID, callID, args }, { output, content, metadata }) => {
+    // Recorded nowhere, so it need not wait for the events before it.
+    "tool.execute.before": async ({ tool, sessionID, callID }, { args }) => {
+      if (!ACTIONS.includes(tool)) return
+      const call = { tool_name: tool, tool_use_id: callID, tool_input: args }
+      const note = contextOf(await run("tool.execute.before", inputOf(sessionID, call)))
+      if (note) notes.set(callID, note)
+    },
+    "tool.execute.after": async ({ tool, sessionID, callID, args }, result) => {
+      const { output, content, metadata } = result
       const call = { tool_name: tool, tool_use_id: callID, tool_input: args }
       const tool_response = { output: output ?? content, exit: metadata?.exit }
       void send("tool.execute.after", sessionID, { ...call, tool_response })
+      if (notes.has(callID) && typeof output === "string") result.output = `${output}\n\n${notes.get(callID)}`
+      notes.delete(callID)
     },
     // The summary keeps what was in progress: a turn goes on after it without a message.
     "experimental.session.compacting": async ({ sessionID }, { context }) => {

@@ -13,7 +13,7 @@ from memoryhub.management.base import ProjectCommand
 
 
 class Command(ProjectCommand):
-    help = "Search decisions, memories, commits, sessions and messages; one hit per line, best first."
+    help = "Search decisions, memories, commits, sessions, messages and failed commands; one hit per line, best first."
     reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:

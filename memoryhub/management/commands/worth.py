@@ -35,6 +35,10 @@ def _worth_lines(report: WorthReport) -> Iterator[str]:
     became = f"{lines.cited:,} cited, {lines.used:,} used, {lines.ignored:,} ignored"
     yield f"{lines.total:,} memories and decisions given: {became}"
     yield f"{judged.unused:,} of {counted(judged.ended, 'pack')} with nothing used, {judged.unused_tokens:,} tokens"
+    for kind in report.kinds:
+        became = f"{kind.shown:,} shown, {kind.followed:,} followed, {kind.ignored:,} ignored"
+        off = "; switched off" if kind.is_off else ""
+        yield f"  {kind.label}: {became}, {kind.contradicted:,} contradicted{off}"
     yield f"{counted(zombies.total, 'memory', 'memories')} in {zombies.least_packs} packs or more and never used"
     yield from (f"  #{item.id} {item.given}x, {item.tokens:,} tokens: {item.title}" for item in zombies.items)
     yield f"{report.never_given:,} of {counted(report.memories, 'memory', 'memories')} never in a pack"

@@ -1,0 +1,430 @@
+"""Notes: at most one line before a command or an edit, from what governs it (decision 92).
+
+A note needs evidence: an entry that names the file, a word that it forbids, or rare words of the change in it. Without
+it there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from functools import cached_property
+from itertools import chain
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from memories.kinds import BETWEEN_HEADINGS
+from memories.models import ContextPack, Memory, SearchDocument
+from memories.pack.parts import PackableMemory, folder_of_rule, packable_memories
+from memories.pack.sections import FilledSection, PackBody, PackItem, SectionDefinition, reference
+from memories.pack_sorts import NOTE, NOTE_SECTIONS, reference_of
+from memories.scopes import Level
+from memories.search.index import has_full_text, text_index
+from memories.search.parsed_query import parse
+from memories.search.text import STOP_WORDS
+from memoryhub.core import clock, log
+from memoryhub.core.contributions import PlannedAction
+from memoryhub.core.kinds import GUIDELINE
+from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, elements, has_part, json_text
+from memoryhub.core.stores.store import use_store
+from memoryhub.core.text import one_line
+from sessions_app.events.client import COMMAND_RUN
+from sessions_app.selectors import context_begins
+
+MAX_TOKENS = 150
+# Characters of the line, and of the passage of an entry in it
+_LINE, _PASSAGE = 400, 240
+# Entries with so many rare words of the change are about it
+LEAST_RARE = 2
+# A word is uncommon, or rare, in at most this share of the documents, or in so many
+_UNCOMMON, _RARE, _FEW = 0.1, 0.01, 3
+# Words of the change that are looked at, and characters
+_MOST_WORDS, _CHANGE = 60, 4_000
+# Type of a memory's resource link to a governed file or folder
+GOVERNS = "governs"
+# Type or tag of memories that come from a person's correction
+CORRECTION = "correction"
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A planned action, and what of it is compared with the entries of the current store."""
+
+    action: PlannedAction
+
+    @cached_property
+    def added(self) -> str:
+        """The text that the action adds: the command, or the new lines of the change."""
+        if self.action.command:
+            return self.action.command
+        lines = self.action.change[:_CHANGE].split("\n")
+        new = [line[1:] for line in lines if line.startswith("+")]
+        return "\n".join(new or lines)
+
+    @cached_property
+    def words(self) -> list[str]:
+        """Words of the added text that are not in the path."""
+        in_path = set(parse(self.action.path).terms)
+        terms = [word for word in parse(self.added).terms if word not in in_path]
+        return [word for word in terms if len(word) > 2 and not word.isdecimal()][:_MOST_WORDS]
+
+    @cached_property
+    def rare_words(self) -> list[str]:
+        return [word for word, count in self._counted(self.words, _RARE) if count]
+
+    def uncommon(self, words: Sequence[str]) -> list[str]:
+        """Return those of the words that few documents of the current store have."""
+        return [word for word, _ in self._counted(words, _UNCOMMON)]
+
+    # Words that at most a share of the documents have, with their number
+    def _counted(self, words: Sequence[str], share: float) -> list[tuple[str, int]]:
+        if not words or not has_full_text():
+            return []
+        most = max(_FEW, round(SearchDocument.objects.count() * share))
+        counts = text_index.counts(words, most=most + 1)
+        return [(word, count) for word, count in zip(words, counts, strict=True) if count <= most]
+
+    def rare_in(self, ids: Collection[int]) -> dict[int, int]:
+        """Count the rare words in documents, by id."""
+        counts: dict[int, int] = {}
+        if ids and self.rare_words:
+            for hit, _ in text_index.matches(self.rare_words, list(ids)):
+                counts[hit] = counts.get(hit, 0) + 1
+        return counts
+
+    @cached_property
+    def path_pattern(self) -> re.Pattern[str] | None:
+        return pattern_of_path(self.action.path)
+
+    def count_names(self, text: str) -> int:
+        """Count where the prose of a text names the file by its path, or by the end of it with a folder."""
+        if self.path_pattern is None or PurePosixPath(self.action.path).name not in text:
+            return 0
+        return len(self.path_pattern.findall(prose(text)))
+
+
+def pattern_of_path(path: str) -> re.Pattern[str] | None:
+    """Return a pattern of a path, or of its end with at least one folder; None for a command or nothing."""
+    if not path or " " in path:
+        return None
+    *folders, name = PurePosixPath(path).parts
+    ends = re.escape(name)
+    if folders:
+        ends = f"{re.escape(folders[-1])}/{ends}"
+    for folder in reversed(folders[:-1]):
+        ends = f"(?:{re.escape(folder)}/)?{ends}"
+    return re.compile(rf"(?<![\w/.-])(?:\./)?{ends}(?![\w/-]|\.\w)")
+
+
+class NoteSource(NamedTuple):
+    """A kind of note. The kinds are asked in their order, and the first that has an entry gives the note."""
+
+    # Name of the section in the marks of packs
+    name: str
+    label: str
+    # Ids of the entries of the current store that should be known before an action, the best first
+    find: Callable[[Situation], Iterable[int]]
+    # Their lines, given the topic of the note
+    lines: Callable[[Level, Sequence[int], str, datetime], Mapping[int, str]]
+
+    def body(self, name: str, line: str) -> PackBody:
+        item = PackItem(name, line).cut(_LINE)
+        section = SectionDefinition(self.name, self.label, 0, 1.0, _LINE, lambda _: (), "")
+        return PackBody([FilledSection(section, [item], 0, estimate_tokens(item.line))], sort=NOTE)
+
+
+_sources: dict[str, NoteSource] = {}
+
+
+def define_note(source: NoteSource) -> None:
+    """Register a kind of note; its name is one of ``NOTE_SECTIONS``, which are in order."""
+    _sources[source.name] = source
+
+
+def note_sources() -> list[NoteSource]:
+    return [_sources[name] for name in NOTE_SECTIONS if name in _sources]
+
+
+def topic_of(action: PlannedAction) -> str:
+    """Return what a note is about: the path of the file, or the command in the form in which runs are compared."""
+    return action.path or normalised(action.command)
+
+
+def note_body(
+    action: PlannedAction, topic: str, levels: Sequence[Level], now: datetime, *, without: Collection[str] = ()
+) -> PackBody:
+    """Return the note for an action, empty without evidence, or if the session was given one for it already.
+
+    Args:
+        action: the action.
+        topic: what the note is about, as the log will have it.
+        levels: the visible stores, nearest first.
+        now: the time.
+        without: kinds that are switched off.
+    """
+    sent = notes_in_context(action.session_id)
+    if topic in sent:
+        return PackBody([])
+    earlier = set(map(reference_of, chain.from_iterable(sent.values())))
+    for level in levels:
+        with use_store(level.store):
+            situation = Situation(action)
+            for source in note_sources():
+                if source.name in without:
+                    continue
+                for entry in source.find(situation):
+                    if reference(level, entry) in earlier:
+                        continue
+                    for line in source.lines(level, [entry], topic, now).values():
+                        return source.body(reference(level, entry), line)
+    return PackBody([])
+
+
+def notes_in_context(session_id: str) -> dict[str, Collection[str]]:
+    """Return the notes that a session was given since its last compaction: keys of marks by topic."""
+    sent = ContextPack.objects.filter(session_id=session_id, id__gt=context_begins(session_id))
+    return {topic: keys for topic, keys in sent.values_list("query", "marks") if note_kind(keys)}
+
+
+def noted_body(levels: Sequence[Level], marks: Collection[str], topic: str, now: datetime) -> PackBody:
+    """Return a note as it was given, by its mark; empty if its entry was erased since."""
+    for key in marks:
+        section, _, name = key.partition(" ")
+        scope, _, entry = name.partition("#")
+        for level in levels:
+            if reference(level, 0).partition("#")[0] == scope:
+                with use_store(level.store):
+                    for line in _sources[section].lines(level, [int(entry)], topic, now).values():
+                        return _sources[section].body(name, line)
+    return PackBody([])
+
+
+def note_kind(keys: Iterable[str]) -> str:
+    """Return the kind of the note that a pack is, given the keys of its marks; "" for other packs."""
+    return next((section for key in keys if (section := key.partition(" ")[0]) in NOTE_SECTIONS), "")
+
+
+# Where a paragraph or a list item begins
+_BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+|]|\d+[.)])\s)")
+
+
+def passage(text: str, pattern: re.Pattern[str] | None) -> str:
+    """Return the paragraph or list item that has the pattern, else the first one."""
+    blocks = [block for block in _BLOCK.split(text) if block.strip()] or [text]
+    if pattern:
+        blocks = [block for block in blocks if pattern.search(block)] or blocks
+    return one_line(blocks[0], _PASSAGE)
+
+
+# What a rule says, in the languages of packs
+_NORMATIVE = re.compile(
+    r"\b(?:must|never|always|do not|don['’]t|should(?:n['’]t)?|shall|ensure|make sure|require[sd]?|only|instead of"
+    r"|avoid|(?:re)?generated?|keep|update|muss|müssen|nie(?:mals)?|immer|nicht|darf|soll(?:te|ten)?|statt|nur"
+    r"|doit|doivent|jamais|toujours|ne pas|debe|deben|nunca|siempre)\b",
+    re.IGNORECASE,
+)
+# First line of an imported rule with patterns of files
+_GLOBS = re.compile(r"\AApplies to (.+)\.$", re.MULTILINE)
+_NEGATION = (
+    r"(?i:\b(?:not|never|avoid|instead of|rather than|don['’]t|do not|no longer|statt|nicht|kein(?:e|en)?|nie|pas"
+    r"|jamais|au lieu d[e']|en lugar de|nunca)(?: (?:use|using|run|add|to|import|call|verwenden|benutzen))?)"
+)
+_FORBIDDEN = re.compile(rf"{_NEGATION}\s+`([^`\n]{{2,60}})`")
+_FORBIDDEN_WORD = re.compile(rf"{_NEGATION}\s+[`'\"]?([\w@][\w@/.:-]+)")
+
+
+def forbidden_in(content: str, attributes: Mapping[str, Any], *, words: bool = False) -> set[str]:
+    """Return what a rule forbids: code after a negation, and bad examples; with ``words``, words without quotes too."""
+    examples = attributes.get("examples") or {}
+    bad = examples.get("bad", []) if isinstance(examples, dict) else []
+    texts = {text.strip() for text in bad if 2 <= len(text.strip()) <= 60}
+    texts.update(_FORBIDDEN.findall(content))
+    if words:
+        texts.update(word.rstrip(".:") for word in _FORBIDDEN_WORD.findall(content))
+    return {text for text in texts if text.lower() not in STOP_WORDS}
+
+
+def uses(text: str, word: str) -> bool:
+    """Return whether a text has a word or a piece of code, in any case."""
+    return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text, re.IGNORECASE) is not None
+
+
+def _corrections(situation: Situation) -> Iterator[int]:
+    ids = rows.column(_CORRECTIONS, [CORRECTION, CORRECTION])
+    if not ids:
+        return
+    memories = packable_memories(f"m.id IN {IDS}", [json.dumps(ids)], order="m.id DESC", now=clock.now())
+    attributes = dict(Memory.objects.filter(id__in=ids).values_list("id", "attributes"))
+    counts = situation.rare_in(ids)
+    for memory in memories:
+        forbidden = forbidden_in(memory.content, attributes.get(memory.id, {}), words=True)
+        is_used = any(uses(situation.added, word) for word in forbidden)
+        if is_used or situation.count_names(memory.content) or counts.get(memory.id, 0) >= LEAST_RARE:
+            yield memory.id
+
+
+_CORRECTIONS = (
+    "SELECT id FROM memories_memory WHERE type = %s UNION SELECT memory_id FROM memories_memorytag WHERE tag = %s"
+)
+
+
+# Guidelines that a link ties to the file; that name it; or of its folder and about the change
+def _guidelines(situation: Situation) -> Iterator[int]:
+    path = situation.action.path
+    if not path:
+        return
+    yield from rows.column(_LINKED, [path, f"./{path}"])
+    guidelines = packable_memories(f"m.kind = '{GUIDELINE.name}'", most=_MOST_RULES, now=clock.now())
+    naming = {memory.id for memory in guidelines if _rules(situation, memory)}
+    of_folder = {memory.id for memory in guidelines if _is_of_folder(memory, path)}
+    counts = situation.rare_in(naming | of_folder)
+    yield from sorted(naming, key=lambda entry: (-counts.get(entry, 0), -entry))
+    about = [entry for entry in of_folder - naming if counts.get(entry, 0) >= LEAST_RARE]
+    yield from sorted(about, key=lambda entry: (-counts[entry], -entry))
+
+
+_LINKED = (
+    f"SELECT m.id FROM memories_memory m JOIN {elements('m.resource_links')} link ON true "
+    f"WHERE NOT (m.resource_links = '[]') AND {json_text('link.value', 'type')} = '{GOVERNS}' "
+    f"AND {json_text('link.value', 'uri')} IN (%s, %s) ORDER BY m.id DESC"
+)
+_MOST_RULES = 500
+# Code blocks, and code; only a single word of code is a group
+_CODE = re.compile(r"```.*?(?:```|\Z)|`([^`\s]*)`|`[^`\n]*`", re.DOTALL)
+
+
+# Without code blocks and code of several words: a command that names a file is not about it
+def prose(text: str) -> str:
+    return _CODE.sub(lambda code: code[1] or " ", text)
+
+
+def _rules(situation: Situation, memory: PackableMemory) -> bool:
+    if not situation.count_names(memory.content):
+        return False
+    blocks = _BLOCK.split(prose(memory.content))
+    return any(situation.count_names(block) and _NORMATIVE.search(_without_paths(block)) for block in blocks)
+
+
+def _without_paths(text: str) -> str:
+    return " ".join(word for word in text.split() if "/" not in word)
+
+
+# In the folder of the file of rules, or one of the files that it names
+def _is_of_folder(memory: PackableMemory, path: str) -> bool:
+    if memory.content.startswith("Applies to ") and (globs := _GLOBS.search(memory.content)):
+        patterns = [pattern.strip(" `") for pattern in globs[1].split(",")]
+        return any(fnmatchcase(path, pattern) or fnmatchcase(path, pattern.removeprefix("**/")) for pattern in patterns)
+    file = memory.title.partition(BETWEEN_HEADINGS)[0]
+    if "/" not in file:
+        return False
+    folder = str(folder_of_rule(file))
+    return folder != "." and path.startswith(f"{folder}/")
+
+
+def _memory_lines(level: Level, ids: Sequence[int], topic: str, now: datetime) -> dict[int, str]:
+    lines: dict[int, str] = {}
+    for memory in packable_memories(f"m.id IN {IDS}", [json.dumps(list(ids))], now=now):
+        text = passage(_GLOBS.sub("", memory.content).strip(), pattern_of_path(topic))
+        lines[memory.id] = f"{reference(level, memory.id)} {one_line(memory.title, 80)}: {text}"
+    return lines
+
+
+# Runs of a command that are looked at, and what came after a failure
+_MOST_RUNS, _AFTER = 40, 40
+# Events of the log in which runs are looked for
+_RECENT = 50_000
+# What stands around a command without changing what it does
+_BEFORE = re.compile(r"^(?:cd [^;&|]+ ?(?:&&|;) ?|(?:[A-Z_][A-Z0-9_]*=\S* )+|(?:time|nice|sudo) )")
+_BEHIND = re.compile(r" ?(?:2>&1|\d?>>? ?\S+|\| ?(?:head|tail|cat|less)(?: -\S+(?: \d+)?)*)$")
+# Commands that only look
+_LOOKS = re.compile(r"(?:ls|cat|head|tail|grep|rg|find|pwd|echo|which|git (?:status|diff|log|show)|sed -n|wc|tree)\b")
+_ERROR = re.compile(r"error|exception|failed|fatal|not found|no such|denied|cannot|can't|fehler|erreur", re.IGNORECASE)
+
+
+def normalised(command: str) -> str:
+    """Return a command on one line, without the folder, variables and redirections around it."""
+    text = " ".join(command.split())
+    for pattern in (_BEFORE, _BEHIND):
+        while (shorter := pattern.sub("", text)) != text:
+            text = shorter
+    return text[:500]
+
+
+# A failure that was written down, or the last failed run of the command in another session, if something cured it
+def _failures(situation: Situation) -> Iterator[int]:
+    core = normalised(situation.action.command)
+    if not core:
+        return
+    written = Memory.objects.live().filter(kind="failure", review="accepted", attributes__command__isnull=False)
+    for memory, command in written.order_by("-id").values_list("id", "attributes__command")[:500]:
+        if normalised(command) == core:
+            yield memory
+    needle = json.dumps(core, ensure_ascii=False)[1:-1]
+    runs = log.events().of_type(COMMAND_RUN).readable().window(after=log.head()[0] - _RECENT)
+    runs = runs.exclude(session_id=situation.action.session_id).filter(has_part("payload_json", needle))
+    columns = runs.order_by("-position").values_list("position", "session_id", "payload_json")[:_MOST_RUNS]
+    all_runs = [(position, session, json.loads(payload or "{}")) for position, session, payload in columns]
+    same = [run for run in all_runs if _core(run[2]) == core]
+    failed = [(position, session) for position, session, payload in same if _has_failed(payload)]
+    # A command that has passed since is given again only if it fails again and again
+    is_open = bool(failed) and failed[0][0] == same[0][0]
+    if is_open or len({session for _, session in failed}) > 1:
+        yield from [position for position, _ in failed[:1] if _cure_of(position)]
+
+
+def _core(run: Mapping[str, Any]) -> str:
+    return normalised(run["command"])
+
+
+def _has_failed(run: Mapping[str, Any]) -> bool:
+    return run.get("exit_code") not in (None, 0)
+
+
+# The command that was run instead, or before the same one passed; an edit that repaired the code is no cure
+def _cure_of(position: int) -> str:
+    failed = log.events().at([position]).readable().first()
+    if failed is None:
+        return ""
+    core = _core(json.loads(failed.payload_json or "{}"))
+    program, *arguments = core.split()
+    after = log.events().of_session(failed.session_id).of_type(COMMAND_RUN).readable().window(after=position)
+    last = ""
+    for text in after.values_list("payload_json", flat=True)[:_AFTER]:
+        run = json.loads(text or "{}")
+        other = _core(run)
+        if _has_failed(run) or _LOOKS.match(other):
+            continue
+        if other == core:
+            return f"passed after `{one_line(last, 100)}`" if last else ""
+        if set(arguments or [program]) <= set(other.split()):
+            return f"`{one_line(other, 100)}` passed instead"
+        last = other
+    return ""
+
+
+def _failure_lines(level: Level, ids: Sequence[int], _: str, now: datetime) -> dict[int, str]:
+    lines: dict[int, str] = {}
+    for run in log.events().at(ids).of_type(COMMAND_RUN).readable():
+        payload = json.loads(run.payload_json or "{}")
+        output = [line for line in payload.get("output", "").split("\n") if line.strip()]
+        error = next((line for line in reversed(output) if _ERROR.search(line)), "".join(output[-1:]))
+        what = f"`{one_line(_core(payload), 80)}` failed {clock.day(run.occurred_at)}: {one_line(error, 160)}"
+        lines[run.position] = f"{reference(level, run.position)} {what}; {_cure_of(run.position)}"
+    written = [entry for entry in ids if entry not in lines]
+    for memory in packable_memories(f"m.id IN {IDS}", [json.dumps(written)], now=now):
+        attributes = Memory.objects.values_list("attributes", flat=True).get(id=memory.id)
+        parts = (attributes.get("error"), attributes.get("cause"), attributes.get("instead"))
+        texts = [one_line(text, 120) for text in parts if text] or [one_line(memory.content, _PASSAGE)]
+        lines[memory.id] = f"{reference(level, memory.id)} {one_line(memory.title, 80)}: {'; '.join(texts)}"
+    return lines
+
+
+define_note(NoteSource("correction", "Corrections", _corrections, _memory_lines))
+define_note(NoteSource("failure", "Failures", _failures, _failure_lines))
+define_note(NoteSource("rule", "Guidelines", _guidelines, _memory_lines))

@@ -1,0 +1,165 @@
+"""What past sessions tell about a prompt where no memory does: a passage of a message, or a command that failed.
+
+An answer is better than the question before it, so a prompt that is about the same gives the answer that followed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import PurePath
+from typing import Any
+
+from memories.pack.sections import GatherRequest, PackItem, define_recallable, reference
+from memories.schemas import SearchSourceName
+from memories.scopes import Level
+from memories.search import engine
+from memories.search.parsed_query import ParsedQuery
+from memories.search.relevance import Relevance, odds, relevance_of
+from memories.search.snippets import command_end
+from memories.search.text import COMMON_WORDS
+from memoryhub.core import clock, log
+from memoryhub.core.events.event_types import event_type, names_of_speech
+from memoryhub.core.events.projection import Event
+from memoryhub.core.log.quarantine import outside_quarantine
+from memoryhub.core.text import one_line
+from sessions_app.events.client import ASSISTANT_MESSAGE, COMMAND_RUN, FILE_EDITED, USER_MESSAGE, CommandRun
+from sessions_app.models import Session
+
+PAST_SOURCES = (SearchSourceName.MESSAGE, SearchSourceName.COMMAND)
+# Lines of a recall
+MOST_OF_PAST = 2
+# How much higher the odds of their relevance are than those of an entry
+_STRICTER = 2.0
+# Best hits that are rated, and those of them that may be given
+_CANDIDATES, _MOST = 15, 5
+# Words of a prompt that are not common
+_LEAST_WORDS = 2
+# An answer without the words of its question, as part of the question's relevance
+_BY_QUESTION = 0.9
+# Characters of a session's purpose, a command, a passage and the output of a command
+_PURPOSE, _COMMAND, _PASSAGE, _OUTPUT = 40, 90, 280, 190
+# Events after a failure that are looked at, and edited files that are named
+_LATER, _FILES = 200, 3
+
+
+def past_items(
+    request: GatherRequest, level: Level, *, least: float, without: Collection[int]
+) -> list[tuple[float, PackItem]]:
+    """Return what was said or failed in other sessions that a prompt is about, best first, each with its relevance.
+
+    Call it in the store of ``level``.
+    """
+    if len(set(request.query.terms) - COMMON_WORDS) < _LEAST_WORDS:
+        return []
+    relevances: dict[int, Relevance] = {}
+    for entry, relevance in past_relevances(request.query, level, request.session_id).items():
+        if odds(relevance.score) >= _STRICTER * odds(least) and entry not in without and len(relevances) < _MOST:
+            relevances[entry] = relevance
+    passages = {entry: slice(relevance.start, relevance.end) for entry, relevance in relevances.items()}
+    items = _recallable(level, list(passages), request.now, passages)
+    return [(relevances[entry].score, items[entry]) for entry in relevances if entry in items]
+
+
+def past_relevances(query: ParsedQuery, level: Level, session_id: str) -> dict[int, Relevance]:
+    """Map messages and failed commands of other sessions to how much they are about a prompt, best first."""
+    ranked = engine.rank(query.among(PAST_SOURCES), level=level, blended=True)
+    documents = engine.documents_of([hit for hit, _ in ranked.hits[:_CANDIDATES]])
+    candidates = [hit for hit, document in documents.items() if document["session_id"] != session_id]
+    answers = _answers_to({hit: documents[hit] for hit in candidates if documents[hit]["type"] == engine.PROMPT})
+    relevances = relevance_of(query, [*{*candidates, *answers.values()}], ranked.cosines)
+    for prompt, answer in answers.items():
+        score = _BY_QUESTION * relevances.pop(prompt).score
+        if relevances[answer].score < score:
+            relevances[answer] = replace(relevances[answer], score=score)
+    best = sorted(relevances, key=lambda entry: (-relevances[entry].score, -entry))
+    return {entry: relevances[entry] for entry in best}
+
+
+# The message after each prompt, where it is an answer
+def _answers_to(prompts: Mapping[int, Mapping[str, Any]]) -> dict[int, int]:
+    sessions = {document["session_id"] for document in prompts.values()} - {""}
+    if not sessions:
+        return {}
+    said = log.events().of_session(*sessions).of_type(USER_MESSAGE, ASSISTANT_MESSAGE).readable()
+    answers: dict[int, int] = {}
+    before: dict[str, int] = {}
+    for position, session, name in said.values_list("position", "session_id", "event_type"):
+        if name == USER_MESSAGE.name:
+            before[session] = position
+        elif (prompt := before.pop(session, 0)) in prompts:
+            answers[prompt] = position
+    return answers
+
+
+def _recallable(level: Level, ids: Sequence[int], _: datetime, passages: Mapping[int, slice]) -> dict[int, PackItem]:
+    events = log.events().at(ids).of_type(*names_of_speech(), COMMAND_RUN).readable()
+    said = {event.position: event for event in map(log.event_of, outside_quarantine(events, "position"))}
+    sessions = {event.session_id for event in said.values()}
+    purposes = dict(Session.objects.filter(session_id__in=sessions).values_list("session_id", "purpose"))
+    cures = _cures([event for event in said.values() if event.type == COMMAND_RUN.name])
+    items: dict[int, PackItem] = {}
+    for position, event in said.items():
+        part = passages.get(position, slice(0, _PASSAGE))
+        if event.type == COMMAND_RUN.name:
+            text = f"{event.payload.command}\n{event.payload.output}"
+            evidence = f"{_failure_text(event.payload, part)}{cures.get(position, '')}"
+        else:
+            text = event.payload.content
+            evidence = _passage_text(text, part)
+        label = reference(level, position)
+        about = one_line(purposes.get(event.session_id) or event.session_id, _PURPOSE)
+        day = clock.day(event.payload.written_at or event.occurred_at)
+        line = f'- {label} {_noun(event.type)} of {day} in session "{about}": {evidence}'
+        items[position] = PackItem(label, line, text, f"{part.start}-{part.stop}")
+    return items
+
+
+def _noun(name: str) -> str:
+    if name == COMMAND_RUN.name:
+        return "failed command"
+    defined = event_type(name)
+    if defined is None or defined.nouns is None:
+        return "message"
+    return defined.nouns[0]
+
+
+# Shorter at its start rather than without the command that it leads to
+def _passage_text(text: str, part: slice) -> str:
+    stop = command_end(text, part.start, min(part.stop, part.start + _PASSAGE))
+    start = max(part.start, stop - _PASSAGE)
+    return one_line(f"{'… ' if start else ''}{text[start:stop]}", _PASSAGE + 2)
+
+
+def _failure_text(run: CommandRun, part: slice) -> str:
+    begin = len(run.command) + 1
+    output = run.output[max(part.start - begin, 0) : max(part.stop - begin, 0)] or run.output
+    return f"`{one_line(run.command, _COMMAND)}` failed with {run.exit_code}: {one_line(output, _OUTPUT)}"
+
+
+# What made each of some failed commands pass in its session: the files that were edited until then
+def _cures(failures: Sequence[Event[CommandRun]]) -> dict[int, str]:
+    if not failures:
+        return {}
+    sessions = {event.session_id for event in failures}
+    first = min(event.position for event in failures)
+    later = log.events().of_session(*sessions).of_type(COMMAND_RUN, FILE_EDITED).readable().window(after=first)
+    events = list(map(log.event_of, later[:_LATER]))
+    cures: dict[int, str] = {}
+    for failure in failures:
+        files: dict[str, None] = {}
+        for event in events:
+            if event.session_id != failure.session_id or event.position <= failure.position:
+                continue
+            if event.type == FILE_EDITED.name:
+                files[PurePath(event.payload.path).name] = None
+            elif event.payload.command == failure.payload.command and not event.payload.exit_code:
+                edits = f" after edits of {', '.join(list(files)[:_FILES])}" if files else ""
+                cures[failure.position] = f"; it passed later{edits} (#{event.position})"
+                break
+    return cures
+
+
+# For both sources
+define_recallable(SearchSourceName.MESSAGE, _recallable)
