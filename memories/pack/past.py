@@ -64,11 +64,12 @@ def past_items(
 
 def past_relevances(query: ParsedQuery, level: Level, session_id: str) -> dict[int, Relevance]:
     """Map messages and failed commands of other sessions to how much they are about a prompt, best first."""
-    ranked = engine.rank(query.among(PAST_SOURCES), level=level, blended=True)
+    # By words: a vector is of the beginning of an answer, which may be long
+    ranked = engine.rank(query.among(PAST_SOURCES), level=level)
     documents = engine.documents_of([hit for hit, _ in ranked.hits[:_CANDIDATES]])
     candidates = [hit for hit, document in documents.items() if document["session_id"] != session_id]
     answers = _answers_to({hit: documents[hit] for hit in candidates if documents[hit]["type"] == engine.PROMPT})
-    relevances = relevance_of(query, [*{*candidates, *answers.values()}], ranked.cosines)
+    relevances = relevance_of(query, [*{*candidates, *answers.values()}])
     for prompt, answer in answers.items():
         score = _BY_QUESTION * relevances.pop(prompt).score
         if relevances[answer].score < score:

@@ -23,7 +23,7 @@ ANSWERS = 10
 _FIRST = 3
 # Share of the question's words that a passage needs, by words alone and with meaning. The nearest hit's cosine lowers
 # it, and the number of words: the more there are, the more of them a text may put in other words.
-_LEAST, _LEAST_WITH_MEANING = 0.7, 1.24
+_LEAST, _LEAST_WITH_MEANING = 0.7, 1.15
 _PER_COSINE, _PER_LOG_OF_WORDS = 1.3, 0.2
 # In a larger store, more entries have some of the words by chance
 _PER_LOG_OF_DOCUMENTS, _FEW_DOCUMENTS = 0.05, 250
