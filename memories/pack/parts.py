@@ -325,7 +325,7 @@ def _rules(request: GatherRequest) -> list[PackItem]:
     for level, memory in memories:
         is_for_agents = memory.source in FOR_AGENTS
         rank = -1 if is_for_agents else rank_of_work(memory.title)
-        if rank is not None and not _is_ballast(memory):
+        if rank is not None and (is_for_agents or not _is_ballast(memory)):
             # A short heading is about the whole
             heading = memory.title.rpartition(BETWEEN_HEADINGS)[2]
             ranked.append((rank, 0 if is_for_agents else len(heading), (level, memory)))
