@@ -299,8 +299,8 @@ _MOST_AHEAD, _WORK_SECONDS = 5, 0.3
 def branch_work(directory: Path) -> list[str]:
     """Return the name of the current branch, the subjects of its commits and the files that are staged.
 
-    Empty outside git, without what git fails to tell in time; a main branch has only staged files. The working tree is not compared: git
-    would run its files through the filters that the repository names.
+    Empty outside git, without what git fails to tell in time; a main branch has only staged files. The working tree is
+    not compared: git would run its files through the filters that the repository names.
     """
     work: list[str] = []
     if not _is_in_repository(directory):
