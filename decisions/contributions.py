@@ -15,7 +15,8 @@ from decisions.edges import heads
 from decisions.events import DECISION_RECORDED, DecisionRecorded
 from decisions.models import ArtifactKind, CommitLink, Decision, DecisionStatus, LinkType
 from decisions.selectors import count_by_status, decisions_of_commits
-from memories.pack.notes import LEAST_RARE, NoteSource, Situation, define_note, normalised, uses
+from memories.lessons.rules import command_key
+from memories.pack.notes import LEAST_RARE, NoteSource, Situation, define_note, uses
 from memories.pack.sections import (
     LEAST_SCORE,
     NEAR_BEST,
@@ -166,7 +167,7 @@ def _rejected(situation: Situation) -> Iterator[int]:
         carried_out = set(rows.column(_BY_COMMIT, [path]))
         candidates.update(linked, carried_out, _with_words_of(PurePosixPath(path).name))
     else:
-        words = [word for word in _WORD.findall(normalised(situation.action.command)) if len(word) > 2]
+        words = [word for word in _WORD.findall(command_key(situation.action.command)) if len(word) > 2]
         candidates.update(rows.column(_BY_WORD, [json.dumps(words)]))
     governing: dict[Decision, int] = {}
     for decision in outside_quarantine(Decision.objects.filter(id__in=candidates)):
