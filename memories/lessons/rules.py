@@ -222,10 +222,10 @@ def _passes(failure: _Failure, steps: Sequence[str], age: int) -> bool:
     return is_soon and _is_variant(failure.steps[-1], steps[-1])
 
 
-# The same program with other arguments, or other programs with the same arguments
+# The same program with other arguments, the same command within another, or other programs with the same arguments
 def _is_variant(failed: str, passed: str) -> bool:
     before, after = failed.split(), passed.split()
-    if before[:2] == after[:2]:
+    if before[:2] == after[:2] or set(before) <= set(after):
         return True
     common = Counter(before) & Counter(after)
     return common.total() >= _LEAST_SHARE * max(len(before), len(after))
