@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any, ClassVar
-from unittest import mock
 
 from django.test import tag
 
@@ -32,14 +31,6 @@ from tests.memories.base import MemoriesTestCase
 
 class NotesTestCase(MemoriesTestCase):
     origin: ClassVar[dict[str, Any]] = {"actor": "ada", "source": "hook"}
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.look_again()
-
-    # Which kinds are switched off is kept for some minutes
-    def look_again(self) -> None:
-        self.enterContext(mock.patch.dict("memories.worth.note_scores._off", clear=True))
 
     def edit(self, path: str, *added: str, session: str = "s-1") -> str:
         return note_of(PlannedAction(session, path=path, change="\n".join(f"+ {line}" for line in added)))
@@ -257,7 +248,6 @@ class ScoreTests(NotesTestCase):
             self.assertNotEqual(self.edit("a.py", "os.system(x)", session=f"s-{number}"), "")
             self.edited(f"s-{number}", "a.py", "+ os.system(x)")
             self.end(f"s-{number}")
-        self.look_again()
         self.assertEqual(self.edit("a.py", "os.system(x)", session="later"), "")
         self.assertTrue(self.score("correction").is_off)
         self.assertEqual(count_entries(), {InboxItemType.NOTES: 1})
