@@ -19,7 +19,7 @@ from memories.worth import note_scores
 from memories.worth.report import worth_report
 from memories.worth.schemas import KindScore, WorthRequest
 from memoryhub.core import clock
-from memoryhub.core.contributions import PlannedAction, note_of
+from memoryhub.core.contributions import PlannedAction, note_of, notes
 from memoryhub.core.origin import use_origin
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, USER_MESSAGE
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart, SettingsChange
@@ -185,6 +185,9 @@ class NoteTests(NotesTestCase):
         replayed = replay_pack(command=ContextReplay(id=pack.id))
         self.assertTrue(replayed.as_sent)
         self.assertEqual(replayed.text, note)
+
+    def test_an_action_is_answered_in_one_place(self) -> None:
+        self.assertEqual([note.__module__ for note in notes], ["memories.worth.note_scores"])
 
     def test_a_setting_ends_notes(self) -> None:
         self.correction("Use pnpm, not npm.")
