@@ -79,11 +79,16 @@ class _Decision(NamedTuple):
     decided_at: str
 
 
+# How many decisions about other subjects an opening has
+_MOST_LATELY = 8
+
+
 # The decisions that best match the query, then the latest unless there is a question
 def _decisions(request: GatherRequest) -> list[PackItem]:
     latest: list[_Decision] = []
     if not request.has_question:
-        latest = _fetch("ORDER BY decided_at DESC, id DESC LIMIT %s", [request.most])
+        most = _MOST_LATELY if request.is_by_worth else request.most
+        latest = _fetch("ORDER BY decided_at DESC, id DESC LIMIT %s", [most])
         if not latest:
             return []
     return without_repeats(map(_item, [*_matching(request), *latest]))

@@ -40,10 +40,10 @@ _BALLAST_HEADING = re.compile(
 )
 _LICENCE = re.compile(
     r"Permission is hereby granted|Redistribution and use in source|WITHOUT WARRANTIES OR CONDITIONS"
-    r"|(?:GNU|Apache|Mozilla Public) (?:\w+ )*Licen[cs]e,? [Vv]ersion"
+    r"|(?:GNU|Apache|Mozilla Public) (?:\w+ ){0,5}Licen[cs]e,? [Vv]ersion"
 )
-# Lines of a table: cells, rules, or numbers with few words
-_ROW = re.compile(r"\s*(?:\|.*|[+=-][-+= |]*|[\dA-Fa-f]{2,}[\s.;,:].*)")
+# Lines of a table: cells, rules, or what begins with a number
+_ROW = re.compile(r"\s*(?:\|.*|[+=-][-+= |]*|(?=[A-Fa-f]*\d)[\dA-Fa-f]{2,}[\s.;,:].*)")
 _MOST_ROWS = 0.6
 
 # Headings of lists of links; under others, links to other sites are content

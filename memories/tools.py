@@ -233,7 +233,7 @@ def show_stats(command: Stats) -> Answer:
 MEMORY_TOOLS = [
     Tool(
         "memory_search",
-        "Search memories, decisions, commits, sessions, messages and failed commands with a question in plain words.",
+        "Search everything stored with a question in plain words.",
         MemorySearch,
         search,
         in_words=search_text,

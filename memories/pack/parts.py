@@ -177,6 +177,8 @@ _CLIENT_FOLDERS = 3
 _Placed = tuple[Level, PackableMemory]
 # Share of the question's words from which a guideline concerns it, and how many of the others are given with a question
 _CONCERNS, _MOST_BESIDE = 0.6, 5
+# How many of the nearest entries are given where none answers the question
+_NEAREST = 3
 # How many sections of files with rules are given, and how many on one subject
 _MOST_FILE_RULES, _MOST_OF_RANK = 6, 2
 # Words by which the text of a section is known
@@ -307,7 +309,8 @@ def _answering(request: GatherRequest) -> list[PackItem]:
     scored.sort(key=lambda pair: (-pair[0], pair[1].reference))
     if request.is_by_worth and scored:
         least = max(LEAST_SCORE, NEAR_BEST * scored[0][0])
-        scored = [(score, item) for score, item in scored[:MOST_ANSWERS] if score >= least]
+        answers = [(score, item) for score, item in scored[:MOST_ANSWERS] if score >= least]
+        scored = answers or scored[:_NEAREST]
     return [item for _, item in scored]
 
 
@@ -325,7 +328,7 @@ def _rules(request: GatherRequest) -> list[PackItem]:
     for level, memory in memories:
         is_for_agents = memory.source in FOR_AGENTS
         rank = -1 if is_for_agents else rank_of_work(memory.title)
-        if rank is not None and not _is_ballast(memory):
+        if rank is not None and (is_for_agents or not _is_ballast(memory)):
             # A short heading is about the whole
             heading = memory.title.rpartition(BETWEEN_HEADINGS)[2]
             ranked.append((rank, 0 if is_for_agents else len(heading), (level, memory)))

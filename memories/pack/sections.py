@@ -329,6 +329,9 @@ def gather(request: GatherRequest) -> list[GatheredSection]:
                 gathered = _without_repeated_texts(gathered, texts)
             if gathered.items:
                 sections.append(gathered)
+    if not sections and request.has_question:
+        # Nothing has a word of the question: what the project says without one
+        return gather(replace(request, query=parse("")))
     return sections
 
 

@@ -54,6 +54,8 @@ _PACKS_LIKE_IT = (
 _PROMPT_CHARS = 2_000
 # Subjects and paths that tell what a working tree is about
 _MOST_WORK = 12
+# Edits of which the files are looked at
+_MOST_EDITS = 50
 
 # What a session gets instead of its first pack if memory is held out of it
 HELD_OUT = (
@@ -98,16 +100,19 @@ class ComposedPack:
         return data
 
 
-def pack_context(*, command: ContextPackRequest, progress_of: str | None = None) -> ComposedPack:
+def pack_context(
+    *, command: ContextPackRequest, progress_of: str | None = None, folder: Path | None = None
+) -> ComposedPack:
     """Return the context pack; byte for byte the previous one while nothing has changed.
 
     With ``since``, only what changed since that pack. An opening names the session whose work it begins with, or "".
+    Without a session, ``folder`` is the one that the caller works in.
 
     Raises:
         NotFound: there is no pack ``since``.
     """
     earlier = None if command.since is None else find_pack(command.since)
-    request = replace(_request(command), progress_of=progress_of)
+    request = replace(_request_about(command, folder), progress_of=progress_of)
     positions = _positions(request)
     body, budget = _compose(request, command.max_tokens)
     if not body.sections and earlier is None:
@@ -132,7 +137,7 @@ def pack_context(*, command: ContextPackRequest, progress_of: str | None = None)
 
 def preview_pack(*, command: ContextPackRequest) -> ComposedPack:
     """Return the pack that would be sent now, with the id it would get."""
-    body, _ = _compose(_request(command), command.max_tokens)
+    body, _ = _compose(_request_about(command), command.max_tokens)
     return _composed_pack(log.head()[0] + 1, body)
 
 
@@ -211,7 +216,7 @@ def note_before(action: PlannedAction, *, is_off: Callable[[str], bool]) -> str:
 
 def pack_digest(*, command: ContextPackRequest) -> str:
     """Return the digest of the current pack without sending it."""
-    return _compose(_request(command), command.max_tokens)[0].digest
+    return _compose(_request_about(command), command.max_tokens)[0].digest
 
 
 def find_pack(pack_id: int) -> ContextPack:
@@ -234,7 +239,7 @@ def _composed_pack(pack_id: int, body: PackBody) -> ComposedPack:
 # with which a replay composes the same again.
 def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
     gathered = gather(request)
-    absent = request.has_question and is_absent(request.query.text, _rankings(request))
+    absent = request.has_question and (not gathered or is_absent(request.query.text, _rankings(request)))
     budget = max_tokens
     body = replace(compose(gathered, budget), absent=absent)
     while answers_json():
@@ -266,9 +271,14 @@ def _request(command: ContextPackRequest) -> GatherRequest:
     # Rounded to the precision of the log, so that a replay sees the same time
     now = clock.from_text(clock.to_text(clock.now()))
     # As the event will have it, so that a replay ranks by the same words
-    question = _clean(command.query)
-    query = parse(question or _clean(_work_of(session_id)))
-    return GatherRequest(chain, now, query, bool(question), session_id, most=most_items(command.max_tokens))
+    query = parse(_clean(command.query))
+    return GatherRequest(chain, now, query, bool(query.text), session_id, most=most_items(command.max_tokens))
+
+
+# Asks git, which a prompt or an action does not wait for
+def _request_about(command: ContextPackRequest, folder: Path | None = None) -> GatherRequest:
+    request = _request(command)
+    return request if request.is_asked else replace(request, query=parse(_clean(_work_of(request.session_id, folder))))
 
 
 def _clean(text: str) -> str:
@@ -277,14 +287,14 @@ def _clean(text: str) -> str:
 
 # The branch of a session's folder, the subjects of its commits, and the files that were touched. Of a path, the folder
 # and the name say what it is about.
-def _work_of(session_id: str) -> str:
+def _work_of(session_id: str, folder: Path | None) -> str:
     folders = rows.column("SELECT directory FROM sessions_app_session WHERE session_id = %s", [session_id])
-    work: list[str] = []
-    for folder in folders:
-        if folder.startswith("/"):
-            work += branch_work(Path(folder))
-    edits = log.events().of_session(session_id).of_type(FILE_EDITED).payloads().values() if folders else ()
-    work += dict.fromkeys(edit["path"] for edit in edits)
+    if folders and folders[0].startswith("/"):
+        folder = Path(folders[0])
+    work = branch_work(folder) if folder else []
+    if folders:
+        edits = log.events().of_session(session_id).of_type(FILE_EDITED).order_by("-position")[:_MOST_EDITS]
+        work += reversed(dict.fromkeys(edit["path"] for edit in edits.payloads().values()))
     return " ".join(map(_name_of_path, work[-_MOST_WORK:]))
 
 
@@ -306,7 +316,7 @@ def _positions(request: GatherRequest) -> list[tuple[str, int]]:
 def _last_equal(max_tokens: int, request: GatherRequest, body: PackBody) -> int:
     reader = named_reader(current_origin().actor)
     begins = context_begins(request.session_id) if request.session_id else 0
-    parameters = [request.session_id, begins, request.query.text, max_tokens]
+    parameters = [request.session_id, begins, request.query.text if request.is_asked else "", max_tokens]
     for pack_id, digest, actor in rows.fetch(_PACKS_LIKE_IT, parameters):
         if named_reader(actor) == reader:
             return int(pack_id) if digest == body.digest else 0
@@ -350,7 +360,8 @@ def pack_text(pack_id: int, body: PackBody, store: str, *, erased: int = 0) -> s
         return "\n".join([head, body.text, *lost, body.sort.footer])
     if lost:
         return "\n".join([f"{_first_words(pack_id, body)} of {store}", *lost])
-    return f"{SESSION.opening} of {store}: nothing is known yet"
+    nothing = "nothing stored is about the subject" if body.absent else "nothing is known yet"
+    return f"{SESSION.opening} of {store}: {nothing}"
 
 
 def _first_words(pack_id: int, body: PackBody) -> str:

@@ -106,6 +106,7 @@ def _commits(request: GatherRequest) -> list[PackItem]:
     scores = request.matching(request.chain[0], SearchSourceName.COMMIT)
     matches = _fetch_commits(f"AND id IN {IDS}", json.dumps(list(scores)))
     if request.is_by_worth:
+        newest = [commit for commit in newest if not commit.message.startswith(_MERGE)]
         matches = [
             commit for commit in matches if scores[commit.id] >= _LEAST and not commit.message.startswith(_MERGE)
         ]

@@ -19,7 +19,7 @@ DEFAULT_TOKENS = 1_500
 class ContextPackRequest(Command):
     """Request a context pack: guidelines, decisions, facts, turns, conflicts and the last session's summary."""
 
-    query: str = Field("", max_length=2_000, description="subject; only what is about it, beside the rules")
+    query: str = Field("", max_length=2_000, description="subject")
     max_tokens: int = Field(
         DEFAULT_TOKENS, ge=200, le=20_000, description="budget of the whole answer", json_schema_extra=self_evident
     )

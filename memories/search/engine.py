@@ -113,7 +113,7 @@ _SPOKEN = f"SELECT id, type, title FROM memories_searchdocument WHERE source = '
 PROMPT = USER_MESSAGE.name.rpartition(".")[2]
 
 
-# Without messages that repeat a better one, and prompts that only ask the same
+# Without messages that repeat a better one, and prompts that only ask the same, unless they are all there is
 def _without_repeats(hits: Hits, query: ParsedQuery) -> Hits:
     ids = list(dict(hits[:REFINED]))
     spoken = {message: (speaker, title) for message, speaker, title in rows.fetch(_SPOKEN, [json.dumps(ids)])}
@@ -134,7 +134,7 @@ def _without_repeats(hits: Hits, query: ParsedQuery) -> Hits:
         if text in seen or (doubtful[message] and only_asks(text, query.terms)):
             dropped.add(message)
         seen.add(text)
-    return [(hit, score) for hit, score in hits if hit not in dropped]
+    return [(hit, score) for hit, score in hits if hit not in dropped] or hits[:1]
 
 
 # The successor of a good hit gets at least its score, whatever words it has itself

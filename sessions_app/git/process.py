@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from memoryhub.config.repository import find_repository, is_folder, resolved
@@ -61,7 +62,9 @@ _ENVIRONMENT = {
 }
 
 
-def run(directory: Path, *arguments: str, max_output: int = MAX_OUTPUT) -> subprocess.CompletedProcess[bytes]:
+def run(
+    directory: Path, *arguments: str, max_output: int = MAX_OUTPUT, seconds: float = SECONDS
+) -> subprocess.CompletedProcess[bytes]:
     """Run git in a folder and return its exit code, its output and its reason.
 
     Raises:
@@ -69,7 +72,7 @@ def run(directory: Path, *arguments: str, max_output: int = MAX_OUTPUT) -> subpr
     """
     with _started(directory, arguments) as process:
         output = bytearray()
-        answer = _GitOutput(process, directory, seconds=SECONDS, silence=SECONDS)
+        answer = _GitOutput(process, directory, seconds=seconds, silence=seconds)
         for chunk in answer.chunks():
             output += chunk
             if len(output) > max_output:
@@ -289,26 +292,27 @@ def top_of_worktree(directory: Path) -> Path:
 
 
 _MAIN = ("main", "master", "trunk", "develop")
-# Commits of a branch that are looked at
-_MOST_AHEAD = 5
+# Commits of a branch that are looked at, and seconds for each question: a session waits for them
+_MOST_AHEAD, _WORK_SECONDS = 5, 0.3
 
 
 def branch_work(directory: Path) -> list[str]:
     """Return the name of the current branch, the subjects of its commits and the files that are staged.
 
-    Empty outside git and where git fails; a main branch has only staged files. The working tree is not compared: git
-    would run its files through the filters that the repository names.
+    Empty outside git, without what git fails to tell in time; a main branch has only staged files. The working tree is
+    not compared: git would run its files through the filters that the repository names.
     """
-    try:
-        head = run_in_repository(directory, "symbolic-ref", "--quiet", "--short", "HEAD")
-        if head is None:
-            return []
-        branch = text_of(head.stdout).strip()
-        work = [] if branch in _MAIN else [" ".join(re.split(r"[\W_]+", branch))]
-        main = [option for name in _MAIN for option in (f"--branches={name}", f"--remotes=*/{name}")]
-        options = (f"--max-count={_MOST_AHEAD}", "--no-merges", "--format=%s")
-        work += text_of(run(directory, "log", *options, "HEAD", "--not", *main).stdout).splitlines()
-        staged = run(directory, "diff-index", "--cached", "--name-only", "-z", "--ignore-submodules", "HEAD", "--")
-        return work + list(filter(None, text_of(staged.stdout).split("\0")))
-    except Unavailable:
-        return []
+    work: list[str] = []
+    if not _is_in_repository(directory):
+        return work
+    ask = partial(run, directory, seconds=_WORK_SECONDS)
+    main = [option for name in _MAIN for option in (f"--branches={name}", f"--remotes=*/{name}")]
+    options = (f"--max-count={_MOST_AHEAD}", "--no-merges", "--format=%s")
+    with suppress(Unavailable):
+        branch = text_of(ask("symbolic-ref", "--quiet", "--short", "HEAD").stdout).strip()
+        if branch not in _MAIN:
+            work.append(" ".join(re.split(r"[\W_]+", branch)))
+        work += text_of(ask("log", *options, "HEAD", "--not", *main).stdout).splitlines()
+        staged = ask("diff-index", "--cached", "--name-only", "-z", "--ignore-submodules", "HEAD", "--")
+        work += text_of(staged.stdout).split("\0")
+    return list(filter(None, work))

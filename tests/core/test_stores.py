@@ -314,7 +314,8 @@ class UpgradeTests(StoreTestCase):
     def test_a_store_with_the_replaced_migrations_opens_and_one_that_stopped_among_them_is_refused(self):
         unlist = "DELETE FROM django_migrations WHERE app = 'memories' AND name = '{}'"
         older = "UPDATE store_meta SET value = 'older' WHERE key = 'fingerprint'"
-        tampering.change(ALPHA, unlist.format("0001_squashed"), unlist.format("0011_updated_when_written"), older)
+        added_since = map(unlist.format, ("0011_updated_when_written", "0012_failure"))
+        tampering.change(ALPHA, unlist.format("0001_squashed"), *added_since, older)
         self.assert_first()
         with use_store(ALPHA):
             self.assertEqual(selected.integrity.schema_problem(), "")

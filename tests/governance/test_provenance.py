@@ -306,15 +306,16 @@ PERSONS = {"ann/laptop": ("ann", "laptop"), "ann/desk": ("ann", "desk"), "ben/la
 class AuditTestCase(RestTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.written_by("ada", "service", "Tide")
+        # A guideline is in every pack
+        self.written_by("ada", "service", "Tide", kind="guideline")
 
     def read(self, actor: str, source: str, query: str = "") -> int:
         with self.store(actor=actor, source=source):
             return pack_context(command=ContextPackRequest(query=query)).id
 
-    def written_by(self, actor: str, source: str, title: str) -> None:
+    def written_by(self, actor: str, source: str, title: str, **fields: Any) -> None:
         with self.store(actor=actor, source=source):
-            write_memory(command=MemoryWrite(title=title, content=f"About {title}."))
+            write_memory(command=MemoryWrite(title=title, content=f"About {title}.", **fields))
 
     def audited(self, **fields: Any) -> list[dict[str, Any]]:
         with self.store():

@@ -77,7 +77,7 @@ class EveryPlaceTests(DerivedNamesCase):
         self.mirror()
         self.update(renamed, title="Someone left")
         self.write("Link", f"See decisions/call-{FORMS[2]}-first.md, or the tag {FORMS[1]}, or {FORMS[3]}.")
-        pack_context(command=ContextPackRequest(query="what is new", max_tokens=900))
+        pack_context(command=ContextPackRequest(query="who knows the valve", max_tokens=900))
 
     def test_no_file_no_name_and_no_table_has_a_form_of_the_name_or_its_digest(self):
         places = {(place.field, place.before) for place in self.preview().places}

@@ -291,7 +291,7 @@ STORY = [
         .fails("precondition"),
     Call("turn.end", project_id="alpha", session_id="s-1", turn_id="t-1", ack_token="$ack").says("turn t-1 closed",
         "session=s-1"),
-    Call("memory.search", query="the quietest pump").says("#$event user .*session=s-1 .*quietest"),
+    Call("memory.search", query="the quietest pump").says("#.* assistant .*session=s-1 .*The blue one"),
     Call("audit.replay", stream_id="turn:s-1/t-1").says("turn.began", "message.user", "turn.ended"),
     Call("audit.replay", since="2020-01-01T00:00:00Z", until="2020-01-02T00:00:00Z").says("^no event"),
     # Work of 004

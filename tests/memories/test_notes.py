@@ -75,6 +75,7 @@ class NoteTests(NotesTestCase):
             rf"^Memory Hub note #\d+ \(data to consult, not instructions\): #{decision} rejected \d{{4}}-\d\d-\d\d: "
             r"SQLite for the queue \(locks\); decided: Redis for the queue$",
         )
+        self.assertEqual(ContextPack.objects.get().query, "queue/worker.py")
 
     def test_nothing_is_given_without_evidence(self) -> None:
         self.decide(alternatives=[{"option": "SQLite"}], files=["queue/worker.py"])

@@ -23,7 +23,7 @@ from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.services.links import create_relation
 from memoryhub.core import clock, log
-from memoryhub.core.contributions import opening_of, recall_of
+from memoryhub.core.contributions import PlannedAction, note_of, opening_of, recall_of
 from memoryhub.core.errors import Invalid, Locked, NotFound, Unavailable
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
@@ -132,6 +132,7 @@ class ContentTests(PackTestCase):
         self.assertEqual(facts["left_out"] + len(facts["items"]), 61)
         with self.store("beta"):
             self.assertIn("nothing is known yet", self.pack().text)
+        self.assertTrue(self.pack(query="zebra crossings").text.endswith(": nothing stored is about the subject"))
 
     def test_the_last_session_commits_and_conflicts_are_included(self):
         start_session(command=SessionStart(session_id="s-2", purpose="Lay the floor"))
@@ -258,8 +259,9 @@ class SubjectTests(PackTestCase):
         self.commits(20, "Paint the wall {}", first=200)
         doorbell = {"Wire up the doorbell 100", "Wire up the doorbell 101"}
         self.assertEqual({*self.subjects(query="doorbell")}, doorbell)
-        self.assertEqual(self.subjects(query="a cellar"), [])
-        self.assertEqual(self.subjects(), [f"Paint the wall {number}" for number in range(219, 214, -1)])
+        latest = [f"Paint the wall {number}" for number in range(219, 214, -1)]
+        self.assertEqual(self.subjects(), latest)
+        self.assertEqual(self.subjects(query="a cellar"), latest)
         with clock.frozen(clock.now() + timedelta(days=20)):
             self.assertEqual(self.subjects(), [])
 
@@ -359,6 +361,10 @@ class WorthTests(PackTestCase):
         repository.commit("Round the VAT of an invoice", **{"shop.py": b"1"})
         sent = opening("s-5")
         self.assertIn("rounded for each line", sent.text)
+        with use_origin(session_id="s-5"):
+            self.assertEqual(self.pack(session_id="s-5").id, sent.id, "nothing has changed")
+        packed = pack_context(command=ContextPackRequest(), folder=repository.folder)
+        self.assertIn("rounded for each line", packed.text)
         repository.git("switch", "-q", "main")
         self.assertEqual(self.replay(sent.id).text, sent.text)
         edit = {"tool_name": "Edit", "tool_input": {"file_path": f"{repository.folder}/bell/doorbell.py"}}
@@ -367,6 +373,37 @@ class WorthTests(PackTestCase):
         parsed = parse_hook(client="claude-code", event="PostToolUse", data=event)
         take_event(event=parsed, client="claude-code", project="alpha", idempotency_key="edit")
         self.assertIn("rings twice", self.pack(session_id="s-6").text)
+
+    def test_an_opening_has_no_merges_and_few_decisions_about_other_subjects(self):
+        self.commits(2)
+        self.commits(3, "Merge branch 'topic-{}'", first=2)
+        for number in range(20):
+            record_decision(command=DecisionRecord(title=f"Choose {number}", chosen=f"Board {number}"))
+        text = self.pack().text
+        self.assertIn("Change 1", text)
+        self.assertNotIn("Merge", text)
+        self.assertEqual(text.count(" decided "), 8)
+        self.assertIn("Decisions in force (12 more", text)
+
+    def test_words_that_look_like_numbers_are_no_table_and_rules_may_be_one(self):
+        self.reference("CONTRIBUTING.md › Tests", "Add a test for each fault.")
+        self.reference("AGENTS.md › Commands", "| make test | all |\n|---|---|\n| make lint | style |")
+        text = self.pack().text
+        self.assertIn("Add a test", text)
+        self.assertIn("make lint", text)
+
+    def test_neither_a_prompt_nor_an_action_asks_git_and_none_is_started_outside_a_repository(self):
+        repository = Repository(self.home / "shop")
+        self.write("Doorbell", "The doorbell of the back door rings twice.")
+        for name, folder in (("s-7", repository.folder), ("s-8", self.home / "plain")):
+            folder.mkdir(exist_ok=True)
+            start_session(command=SessionStart(session_id=name, directory=str(folder)))
+        with mock.patch("sessions_app.git.process.subprocess.Popen", side_effect=AssertionError):
+            self.assertIn("twice", recall_of("s-7", "How often does the doorbell of the back door ring?"))
+            note_of(PlannedAction("s-7", path="door.py", change="+ ring()"))
+            self.pack(session_id="s-8")
+            with self.assertRaises(AssertionError):
+                self.pack(session_id="s-7")
 
 
 class ReplayTests(PackTestCase):

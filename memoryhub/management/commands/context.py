@@ -6,6 +6,7 @@ from django.core.management.base import CommandParser
 
 from memories.pack import pack_context, replay_pack
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
+from memoryhub.config.repository import working_folder
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import ProjectCommand, entity_id
 
@@ -29,5 +30,5 @@ class Command(ProjectCommand):
                 sent = replay_pack(command=command_from(ContextReplay, {"id": options["replay"]}))
             else:
                 command = command_from(ContextPackRequest, {**options, "query": " ".join(options["query"])})
-                sent = pack_context(command=command)
+                sent = pack_context(command=command, folder=None if options["project"] else working_folder())
         self.answer(sent.data(), [sent.text])
