@@ -155,7 +155,7 @@ def _cures(failures: Sequence[Event[CommandRun]]) -> dict[int, str]:
     later = outside_quarantine(log.events().filter(spans).of_type(COMMAND_RUN, FILE_EDITED).readable(), "position")
     events: dict[str, list[SessionEvent]] = {}
     for event in later.order_by("position"):
-        payload = json.loads(event.payload_json)
+        payload = json.loads(event.payload_json or "{}")
         if event.event_type == FILE_EDITED.name:
             payload["path"] = PurePath(payload["path"]).name
         events.setdefault(event.session_id, []).append(SessionEvent(event.position, event.event_type, payload))
