@@ -190,7 +190,7 @@ def cured_failures(events: Sequence[SessionEvent]) -> Iterator[Cure]:
 def _cure(failed: SessionEvent, passed: SessionEvent, between: Sequence[SessionEvent]) -> Cure:
     edited = [event.payload["path"] for event in between if event.type == FILE_EDITED.name]
     runs = [event.payload for event in between if event.type == COMMAND_RUN.name and not has_failed(event.payload)]
-    commands = [one_line(run["command"], _TITLE) for run in runs if not _is_look(run["command"])]
+    commands = [run["command"] for run in runs if not _is_look(run["command"])]
     return Cure(failed, passed, edited, commands)
 
 
@@ -264,7 +264,7 @@ def _looks(step: str) -> bool:
 
 def _listed(names: Iterable[str], most: int = _MOST_FILES) -> str:
     distinct = list(dict.fromkeys(names))
-    listed = ", ".join(f"`{name}`" for name in distinct[:most])
+    listed = ", ".join(f"`{one_line(name, _TITLE)}`" for name in distinct[:most])
     more = len(distinct) - most
     return f"{listed} and {more} more" if more > 0 else listed
 
