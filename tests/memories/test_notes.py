@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any, ClassVar
-from unittest import mock
 
 from django.test import tag
 
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from governance.inbox import InboxItemType, count_entries, open_entries
+from memories.lessons.rules import command_key
 from memories.models import ContextPack
 from memories.pack import replay_pack
-from memories.pack.notes import normalised, pattern_of_path
+from memories.pack.notes import pattern_of_path
 from memories.pack_sorts import NOTE
 from memories.schemas.query import ContextReplay
 from memories.worth import note_scores
 from memories.worth.report import worth_report
 from memories.worth.schemas import KindScore, WorthRequest
 from memoryhub.core import clock
-from memoryhub.core.contributions import PlannedAction, note_of
+from memoryhub.core.contributions import PlannedAction, note_of, notes
 from memoryhub.core.origin import use_origin
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, USER_MESSAGE
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart, SettingsChange
@@ -32,14 +32,6 @@ from tests.memories.base import MemoriesTestCase
 
 class NotesTestCase(MemoriesTestCase):
     origin: ClassVar[dict[str, Any]] = {"actor": "ada", "source": "hook"}
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.look_again()
-
-    # Which kinds are switched off is kept for some minutes
-    def look_again(self) -> None:
-        self.enterContext(mock.patch.dict("memories.worth.note_scores._off", clear=True))
 
     def edit(self, path: str, *added: str, session: str = "s-1") -> str:
         return note_of(PlannedAction(session, path=path, change="\n".join(f"+ {line}" for line in added)))
@@ -164,7 +156,7 @@ class NoteTests(NotesTestCase):
         self.ran("s-0", "cat setup.cfg")
         self.ran("s-0", "uv run pytest -q")
         self.assertIn(
-            "No module named 'api'; `uv run pytest -q` passed instead", self.command("cd web && pytest -q | tail -5")
+            "No module named 'api'; it passed as `uv run pytest -q`", self.command("cd web && pytest -q | tail -5")
         )
 
     def test_a_failed_command_that_another_one_cured(self) -> None:
@@ -173,7 +165,7 @@ class NoteTests(NotesTestCase):
             self.ran(session, "make test", 2, "connection refused: error")
             self.ran(session, "docker compose up -d db")
             self.ran(session, "make test")
-        self.assertIn("; passed after `docker compose up -d db`", self.command("make test"))
+        self.assertIn("; it passed after `docker compose up -d db`", self.command("make test"))
 
     def test_tests_that_an_edit_repaired_are_no_failure_of_the_command(self) -> None:
         self.begin("s-0")
@@ -196,6 +188,9 @@ class NoteTests(NotesTestCase):
         self.assertTrue(replayed.as_sent)
         self.assertEqual(replayed.text, note)
 
+    def test_an_action_is_answered_in_one_place(self) -> None:
+        self.assertEqual([note.__module__ for note in notes], ["memories.worth.note_scores"])
+
     def test_a_setting_ends_notes(self) -> None:
         self.correction("Use pnpm, not npm.")
         change_settings(command=SettingsChange(settings={"notes": False}))
@@ -205,7 +200,7 @@ class NoteTests(NotesTestCase):
 class TopicTests(NotesTestCase):
     def test_runs_are_compared_without_what_stands_around_them(self) -> None:
         for command in ("cd api && make test 2>&1 | tail -20", "CI=1 make  test", "make test > log.txt"):
-            self.assertEqual(normalised(command), "make test")
+            self.assertEqual(command_key(command), "make test")
 
     def test_a_path_is_named_by_its_end_with_a_folder(self) -> None:
         pattern = pattern_of_path("a/b/c.py")
@@ -258,7 +253,6 @@ class ScoreTests(NotesTestCase):
             self.assertNotEqual(self.edit("a.py", "os.system(x)", session=f"s-{number}"), "")
             self.edited(f"s-{number}", "a.py", "+ os.system(x)")
             self.end(f"s-{number}")
-        self.look_again()
         self.assertEqual(self.edit("a.py", "os.system(x)", session="later"), "")
         self.assertTrue(self.score("correction").is_off)
         self.assertEqual(count_entries(), {InboxItemType.NOTES: 1})
