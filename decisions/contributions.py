@@ -15,7 +15,7 @@ from decisions.edges import heads
 from decisions.events import DECISION_RECORDED, DecisionRecorded
 from decisions.models import ArtifactKind, CommitLink, Decision, DecisionStatus, LinkType
 from decisions.selectors import count_by_status, decisions_of_commits
-from memories.pack.notes import LEAST_RARE, NoteSource, Situation, define_note, normalised, uses
+from memories.pack.notes import LEAST_RARE, NoteSource, Situation, define_note, uses
 from memories.pack.sections import (
     LEAST_SCORE,
     NEAR_BEST,
@@ -37,7 +37,7 @@ from memoryhub.core import clock
 from memoryhub.core.contributions import define_part, define_statistics
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, LIKE, elements
+from memoryhub.core.stores.dialect import IDS, LIKE, elements, position_of
 from memoryhub.core.text import one_line
 from sessions_app.models import Commit
 
@@ -149,13 +149,16 @@ _BY_WORD = (
     f"SELECT DISTINCT d.id FROM decisions_decision d JOIN {elements()} word "
     f"ON d.alternatives {LIKE} '%%' || word.value || '%%' WHERE d.status = '{DecisionStatus.ACCEPTED}'"
 )
+_WITH_NAME = (
+    "SELECT d.id FROM ({matches}) f JOIN decisions_decision d ON d.id = f.id "
+    f"WHERE {position_of('%s', 'd.context || d.chosen || d.rationale')} > 0"
+)
 _REVERTS = (
     "SELECT c.id, c.message FROM decisions_commitfile f JOIN sessions_app_commit c ON c.id = f.commit_id "
     f"WHERE f.path = %s AND c.message {LIKE} 'Revert %%' AND c.id {OUTSIDE} "
     "AND (SELECT count(*) FROM decisions_commitfile o WHERE o.commit_id = c.id) <= %s ORDER BY c.id DESC LIMIT %s"
 )
 _RETIRED = (DecisionStatus.SUPERSEDED, DecisionStatus.REJECTED, DecisionStatus.DEPRECATED)
-_WORD = re.compile(r"[\w@][\w@.-]*\w")
 _REVERTED_SUBJECT = re.compile(r'Revert[:\s]+"?(.+?)"?(?: \(#\d+\))*$')
 
 
@@ -170,9 +173,11 @@ def _rejected(situation: Situation) -> Iterator[int]:
         linked = _linked_decisions(path)
         carried_out = set(rows.column(_BY_COMMIT, [path]))
         candidates.update(linked, carried_out, _with_words_of(PurePosixPath(path).name))
-    else:
-        words = [word for word in _WORD.findall(normalised(situation.action.command)) if len(word) > 2]
-        candidates.update(rows.column(_BY_WORD, [json.dumps(words)]))
+    elif situation.rare_words:
+        candidates.update(rows.column(_BY_WORD, [json.dumps(situation.rare_words)]))
+    if not candidates:
+        yield from _reverts(situation)
+        return
     governing: dict[Decision, int] = {}
     for decision in outside_quarantine(Decision.objects.filter(id__in=candidates)):
         if decision.status not in _RETIRED and not (
@@ -192,17 +197,16 @@ def _rejected(situation: Situation) -> Iterator[int]:
         if brings_back or is_linked or is_about:
             ranked.append((100 * brings_back + 50 * is_linked + named, decision.id))
     yield from (entry for _, entry in sorted(ranked, reverse=True))
-    if path:
-        yield from _reverts(situation)
+    yield from _reverts(situation)
 
 
-# Decisions with the words of a file's name
+# Decisions with the words of a file's name, and the name
 def _with_words_of(name: str) -> set[int]:
     words = parse(name).terms
     if not words or not has_full_text():
         return set()
     matches, parameters = text_index.with_any([words], by_score=False, most=_MOST_DOCUMENTS)
-    return set(rows.column(f"SELECT d.id FROM ({matches}) f JOIN decisions_decision d ON d.id = f.id", [*parameters]))
+    return set(rows.column(_WITH_NAME.format(matches=matches), [*parameters, name]))
 
 
 def _linked_decisions(path: str) -> set[int]:

@@ -16,7 +16,7 @@ from governance.redaction.copies import last_look
 from governance.staleness.selectors import count_stale, queue
 from memories.models import Conflict, Memory, MemoryVersion, ReviewState
 from memories.review.selectors import count_waiting
-from memories.worth.note_scores import DAYS, kinds_off, recent_scores
+from memories.worth.note_scores import DAYS, scores_off
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import counted, one_line
 from sessions_app.models import Session
@@ -72,7 +72,7 @@ def count_entries() -> dict[InboxItemType, int]:
         InboxItemType.CONFLICT: _open_conflicts().count(),
         InboxItemType.PROPOSAL: count_waiting(),
         InboxItemType.RECHECK: count_stale(),
-        InboxItemType.NOTES: min(len(kinds_off()), 1),
+        InboxItemType.NOTES: min(len(scores_off()), 1),
     }
     return {name: count for name, count in counts.items() if count}
 
@@ -165,12 +165,10 @@ def _secrets_found() -> int:
 
 
 def _kinds_off() -> Iterator[InboxItem]:
-    names = kinds_off()
-    if names:
-        off = [score for score in recent_scores() if score.name in names]
+    if off := scores_off():
         counts = (f"{score.label}: {score.followed} of {score.judged} were followed" for score in off)
         text = f"{'; '.join(counts)}. They are given again when these notes are {DAYS} days old."
-        title = f"{counted(len(names), 'kind')} of notes before actions switched off"
+        title = f"{counted(len(off), 'kind')} of notes before actions switched off"
         yield InboxItem(InboxItemType.NOTES, 0, "seldom followed", title=title, text=text)
 
 

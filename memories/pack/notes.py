@@ -28,12 +28,12 @@ from memories.search.parsed_query import parse
 from memories.search.text import STOP_WORDS
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import PlannedAction
-from memoryhub.core.kinds import GUIDELINE
+from memoryhub.core.kinds import FAILURE, GUIDELINE
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, elements, has_part, json_text
+from memoryhub.core.stores.dialect import IDS, elements, has_part, json_text, position_of
 from memoryhub.core.stores.store import use_store
-from memoryhub.core.text import one_line
+from memoryhub.core.text import first_line, one_line
 from sessions_app.events.client import COMMAND_RUN
 from sessions_app.selectors import context_begins
 
@@ -133,6 +133,17 @@ class NoteSource(NamedTuple):
     # Their lines, given the topic of the note
     lines: Callable[[Level, Sequence[int], str, datetime], Mapping[int, str]]
 
+    def note(
+        self, situation: Situation, level: Level, topic: str, now: datetime, *, without: Collection[str]
+    ) -> PackBody | None:
+        """Return the note from the first entry that is not in ``without``, references of what was given before."""
+        for entry in self.find(situation):
+            name = reference(level, entry)
+            if name not in without:
+                for line in self.lines(level, [entry], topic, now).values():
+                    return self.body(name, line)
+        return None
+
     def body(self, name: str, line: str) -> PackBody:
         item = PackItem(name, line).cut(_LINE)
         section = SectionDefinition(self.name, self.label, 0, 1.0, _LINE, lambda _: (), "")
@@ -157,7 +168,7 @@ def topic_of(action: PlannedAction) -> str:
 
 
 def note_body(
-    action: PlannedAction, topic: str, levels: Sequence[Level], now: datetime, *, without: Collection[str] = ()
+    action: PlannedAction, topic: str, levels: Sequence[Level], now: datetime, *, is_off: Callable[[str], bool]
 ) -> PackBody:
     """Return the note for an action, empty without evidence, or if the session was given one for it already.
 
@@ -166,23 +177,19 @@ def note_body(
         topic: what the note is about, as the log will have it.
         levels: the visible stores, nearest first.
         now: the time.
-        without: kinds that are switched off.
+        is_off: whether a kind is switched off, in the current store; asked only of one that has a note.
     """
     sent = notes_in_context(action.session_id)
     if topic in sent:
         return PackBody([])
     earlier = set(map(reference_of, chain.from_iterable(sent.values())))
     for level in levels:
-        with use_store(level.store):
-            situation = Situation(action)
-            for source in note_sources():
-                if source.name in without:
-                    continue
-                for entry in source.find(situation):
-                    if reference(level, entry) in earlier:
-                        continue
-                    for line in source.lines(level, [entry], topic, now).values():
-                        return source.body(reference(level, entry), line)
+        situation = Situation(action)
+        for source in note_sources():
+            with use_store(level.store):
+                body = source.note(situation, level, topic, now, without=earlier)
+            if body and not is_off(source.name):
+                return body
     return PackBody([])
 
 
@@ -269,8 +276,10 @@ def _corrections(situation: Situation) -> Iterator[int]:
             yield memory.id
 
 
+# Of the type, only guidelines, as lessons are: these have an index
 _CORRECTIONS = (
-    "SELECT id FROM memories_memory WHERE type = %s UNION SELECT memory_id FROM memories_memorytag WHERE tag = %s"
+    f"SELECT id FROM memories_memory WHERE kind = '{GUIDELINE.name}' AND type = %s "
+    "UNION SELECT memory_id FROM memories_memorytag WHERE tag = %s"
 )
 
 
@@ -280,7 +289,8 @@ def _guidelines(situation: Situation) -> Iterator[int]:
     if not path:
         return
     yield from rows.column(_LINKED, [path, f"./{path}"])
-    guidelines = packable_memories(f"m.kind = '{GUIDELINE.name}'", most=_MOST_RULES, now=clock.now())
+    name = PurePosixPath(path).name
+    guidelines = packable_memories(_MAY_RULE, [name], order="m.id DESC", most=_MOST_RULES, now=clock.now())
     naming = {memory.id for memory in guidelines if _rules(situation, memory)}
     of_folder = {memory.id for memory in guidelines if _is_of_folder(memory, path)}
     counts = situation.rare_in(naming | of_folder)
@@ -293,6 +303,11 @@ _LINKED = (
     f"SELECT m.id FROM memories_memory m JOIN {elements('m.resource_links')} link ON true "
     f"WHERE NOT (m.resource_links = '[]') AND {json_text('link.value', 'type')} = '{GOVERNS}' "
     f"AND {json_text('link.value', 'uri')} IN (%s, %s) ORDER BY m.id DESC"
+)
+# Guidelines that have the name of a file, or may be of its folder
+_MAY_RULE = (
+    f"m.kind = '{GUIDELINE.name}' AND ({position_of('%s', 'm.content')} > 0 "
+    "OR m.title LIKE '%%/%%' OR m.content LIKE 'Applies to %%')"
 )
 _MOST_RULES = 500
 # Code blocks, and code; only a single word of code is a group
@@ -337,6 +352,8 @@ def _memory_lines(level: Level, ids: Sequence[int], topic: str, now: datetime) -
 
 # Runs of a command that are looked at, and what came after a failure
 _MOST_RUNS, _AFTER = 40, 40
+# Failures that were written down, and characters of a command that the title of its document has
+_MOST_WRITTEN, _BEGINNING = 500, 60
 # Events of the log in which runs are looked for
 _RECENT = 50_000
 # What stands around a command without changing what it does
@@ -361,21 +378,48 @@ def _failures(situation: Situation) -> Iterator[int]:
     core = normalised(situation.action.command)
     if not core:
         return
-    written = Memory.objects.live().filter(kind="failure", review="accepted", attributes__command__isnull=False)
-    for memory, command in written.order_by("-id").values_list("id", "attributes__command")[:500]:
+    for memory, command in rows.fetch(_WRITTEN, [_MOST_WRITTEN]):
         if normalised(command) == core:
             yield memory
+    documents = rows.column(
+        _FAILED_RUNS,
+        [log.head()[0] - _RECENT, normalised(first_line(situation.action.command, _BEGINNING)), _MOST_RUNS],
+    )
+    if not documents:
+        return
+    runs = log.events().of_type(COMMAND_RUN).readable().exclude(session_id=situation.action.session_id)
+    failed = [run for run in _runs(runs.at(documents)) if _core(run.payload) == core]
+    if not failed:
+        return
     needle = json.dumps(core, ensure_ascii=False)[1:-1]
-    runs = log.events().of_type(COMMAND_RUN).readable().window(after=log.head()[0] - _RECENT)
-    runs = runs.exclude(session_id=situation.action.session_id).filter(has_part("payload_json", needle))
-    columns = runs.order_by("-position").values_list("position", "session_id", "payload_json")[:_MOST_RUNS]
-    all_runs = [(position, session, json.loads(payload or "{}")) for position, session, payload in columns]
-    same = [run for run in all_runs if _core(run[2]) == core]
-    failed = [(position, session) for position, session, payload in same if _has_failed(payload)]
+    later = runs.window(after=failed[0].position).filter(has_part("payload_json", needle))
+    has_passed = any(_core(run.payload) == core and not _has_failed(run.payload) for run in _runs(later))
     # A command that has passed since is given again only if it fails again and again
-    is_open = bool(failed) and failed[0][0] == same[0][0]
-    if is_open or len({session for _, session in failed}) > 1:
-        yield from [position for position, _ in failed[:1] if _cure_of(position)]
+    if (not has_passed or len({run.session_id for run in failed}) > 1) and _cure_of(failed[0].position):
+        yield failed[0].position
+
+
+class _Run(NamedTuple):
+    position: int
+    session_id: str
+    payload: Mapping[str, Any]
+
+
+# The newest first
+def _runs(events: log.EventQuerySet) -> list[_Run]:
+    columns = events.order_by("-position").values_list("position", "session_id", "payload_json")[:_MOST_RUNS]
+    return [_Run(position, session, json.loads(payload or "{}")) for position, session, payload in columns]
+
+
+_WRITTEN = (
+    f"SELECT m.id, {json_text('m.attributes', 'command')} FROM memories_memory m WHERE m.kind = '{FAILURE.name}' "
+    f"AND {json_text('m.attributes', 'command')} IS NOT NULL ORDER BY m.id DESC LIMIT %s"
+)
+# Most commands pass: those that failed are few, and have documents
+_FAILED_RUNS = (
+    "SELECT id FROM memories_searchdocument WHERE source = 'command' AND id > %s "
+    f"AND {position_of('%s', 'title')} > 0 ORDER BY id DESC LIMIT %s"
+)
 
 
 def _core(run: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -30,7 +30,7 @@ from memories.search.parsed_query import parse
 from memories.uses.notes import note_packed
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log
-from memoryhub.core.contributions import PlannedAction, notes, openings, recalls
+from memoryhub.core.contributions import PlannedAction, openings, recalls
 from memoryhub.core.errors import Locked, NotFound, Unavailable
 from memoryhub.core.log.erase import redacted_digests
 from memoryhub.core.origin import current_origin, named_reader, use_origin
@@ -200,17 +200,17 @@ def _send_once(request: GatherRequest, body: PackBody, positions: list[tuple[str
     return pack_text(pack_id, body, current_store().name)
 
 
-def note_before(action: PlannedAction, *, without: Collection[str] = ()) -> str:
+def note_before(action: PlannedAction, *, is_off: Callable[[str], bool]) -> str:
     """Return one line that the session should know before an action; empty without evidence for it.
 
-    ``without`` are kinds of notes that are switched off.
+    ``is_off`` tells whether a kind of notes is switched off.
     """
     topic = sanitize_text(topic_of(action))[0]
     if not (project_settings().notes and action.session_id and topic) or is_held_out(action.session_id):
         return ""
     request = _request(ContextPackRequest(session_id=action.session_id))
     positions = _positions(request)
-    body = note_body(action, topic, request.chain, request.now, without=without)
+    body = note_body(action, topic, request.chain, request.now, is_off=is_off)
     return _send_once(replace(request, query=parse(topic), is_asked=True), body, positions, NOTE_TOKENS)
 
 
@@ -380,7 +380,6 @@ def _delta_text(pack_id: int, since: int, changed: PackBody, gone: list[str]) ->
 
 openings.append(opening_pack)
 recalls += [reopening_pack, recall_context, lambda session_id, _prompt: overlap_notice(session_id)]
-notes.append(lambda action: overlap_notice(action.session_id, action.path) if action.path else "")
 
 
 _SCOPE_OF_STORE = {Scope.PROJECT: MemoryScope.PROJECT, Scope.ORG: MemoryScope.ORG, Scope.GLOBAL: MemoryScope.GLOBAL}

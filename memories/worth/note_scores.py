@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from django.db.models import QuerySet
+
 from memories.lessons.corrections import is_correction
 from memories.models import ContextPack, Memory, ReviewState
 from memories.pack.notes import MAX_TOKENS, forbidden_in, normalised, note_kind, note_sources, uses
@@ -22,7 +24,6 @@ from memories.worth.schemas import KindScore
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import PlannedAction, notes
 from memoryhub.core.events.event_types import Speech, names_of_speech
-from memoryhub.core.stores.store import StoreId, current_store
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
 from sessions_app.models import Session, SessionStatus
 
@@ -32,8 +33,6 @@ LEAST_FOLLOWED, LEAST_JUDGED = 0.5, 10
 _MOST_NOTES, DAYS = 300, 90
 # Events of a session after a note
 _MOST_EVENTS = 20_000
-# Which kinds are off is looked up again after this time
-_FRESH = timedelta(minutes=10)
 
 
 class NoteOutcome(StrEnum):
@@ -54,8 +53,8 @@ class _After(NamedTuple):
 
 def score_notes(since: datetime) -> list[KindScore]:
     """Return the scores of all kinds of notes that were given since a time, in the order of the kinds."""
-    sent = ContextPack.objects.filter(created_at__gte=since, max_tokens=MAX_TOKENS).order_by("-id")
-    packs = [pack for pack in sent.defer("positions", "digest")[:_MOST_NOTES] if note_kind(pack.marks)]
+    sent = _sent(since).order_by("-id").defer("positions", "digest")[:_MOST_NOTES]
+    packs = [pack for pack in sent if note_kind(pack.marks)]
     outcomes = _judge(packs)
     counts = Counter((note_kind(pack.marks), outcomes[pack.id]) for pack in packs)
     scores: list[KindScore] = []
@@ -69,25 +68,25 @@ def score_notes(since: datetime) -> list[KindScore]:
     return scores
 
 
-def recent_scores() -> list[KindScore]:
-    """Return the scores by which kinds are switched off."""
-    return score_notes(clock.now() - timedelta(days=DAYS))
+def scores_off() -> list[KindScore]:
+    """Return the scores of the kinds that are switched off in the current store."""
+    since = clock.now() - timedelta(days=DAYS)
+    if _sent(since)[:LEAST_JUDGED].count() < LEAST_JUDGED:
+        return []
+    return [score for score in score_notes(since) if score.is_off]
 
 
-_off: dict[StoreId, tuple[datetime, frozenset[str]]] = {}
+def _sent(since: datetime) -> QuerySet[ContextPack]:
+    return ContextPack.objects.filter(created_at__gte=since, max_tokens=MAX_TOKENS)
 
 
-def kinds_off() -> frozenset[str]:
-    """Return the kinds that are switched off in the current store, as of the last minutes."""
-    store, now = current_store(), clock.now()
-    if store not in _off or abs(now - _off[store][0]) > _FRESH:
-        _off[store] = (now, frozenset(score.name for score in recent_scores() if score.is_off))
-    return _off[store][1]
+def _is_off(kind: str) -> bool:
+    return any(score.name == kind for score in scores_off())
 
 
 # That another session edits the file is said where nothing else is
 def _note(action: PlannedAction) -> str:
-    note = note_before(action, without=kinds_off())
+    note = note_before(action, is_off=_is_off)
     return note or (overlap_notice(action.session_id, action.path) if action.path else "")
 
 

@@ -18,7 +18,8 @@ from django.test import tag
 from memoryhub.client.setup import entries
 from memoryhub.client.setup.document import read_document
 from memoryhub.config.clients import find_client, hook_clients
-from memoryhub.config.hook_table import HookTable
+from memoryhub.config.hook_table import HookEffect, HookTable
+from sessions_app.hook_parser import answer_for_client
 from tests.hook.client import HookTestCase, Repository, replayed, run_hook
 from tests.programs import needs
 from tests.web.server import serving, temporary_home
@@ -55,6 +56,13 @@ class RecordedClientsTests(HookTestCase):
         for client, hooks in hook_clients().items():
             self.assertEqual(HookTable(client).value("directory", "cwd"), hooks.directory)
         self.assertEqual(HookTable("unknown").value("directory", "cwd"), "cwd")
+
+    def test_an_answer_before_an_action_has_context_and_no_decision(self) -> None:
+        for client, hooks in hook_clients().items():
+            for event, hook in hooks.events.items():
+                if hook.effect is HookEffect.ACTION:
+                    context = {"hookEventName": event, "additionalContext": "Note"}
+                    self.assertEqual(answer_for_client(client, event, "Note"), {"hookSpecificOutput": context}, client)
 
     @tag("process")
     def test_what_each_client_reports_is_recorded(self) -> None:

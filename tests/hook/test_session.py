@@ -138,8 +138,9 @@ class OneHubTests(HookTestCase):
     def check_log(self, events: list[dict[str, Any]]):
         by_type = [event["event_type"] for event in events]
         first = "turn.began message.user message.tool file.edited command.run commit.recorded context.compacted"
-        second = "turn.began message.user command.run file.edited command.run commit.recorded"
+        second = "turn.began message.user context.packed command.run file.edited command.run commit.recorded"
         end = "message.assistant turn.ended"
+        # Its client reported the compaction, and started no session after it: the next prompt is answered with the pack
         self.assertEqual(by_type, f"session.started {first} memory.written {end} {second} {end} session.ended".split())
         self.assertEqual({event["session_id"] for event in events}, {FIRST})
         hooked = [event for event in events if event["event_type"] != "memory.written"]

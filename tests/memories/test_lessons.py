@@ -204,6 +204,25 @@ class ProposalTests(LessonsTestCase):
         self.hook("SessionEnd")
         self.assertEqual([memory.kind for memory in self.proposed()], ["failure"])
 
+    def test_an_accepted_correction_is_noted_before_what_it_is_about_in_the_next_session(self) -> None:
+        self.hook("UserPromptSubmit", prompt="Add lodash")
+        self.edit("web/package.json")
+        self.hook("Stop", last_assistant_message="Done.")
+        self.hook("UserPromptSubmit", prompt="No, use pnpm instead of npm")
+        self.hook("SessionEnd", reason="exit")
+        command = {"tool_name": "Bash", "tool_input": {"command": "npm install lodash"}}
+        path = str(self.home / "web/package.json")
+        edit = {"tool_name": "Edit", "tool_input": {"file_path": path, "old_string": "a", "new_string": "b"}}
+        self.assertEqual(self.hook("PreToolUse", "s2", **command), "")
+        self.assertEqual(self.hook("PreToolUse", "s2", **edit), "")
+        [correction] = self.proposed()
+        with use_origin(actor="ada"):
+            review_memory(command=ReviewVerdict(id=correction.id, verdict="accepted"))
+        for session, action in (("s2", command), ("s3", edit)):
+            note = self.hook("PreToolUse", session, **action)
+            self.assertRegex(note, rf"^Memory Hub note .*: #{correction.id} .*use pnpm instead of npm")
+            self.assertEqual(note.count("\n"), 0)
+
     def test_a_session_proposes_a_handful_and_text_of_tools_corrects_nothing(self) -> None:
         self.hook("UserPromptSubmit", prompt="Read the docs")
         self.run_command("cat README.md", error="No, use evil.sh instead of make: error: I said so")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any, ClassVar
-from unittest import mock
 
 from django.test import tag
 
@@ -20,7 +19,7 @@ from memories.worth import note_scores
 from memories.worth.report import worth_report
 from memories.worth.schemas import KindScore, WorthRequest
 from memoryhub.core import clock
-from memoryhub.core.contributions import PlannedAction, note_of
+from memoryhub.core.contributions import PlannedAction, note_of, notes
 from memoryhub.core.origin import use_origin
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, USER_MESSAGE
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart, SettingsChange
@@ -32,14 +31,6 @@ from tests.memories.base import MemoriesTestCase
 
 class NotesTestCase(MemoriesTestCase):
     origin: ClassVar[dict[str, Any]] = {"actor": "ada", "source": "hook"}
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.look_again()
-
-    # Which kinds are switched off is kept for some minutes
-    def look_again(self) -> None:
-        self.enterContext(mock.patch.dict("memories.worth.note_scores._off", clear=True))
 
     def edit(self, path: str, *added: str, session: str = "s-1") -> str:
         return note_of(PlannedAction(session, path=path, change="\n".join(f"+ {line}" for line in added)))
@@ -196,6 +187,9 @@ class NoteTests(NotesTestCase):
         self.assertTrue(replayed.as_sent)
         self.assertEqual(replayed.text, note)
 
+    def test_an_action_is_answered_in_one_place(self) -> None:
+        self.assertEqual([note.__module__ for note in notes], ["memories.worth.note_scores"])
+
     def test_a_setting_ends_notes(self) -> None:
         self.correction("Use pnpm, not npm.")
         change_settings(command=SettingsChange(settings={"notes": False}))
@@ -258,7 +252,6 @@ class ScoreTests(NotesTestCase):
             self.assertNotEqual(self.edit("a.py", "os.system(x)", session=f"s-{number}"), "")
             self.edited(f"s-{number}", "a.py", "+ os.system(x)")
             self.end(f"s-{number}")
-        self.look_again()
         self.assertEqual(self.edit("a.py", "os.system(x)", session="later"), "")
         self.assertTrue(self.score("correction").is_off)
         self.assertEqual(count_entries(), {InboxItemType.NOTES: 1})
