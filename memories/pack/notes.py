@@ -276,7 +276,7 @@ def _corrections(situation: Situation) -> Iterator[int]:
             yield memory.id
 
 
-# Of the type, only guidelines, as lessons are: these have an index
+# Only guidelines, as lessons are; their types have an index
 _CORRECTIONS = (
     f"SELECT id FROM memories_memory WHERE kind = '{GUIDELINE.name}' AND type = %s "
     "UNION SELECT memory_id FROM memories_memorytag WHERE tag = %s"

@@ -17,7 +17,7 @@ from memories.scopes import Level
 from memories.search import engine
 from memories.search.parsed_query import ParsedQuery
 from memories.search.relevance import Relevance, odds, relevance_of
-from memories.search.snippets import command_end
+from memories.search.snippets import command_end, only_asks
 from memories.search.text import COMMON_WORDS
 from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import event_type, names_of_speech
@@ -67,7 +67,11 @@ def past_relevances(query: ParsedQuery, level: Level, session_id: str) -> dict[i
     # By words: a vector is of the beginning of an answer, which may be long
     ranked = engine.rank(query.among(PAST_SOURCES), level=level)
     documents = engine.documents_of([hit for hit, _ in ranked.hits[:_CANDIDATES]])
-    candidates = [hit for hit, document in documents.items() if document["session_id"] != session_id]
+    candidates: list[int] = []
+    for hit, document in documents.items():
+        repeats = document["type"] == engine.PROMPT and only_asks(document["title"], query.terms)
+        if document["session_id"] != session_id and not repeats:
+            candidates.append(hit)
     answers = _answers_to({hit: documents[hit] for hit in candidates if documents[hit]["type"] == engine.PROMPT})
     relevances = relevance_of(query, [*{*candidates, *answers.values()}])
     for prompt, answer in answers.items():

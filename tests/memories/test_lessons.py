@@ -210,9 +210,12 @@ class ProposalTests(LessonsTestCase):
         self.hook("Stop", last_assistant_message="Done.")
         self.hook("UserPromptSubmit", prompt="No, use pnpm instead of npm")
         self.hook("SessionEnd", reason="exit")
-        command = {"tool_name": "Bash", "tool_input": {"command": "npm install lodash"}}
+        command: dict[str, Any] = {"tool_name": "Bash", "tool_input": {"command": "npm install lodash"}}
         path = str(self.home / "web/package.json")
-        edit = {"tool_name": "Edit", "tool_input": {"file_path": path, "old_string": "a", "new_string": "b"}}
+        edit: dict[str, Any] = {
+            "tool_name": "Edit",
+            "tool_input": {"file_path": path, "old_string": "a", "new_string": "b"},
+        }
         self.assertEqual(self.hook("PreToolUse", "s2", **command), "")
         self.assertEqual(self.hook("PreToolUse", "s2", **edit), "")
         [correction] = self.proposed()
