@@ -88,10 +88,11 @@ def _correction(event: SessionEvent, text: str, edited: Sequence[str]) -> Lesson
 _STEP = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|(?<!&)&(?!&)|[^&;\n\\])+""", re.DOTALL)
 # What only changes how the output is shown, and where a command runs
 _SHOWN = re.compile(
-    r"\s*(?:\|\s*(?:tail|head|grep|tee|cat|less|sort|wc|awk|sed|cut|uniq)\b[^|]*|\d?>&\d|2>\s*/dev/null)\s*"
+    r"\s*(?:\|\s*(?:tail|head|grep|tee|cat|less|sort|wc|awk|sed|cut|uniq)\b[^|]*|\d?>&\d|\d?>>?\s*\S+)\s*"
 )
 _PLACE = re.compile(r"(?:cd|pushd|source|\.|export)\s|(?:echo|sleep|true|set|popd|pwd)\b")
-_VARIABLES = re.compile(r"^(?:\w+=\S*\s+)+")
+_VARIABLES = re.compile(r"^(?:\w+=\S*\s+|(?:time|nice|sudo)\s+)+")
+_LONGEST_KEY = 500
 # Programs that look at things: that they fail, or are run again and again, says nothing
 _LOOKING = frozenset(
     "cat ls cd pwd echo find grep rg ag sed awk head tail wc sort diff stat file which type tree less du df ps env "
@@ -104,22 +105,49 @@ def normalized_command(command: str) -> tuple[str, ...]:
     """Return the steps of a command, without where it runs and how its output is shown."""
     steps = []
     for step in _STEP.findall(command):
-        plain = " ".join(_VARIABLES.sub("", _SHOWN.sub(" ", step).strip()).split())
+        # One space each: a long run of spaces would be tried from each of them
+        plain = _SHOWN.sub(" ", " ".join(step.split())).strip()
+        plain = " ".join(_VARIABLES.sub("", plain).split())
         if plain and not _PLACE.match(plain):
             steps.append(plain)
     return tuple(steps)
+
+
+def command_key(command: str) -> str:
+    """Return a command as its runs are compared: its steps on one line."""
+    return (" && ".join(normalized_command(command)) or " ".join(command.split()))[:_LONGEST_KEY]
 
 
 def has_failed(payload: Mapping[str, Any]) -> bool:
     return bool(payload.get("exit_code"))
 
 
-class _Failure(NamedTuple):
-    # Place in the list of events
-    place: int
-    event: SessionEvent
-    steps: tuple[str, ...]
-    errors: list[str]
+class Cure(NamedTuple):
+    """A command that failed, a later one of the session that passed, and what was done between."""
+
+    failed: SessionEvent
+    passed: SessionEvent
+    # Files that were edited, and commands that were run, other than to look at something
+    edited: list[str]
+    commands: list[str]
+
+    @property
+    def instead(self) -> str:
+        """The command that passed, "" if it is as the one that failed."""
+        failed, passed = (one_line(event.payload["command"], _COMMAND) for event in (self.failed, self.passed))
+        return "" if passed == failed else passed
+
+    @property
+    def change(self) -> str:
+        """What was done, such as "after edits of `queue.py`, as `make tests`"; "" if it was only run again."""
+        parts = []
+        if self.edited:
+            parts.append(f"after edits of {_listed(self.edited)}")
+        if self.commands:
+            parts.append(f"after {_listed(self.commands, 3)}")
+        if self.instead:
+            parts.append(f"as `{self.instead}`")
+        return ", ".join(parts)
 
 
 # Commands after a failure among which a variant of it counts as its cure
@@ -129,30 +157,52 @@ _LATE = 60
 _LEAST_SHARE = 0.5
 
 
-def cures(events: Sequence[SessionEvent]) -> Iterator[Lesson]:
-    """Yield commands that failed and later passed, with what changed between."""
-    open_failures: list[_Failure] = []
-    commands = 0
-    number_of: dict[int, int] = {}
+class _Failure(NamedTuple):
+    # Places in the list of events, and among the commands
+    place: int
+    number: int
+    event: SessionEvent
+    steps: tuple[str, ...]
+
+
+def cured_failures(events: Sequence[SessionEvent]) -> Iterator[Cure]:
+    """Yield the failed commands of one session that passed later, in the order in which they passed."""
+    failures: list[_Failure] = []
+    number = 0
     for place, event in enumerate(events):
         if event.type != COMMAND_RUN.name:
             continue
-        commands += 1
-        number_of[place] = commands
+        number += 1
         steps = normalized_command(event.payload["command"])
         if has_failed(event.payload):
-            errors = error_lines(event.payload.get("output", ""))
-            # The first of several failures has the whole error, and all that was done between is the cure
-            is_open = any(failure.steps == steps for failure in open_failures)
-            if steps and errors and not is_open and not _only_looks(steps, event.payload):
-                open_failures.append(_Failure(place, event, steps, errors))
+            if steps and not _only_looks(steps, event.payload):
+                failures = [*failures[-_LATE:], _Failure(place, number, event, steps)]
             continue
-        open_failures = [failure for failure in open_failures if commands - number_of[failure.place] <= _LATE]
-        cured = [one for one in open_failures if _passes(one, steps, commands - number_of[one.place])]
-        if cured:
-            first = cured[0]
-            yield _cure(first, event, events[first.place + 1 : place])
-            open_failures = [failure for failure in open_failures if failure not in cured]
+        waiting: list[_Failure] = []
+        for failure in failures:
+            if _passes(failure, steps, number - failure.number):
+                yield _cure(failure.event, event, events[failure.place + 1 : place])
+            elif number - failure.number <= _LATE:
+                waiting.append(failure)
+        failures = waiting
+
+
+def _cure(failed: SessionEvent, passed: SessionEvent, between: Sequence[SessionEvent]) -> Cure:
+    edited = [event.payload["path"] for event in between if event.type == FILE_EDITED.name]
+    runs = [event.payload for event in between if event.type == COMMAND_RUN.name and not has_failed(event.payload)]
+    commands = [run["command"] for run in runs if not _is_look(run["command"])]
+    return Cure(failed, passed, edited, commands)
+
+
+def cures(events: Sequence[SessionEvent]) -> Iterator[Lesson]:
+    """Yield commands that failed and later passed, with what changed between."""
+    cured: set[int] = set()
+    for cure in cured_failures(events):
+        errors = error_lines(cure.failed.payload.get("output", ""))
+        # The first of several failures has the whole error, and all that was done between is the cure
+        if errors and cure.passed.position not in cured:
+            cured.add(cure.passed.position)
+            yield _lesson_of(cure, errors)
 
 
 # grep and others exit with 1 if they find nothing
@@ -172,44 +222,34 @@ def _passes(failure: _Failure, steps: Sequence[str], age: int) -> bool:
     return is_soon and _is_variant(failure.steps[-1], steps[-1])
 
 
-# The same program with other arguments, or other programs with the same arguments
+# The same program with other arguments, the same command within another, or other programs with the same arguments
 def _is_variant(failed: str, passed: str) -> bool:
     before, after = failed.split(), passed.split()
-    if before[:2] == after[:2]:
+    if before[:2] == after[:2] or set(before) <= set(after):
         return True
     common = Counter(before) & Counter(after)
     return common.total() >= _LEAST_SHARE * max(len(before), len(after))
 
 
-def _cure(failure: _Failure, passed: SessionEvent, between: Sequence[SessionEvent]) -> Lesson:
-    command = one_line(failure.event.payload["command"], _COMMAND)
-    now = one_line(passed.payload["command"], _COMMAND)
-    edited = [event.payload["path"] for event in between if event.type == FILE_EDITED.name]
-    passed_between = [event for event in between if event.type == COMMAND_RUN.name and not has_failed(event.payload)]
-    commands = [event.payload["command"] for event in passed_between]
-    ran = [one_line(text, _TITLE) for text in commands if not _is_look(text)]
-    cure = []
-    if edited:
-        cure.append(f"after edits of {_listed(edited)}")
-    if ran:
-        cure.append(f"after {_listed(ran, 3)}")
-    if now != command:
-        cure.append(f"as `{now}`")
-    instead = "It passed " + (", ".join(cure) or "when it was run again") + "."
+def _lesson_of(cure: Cure, errors: Sequence[str]) -> Lesson:
+    command = one_line(cure.failed.payload["command"], _COMMAND)
+    step = normalized_command(cure.failed.payload["command"])[-1]
     # Few changes say more about the cure than many
-    worth = 2.0 / (1 + len(set(edited)) / 4) if cure else 0.5
-    title = one_line(f"{one_line(failure.steps[-1], 50)} failed: {failure.errors[0]}", _TITLE)
+    worth = 2.0 / (1 + len(set(cure.edited)) / 4) if cure.change else 0.5
     return Lesson(
         "cure",
         "failure",
         "error",
-        title,
+        one_line(f"{one_line(step, 50)} failed: {errors[0]}", _TITLE),
         f"`{command}` failed, and passed later in the session.",
-        f"{failure.steps[-1]} {without_varying(failure.errors[0])}",
-        (failure.event.position, passed.position),
+        f"{step} {without_varying(errors[0])}",
+        (cure.failed.position, cure.passed.position),
         worth,
-        {"error": "\n".join(failure.errors), "command": command, "instead": instead},
+        {"error": "\n".join(errors), "command": command, "instead": f"It passed {cure.change or _AGAIN}."},
     )
+
+
+_AGAIN = "when it was run again"
 
 
 def _is_look(command: str) -> bool:
@@ -224,7 +264,7 @@ def _looks(step: str) -> bool:
 
 def _listed(names: Iterable[str], most: int = _MOST_FILES) -> str:
     distinct = list(dict.fromkeys(names))
-    listed = ", ".join(f"`{name}`" for name in distinct[:most])
+    listed = ", ".join(f"`{one_line(name, _TITLE)}`" for name in distinct[:most])
     more = len(distinct) - most
     return f"{listed} and {more} more" if more > 0 else listed
 

@@ -24,7 +24,6 @@ from memoryhub.core.errors import HubError
 from memoryhub.core.events.event_types import Speech, names_of_speech
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores.dialect import begins_with
 from memoryhub.core.text import flat
 from sessions_app.events import COMMIT_RECORDED
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
@@ -56,10 +55,10 @@ def close_session(session_id: str, *, asks: bool) -> str:
     Returns:
         What the agent is asked, once in a session; "" for nothing.
     """
-    settings = project_settings()
-    if settings.lessons is Lessons.OFF or (asks and not settings.ask_agent):
-        return ""
     try:
+        settings = project_settings()
+        if settings.lessons is Lessons.OFF or (asks and not settings.ask_agent):
+            return ""
         proposed = propose_lessons(session_id)
     except Exception:
         # The end of a session must not fail for what may be learnt from it
@@ -81,14 +80,17 @@ def propose_lessons(session_id: str) -> list[WriteResult]:
     a person has rejected, deleted or written in other words is not proposed again.
     """
     session = Session.objects.filter(session_id=session_id).exclude(mode=SessionMode.SCRATCH).first()
-    if session is None:
+    if session is None or _count_proposed(session_id) >= MOST:
         return []
-    most = MOST - _count_proposed(session_id)
-    if most <= 0:
+    lessons = _unknown(_all_lessons(session))
+    if not lessons:
         return []
     results = []
     with log.transaction(), use_origin(source=RULES_DOOR, actor="memory-hub", session_id=session_id, ack_token=""):
-        for lesson in _unknown(_all_lessons(session), most):
+        # Again under the lock: another process may have ended or compacted the session too
+        stored_topics = _stored_topics(lessons)
+        new_lessons = [lesson for lesson in lessons if _topic_of(lesson) not in stored_topics]
+        for lesson in new_lessons[: max(MOST - _count_proposed(session_id), 0)]:
             try:
                 results.append(_propose(lesson, session))
             except HubError as error:  # such as a prompt that quotes a context pack
@@ -174,22 +176,26 @@ def _past_changes(tops: list[PurePath]) -> list[tuple[int, frozenset[str]]]:
 
 
 # Each of them costs a look into the index
-def _unknown(lessons: Iterator[Lesson], most: int) -> list[Lesson]:
+def _unknown(lessons: Iterator[Lesson]) -> list[Lesson]:
     distinct = list({_topic_of(lesson): lesson for lesson in lessons}.values())[:_MOST_COMPARED]
-    # Also of deleted and rejected memories
-    topics = Memory.objects.filter(topic_key__in=map(_topic_of, distinct)).values_list("topic_key", flat=True)
-    stored_topics = set(topics)
-    rejected = Memory.objects.filter(begins_with("topic_key", _TOPIC), review=ReviewState.REJECTED).order_by("-id")
+    stored_topics = _stored_topics(distinct)
+    rejected = Memory.objects.filter(review=ReviewState.REJECTED, topic_key__startswith=_TOPIC).order_by("-id")
     refused = [words_of(content) for content in rejected.values_list("content", flat=True)[:_MOST_REJECTED]]
     unknown: list[Lesson] = []
     for lesson in distinct:
-        if len(unknown) == most:
+        if len(unknown) == MOST:
             break
         words = words_of(lesson.content)
         is_refused = any(share_of(words, other) >= _ALIKE for other in refused)
         if _topic_of(lesson) not in stored_topics and not is_refused and not already_stored(lesson.subject):
             unknown.append(lesson)
     return unknown
+
+
+# Also of deleted and rejected memories
+def _stored_topics(lessons: Sequence[Lesson]) -> set[str]:
+    topics = Memory.objects.filter(topic_key__in=map(_topic_of, lessons))
+    return {topic for topic in topics.values_list("topic_key", flat=True) if topic}
 
 
 def _topic_of(lesson: Lesson) -> str:
@@ -203,7 +209,13 @@ def _count_proposed(session_id: str) -> int:
 
 
 def _question(proposed: Sequence[WriteResult]) -> str:
-    lines = "\n".join(flat(f"- #{result.id} {result.title}") for result in proposed)
+    sources = dict(Memory.objects.filter(id__in=[result.id for result in proposed]).values_list("id", "source"))
+    # Only the user's own words: an error's text and names of files are written by anyone, and this reads as a demand
+    by_user = f"{PROPOSED_BY_RULE}{_REASONS['correction']}"
+    lines = "\n".join(
+        flat(f"- #{result.id} {result.title if sources[result.id] == by_user else sources[result.id]}")
+        for result in proposed
+    )
     return (
         f"Memory Hub noted this from the session, for the user's review:\n{lines}\n"
         "If one is right and will matter in later sessions, rewrite it with memory_update as one short rule. If one is "

@@ -18,12 +18,14 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from memories.kinds import BETWEEN_HEADINGS
+from memories.lessons.rules import SessionEvent, command_key, cured_failures, has_failed, normalized_command
 from memories.models import ContextPack, Memory, SearchDocument
 from memories.pack.parts import PackableMemory, folder_of_rule, packable_memories
 from memories.pack.sections import FilledSection, PackBody, PackItem, SectionDefinition, reference
 from memories.pack_sorts import NOTE, NOTE_SECTIONS, reference_of
 from memories.scopes import Level
 from memories.search.index import has_full_text, text_index
+from memories.search.output import error_lines
 from memories.search.parsed_query import parse
 from memories.search.text import STOP_WORDS
 from memoryhub.core import clock, log
@@ -164,7 +166,7 @@ def note_sources() -> list[NoteSource]:
 
 def topic_of(action: PlannedAction) -> str:
     """Return what a note is about: the path of the file, or the command in the form in which runs are compared."""
-    return action.path or normalised(action.command)
+    return action.path or command_key(action.command)
 
 
 def note_body(
@@ -276,7 +278,7 @@ def _corrections(situation: Situation) -> Iterator[int]:
             yield memory.id
 
 
-# Only guidelines, as lessons are; their types have an index
+# The type counts for guidelines only, which lessons are: they have an index by kind
 _CORRECTIONS = (
     f"SELECT id FROM memories_memory WHERE kind = '{GUIDELINE.name}' AND type = %s "
     "UNION SELECT memory_id FROM memories_memorytag WHERE tag = %s"
@@ -356,47 +358,38 @@ _MOST_RUNS, _AFTER = 40, 40
 _MOST_WRITTEN, _BEGINNING = 500, 60
 # Events of the log in which runs are looked for
 _RECENT = 50_000
-# What stands around a command without changing what it does
-_BEFORE = re.compile(r"^(?:cd [^;&|]+ ?(?:&&|;) ?|(?:[A-Z_][A-Z0-9_]*=\S* )+|(?:time|nice|sudo) )")
-_BEHIND = re.compile(r" ?(?:2>&1|\d?>>? ?\S+|\| ?(?:head|tail|cat|less)(?: -\S+(?: \d+)?)*)$")
-# Commands that only look
-_LOOKS = re.compile(r"(?:ls|cat|head|tail|grep|rg|find|pwd|echo|which|git (?:status|diff|log|show)|sed -n|wc|tree)\b")
-_ERROR = re.compile(r"error|exception|failed|fatal|not found|no such|denied|cannot|can't|fehler|erreur", re.IGNORECASE)
-
-
-def normalised(command: str) -> str:
-    """Return a command on one line, without the folder, variables and redirections around it."""
-    text = " ".join(command.split())
-    for pattern in (_BEFORE, _BEHIND):
-        while (shorter := pattern.sub("", text)) != text:
-            text = shorter
-    return text[:500]
 
 
 # A failure that was written down, or the last failed run of the command in another session, if something cured it
 def _failures(situation: Situation) -> Iterator[int]:
-    core = normalised(situation.action.command)
-    if not core:
+    command = situation.action.command
+    key = command_key(command)
+    if not key:
         return
-    for memory, command in rows.fetch(_WRITTEN, [_MOST_WRITTEN]):
-        if normalised(command) == core:
+    for memory, failed_command in rows.fetch(_WRITTEN, [_MOST_WRITTEN]):
+        if command_key(failed_command) == key:
             yield memory
     documents = rows.column(
-        _FAILED_RUNS,
-        [log.head()[0] - _RECENT, normalised(first_line(situation.action.command, _BEGINNING)), _MOST_RUNS],
+        _FAILED_RUNS, [log.head()[0] - _RECENT, _longest_step(first_line(command, _BEGINNING)), _MOST_RUNS]
     )
     if not documents:
         return
     runs = log.events().of_type(COMMAND_RUN).readable().exclude(session_id=situation.action.session_id)
-    failed = [run for run in _runs(runs.at(documents)) if _core(run.payload) == core]
+    failed = [run for run in _runs(runs.at(documents)) if command_key(run.payload["command"]) == key]
     if not failed:
         return
-    needle = json.dumps(core, ensure_ascii=False)[1:-1]
-    later = runs.window(after=failed[0].position).filter(has_part("payload_json", needle))
-    has_passed = any(_core(run.payload) == core and not _has_failed(run.payload) for run in _runs(later))
+    needle = json.dumps(_longest_step(command), ensure_ascii=False)[1:-1]
+    later = _runs(runs.window(after=failed[0].position).filter(has_part("payload_json", needle)))
+    same = [run for run in later if command_key(run.payload["command"]) == key]
+    has_passed = any(not has_failed(run.payload) for run in same)
     # A command that has passed since is given again only if it fails again and again
     if (not has_passed or len({run.session_id for run in failed}) > 1) and _cure_of(failed[0].position):
         yield failed[0].position
+
+
+# As it is in each run, apart from spaces
+def _longest_step(command: str) -> str:
+    return max(normalized_command(command), key=len, default=command_key(command))
 
 
 class _Run(NamedTuple):
@@ -422,33 +415,21 @@ _FAILED_RUNS = (
 )
 
 
-def _core(run: Mapping[str, Any]) -> str:
-    return normalised(run["command"])
-
-
-def _has_failed(run: Mapping[str, Any]) -> bool:
-    return run.get("exit_code") not in (None, 0)
-
-
-# The command that was run instead, or before the same one passed; an edit that repaired the code is no cure
+# Another command with the same arguments, or one before the same passed; an edit that repaired the code is no cure
 def _cure_of(position: int) -> str:
     failed = log.events().at([position]).readable().first()
     if failed is None:
         return ""
-    core = _core(json.loads(failed.payload_json or "{}"))
-    program, *arguments = core.split()
-    after = log.events().of_session(failed.session_id).of_type(COMMAND_RUN).readable().window(after=position)
-    last = ""
-    for text in after.values_list("payload_json", flat=True)[:_AFTER]:
-        run = json.loads(text or "{}")
-        other = _core(run)
-        if _has_failed(run) or _LOOKS.match(other):
-            continue
-        if other == core:
-            return f"passed after `{one_line(last, 100)}`" if last else ""
-        if set(arguments or [program]) <= set(other.split()):
-            return f"`{one_line(other, 100)}` passed instead"
-        last = other
+    runs = log.events().of_session(failed.session_id).of_type(COMMAND_RUN).readable().window(after=position - 1)
+    columns = runs.values_list("position", "event_type", "payload_json")[:_AFTER]
+    events = [SessionEvent(run, name, json.loads(payload or "{}")) for run, name, payload in columns]
+    for cure in cured_failures(events):
+        if cure.failed.position == position:
+            failed_key, passed_key = (command_key(run.payload["command"]) for run in (cure.failed, cure.passed))
+            program, *arguments = failed_key.split()
+            has_arguments = set(arguments or [program]) <= set(passed_key.split())
+            if has_arguments and (cure.commands or failed_key != passed_key):
+                return f"; it passed {one_line(cure.change, 120)}"
     return ""
 
 
@@ -456,10 +437,11 @@ def _failure_lines(level: Level, ids: Sequence[int], _: str, now: datetime) -> d
     lines: dict[int, str] = {}
     for run in log.events().at(ids).of_type(COMMAND_RUN).readable():
         payload = json.loads(run.payload_json or "{}")
-        output = [line for line in payload.get("output", "").split("\n") if line.strip()]
-        error = next((line for line in reversed(output) if _ERROR.search(line)), "".join(output[-1:]))
-        what = f"`{one_line(_core(payload), 80)}` failed {clock.day(run.occurred_at)}: {one_line(error, 160)}"
-        lines[run.position] = f"{reference(level, run.position)} {what}; {_cure_of(run.position)}"
+        output = payload.get("output", "")
+        error = next(iter(error_lines(output, 1)), output.strip().rpartition("\n")[2])
+        what = f"`{one_line(command_key(payload['command']), 80)}` failed {clock.day(run.occurred_at)}"
+        what = f"{what}: {one_line(error, 160)}{_cure_of(run.position)}"
+        lines[run.position] = f"{reference(level, run.position)} {what}"
     written = [entry for entry in ids if entry not in lines]
     for memory in packable_memories(f"m.id IN {IDS}", [json.dumps(written)], now=now):
         attributes = Memory.objects.values_list("attributes", flat=True).get(id=memory.id)

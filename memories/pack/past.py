@@ -5,12 +5,17 @@ An answer is better than the question before it, so a prompt that is about the s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from pathlib import PurePath
 from typing import Any
 
+from django.db.models import Q
+
+from memories.lessons.rules import SessionEvent, cured_failures
 from memories.pack.sections import GatherRequest, PackItem, define_recallable, reference
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
@@ -40,8 +45,8 @@ _LEAST_WORDS = 2
 _BY_QUESTION = 0.9
 # Characters of a session's purpose, a command, a passage and the output of a command
 _PURPOSE, _COMMAND, _PASSAGE, _OUTPUT = 40, 90, 280, 190
-# Events after a failure that are looked at, and edited files that are named
-_LATER, _FILES = 200, 3
+# Events of the log after a failure among which its cure is looked for
+_LATER = 500
 
 
 def past_items(
@@ -143,26 +148,24 @@ def _failure_text(run: CommandRun, part: slice) -> str:
     return f"`{one_line(run.command, _COMMAND)}` failed with {run.exit_code}: {one_line(output, _OUTPUT)}"
 
 
-# What made each of some failed commands pass in its session: the files that were edited until then
+# What made each of some failed commands pass in its session
 def _cures(failures: Sequence[Event[CommandRun]]) -> dict[int, str]:
+    spans = Q()
+    for failure in failures:
+        position = failure.position
+        spans |= Q(session_id=failure.session_id, position__gte=position, position__lte=position + _LATER)
     if not failures:
         return {}
-    sessions = {event.session_id for event in failures}
-    first = min(event.position for event in failures)
-    later = log.events().of_session(*sessions).of_type(COMMAND_RUN, FILE_EDITED).readable().window(after=first)
-    events = list(map(log.event_of, later[:_LATER]))
+    later = outside_quarantine(log.events().filter(spans).of_type(COMMAND_RUN, FILE_EDITED).readable(), "position")
+    events: dict[str, list[SessionEvent]] = {}
+    for event in later.order_by("position"):
+        payload = json.loads(event.payload_json or "{}")
+        if event.event_type == FILE_EDITED.name:
+            payload["path"] = PurePath(payload["path"]).name
+        events.setdefault(event.session_id, []).append(SessionEvent(event.position, event.event_type, payload))
     cures: dict[int, str] = {}
-    for failure in failures:
-        files: dict[str, None] = {}
-        for event in events:
-            if event.session_id != failure.session_id or event.position <= failure.position:
-                continue
-            if event.type == FILE_EDITED.name:
-                files[PurePath(event.payload.path).name] = None
-            elif event.payload.command == failure.payload.command and not event.payload.exit_code:
-                edits = f" after edits of {', '.join(list(files)[:_FILES])}" if files else ""
-                cures[failure.position] = f"; it passed later{edits} (#{event.position})"
-                break
+    for cure in chain.from_iterable(map(cured_failures, events.values())):
+        cures[cure.failed.position] = f"; it passed later {cure.change}".rstrip() + f" (#{cure.passed.position})"
     return cures
 
 

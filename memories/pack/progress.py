@@ -27,7 +27,7 @@ from memories.pack.sections import (
     without_repeats,
 )
 from memories.pack_sorts import local_id
-from memories.search.output import error_lines
+from memories.search.output import error_lines, for_reading
 from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.log.quarantine import OUTSIDE
@@ -72,7 +72,6 @@ _IS_FAILURE = re.compile(
 )
 # Programs whose exit code answers a question
 _LOOKUPS = frozenset("grep rg ls cat find test [ which diff head tail sed awk wc stat tree file".split())
-_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _LEADING_CD = re.compile(r"^\s*cd [^;&\n]+(?:&&|;)\s*")
 
 
@@ -140,7 +139,7 @@ class _SessionWork:
 
     def shortened(self, text: str) -> str:
         """Return a text without colours, and with paths from the session's folder."""
-        text = _COLOURS.sub("", text)
+        text = for_reading(text)
         return text.replace(f"{self.folder}/", "") if self.folder else text
 
     @cached_property

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+# Colours, movements of the cursor, and titles of the window
+_TERMINAL = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 # What is no part of an error: addresses, ids, times, the folders of paths, and line numbers
 _VARYING = re.compile(
     r"""\b0x[0-9a-f]{4,}\b
@@ -39,11 +41,16 @@ _LONGEST_LINE = 300
 _MOST_LINES = 2_000
 
 
+def for_reading(output: str) -> str:
+    """Return a text without what only a terminal understands, such as colours."""
+    return _TERMINAL.sub("", output)
+
+
 def error_lines(output: str, most: int = 5) -> list[str]:
     """Return the distinct lines that say what failed, those that name an error first; empty if there are none."""
     named: dict[str, str] = {}
     failing: dict[str, str] = {}
-    for whole_line in output.splitlines()[-_MOST_LINES:]:
+    for whole_line in for_reading(output).splitlines()[-_MOST_LINES:]:
         line = whole_line.strip()[:_LONGEST_LINE]
         if _NO_FAILURE.search(line):
             continue

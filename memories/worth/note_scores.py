@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 from django.db.models import QuerySet
 
 from memories.lessons.corrections import is_correction
+from memories.lessons.rules import command_key
 from memories.models import ContextPack, Memory, ReviewState
-from memories.pack.notes import MAX_TOKENS, forbidden_in, normalised, note_kind, note_sources, uses
+from memories.pack.notes import MAX_TOKENS, forbidden_in, note_kind, note_sources, uses
 from memories.pack.outcomes import SessionActivity, activity_of
 from memories.pack.service import note_before, overlap_notice
 from memories.pack_sorts import local_id
@@ -132,7 +133,7 @@ def _outcome(
         return NoteOutcome.FOLLOWED
     has_ended = session is not None and session.status in (SessionStatus.COMPLETED, SessionStatus.DISCARDED)
     runs = [event for event in later if event.type == COMMAND_RUN.name]
-    same = [run for run in runs if normalised(run.payload["command"]) == pack.query]
+    same = [run for run in runs if command_key(run.payload["command"]) == pack.query]
     if same:
         outcome = _after_run(pack, same, has_ended=has_ended)
     else:

@@ -29,7 +29,7 @@ from sessions_app.events.client import COMMAND_RUN, CONTEXT_COMPACTED, FILE_EDIT
 from sessions_app.hook_parser import HookEvent, find_commits, parse_hook
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import CommitRecord, HookContext, HookDelivery, SessionEnd, SessionStart
-from sessions_app.services.sessions import continue_session, end_unattended
+from sessions_app.services.sessions import close_after_commit, continue_session, end_unattended
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 from sessions_app.services.work import follow_state_file, record_commits
 
@@ -129,7 +129,7 @@ def record_hook(event: HookEvent, key: str) -> None:
         if not log.events().with_key(key).exists():
             _RECORDERS[event.effect](event, key)
             if event.type == CONTEXT_COMPACTED.name:
-                close_session(event.session_id, asks=False)
+                close_after_commit(event.session_id)
 
 
 def record_commits_of(event: HookEvent, key: str, commits: list[CommitRecord]) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Q
+from django.db.transaction import on_commit
 
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import EndedWith, TurnPolicy
@@ -18,6 +19,7 @@ from memoryhub.core.errors import ChoiceRequired, ConflictError, Invalid, NotFou
 from memoryhub.core.events.event_types import EventType, TurnRule
 from memoryhub.core.origin import Origin, current_origin, kept_folder, use_origin
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.text import counted, flat
 from sessions_app import events
@@ -107,10 +109,15 @@ def end_session(*, command: SessionEnd) -> Session:
                 entries = [entry for entry in entries if entry in ended.kept]
             with use_origin(session_id=session.session_id):
                 promote_entries(entries)
-        close_session(session.session_id, asks=False)
+        close_after_commit(session.session_id)
         _close_turns(session)
         log.append(draft, stream=f"session:{session.session_id}", idempotency_key=command.idempotency_key)
         return find_session(session_id=session.session_id)
+
+
+def close_after_commit(session_id: str) -> None:
+    """Do what belongs to the end or compaction of a session once it is stored, without the store's write lock."""
+    on_commit(lambda: close_session(session_id, asks=False), using=require_current_alias(), robust=True)
 
 
 def _ended(session: Session, command: SessionEnd) -> events.SessionEnded:

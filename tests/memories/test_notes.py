@@ -10,9 +10,10 @@ from django.test import tag
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from governance.inbox import InboxItemType, count_entries, open_entries
+from memories.lessons.rules import command_key
 from memories.models import ContextPack
 from memories.pack import replay_pack
-from memories.pack.notes import normalised, pattern_of_path
+from memories.pack.notes import pattern_of_path
 from memories.pack_sorts import NOTE
 from memories.schemas.query import ContextReplay
 from memories.worth import note_scores
@@ -155,7 +156,7 @@ class NoteTests(NotesTestCase):
         self.ran("s-0", "cat setup.cfg")
         self.ran("s-0", "uv run pytest -q")
         self.assertIn(
-            "No module named 'api'; `uv run pytest -q` passed instead", self.command("cd web && pytest -q | tail -5")
+            "No module named 'api'; it passed as `uv run pytest -q`", self.command("cd web && pytest -q | tail -5")
         )
 
     def test_a_failed_command_that_another_one_cured(self) -> None:
@@ -164,7 +165,7 @@ class NoteTests(NotesTestCase):
             self.ran(session, "make test", 2, "connection refused: error")
             self.ran(session, "docker compose up -d db")
             self.ran(session, "make test")
-        self.assertIn("; passed after `docker compose up -d db`", self.command("make test"))
+        self.assertIn("; it passed after `docker compose up -d db`", self.command("make test"))
 
     def test_tests_that_an_edit_repaired_are_no_failure_of_the_command(self) -> None:
         self.begin("s-0")
@@ -199,7 +200,7 @@ class NoteTests(NotesTestCase):
 class TopicTests(NotesTestCase):
     def test_runs_are_compared_without_what_stands_around_them(self) -> None:
         for command in ("cd api && make test 2>&1 | tail -20", "CI=1 make  test", "make test > log.txt"):
-            self.assertEqual(normalised(command), "make test")
+            self.assertEqual(command_key(command), "make test")
 
     def test_a_path_is_named_by_its_end_with_a_folder(self) -> None:
         pattern = pattern_of_path("a/b/c.py")

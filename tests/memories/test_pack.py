@@ -643,7 +643,7 @@ class PastSessionsTests(RecallTestCase):
         ):
             passed = append_automatically(turn=turn, type=type_name, payload=payload).position
         text = self.recall("make charts ends with KeyError: 'tidegauge', why?")
-        cure = f"it passed later after edits of gauge.py (#{passed})"
+        cure = f"it passed later after edits of `gauge.py` (#{passed})"
         self.assertRegex(text, rf"- #{failed} failed command of .*`make charts` failed with 2: .*KeyError: 'tidegauge'")
         self.assertIn(cure, text)
 
