@@ -51,8 +51,8 @@ from memories.schemas.links import (
 )
 from memories.schemas.query import ConflictList, ConflictSettle, ContextPackRequest, MemoryQuery
 from memories.search import engine
-from memories.search.absence import is_absent
 from memories.search.parsed_query import parse_search
+from memories.search.relevance import is_absent
 from memories.search.weights import note_on
 from memories.selectors.memories import suggest_ids, suggest_tags, suggest_types
 from memories.selectors.search import without_hidden
@@ -409,7 +409,7 @@ def search_by_offset(*, command: SearchByOffset) -> dict[str, Any]:
     (level,) = scopes.levels(inherit=False)
     mode = project_settings().search_mode
     ranked = without_hidden(engine.rank(query, mode, level, blended=True), level, [level])
-    near = ranked.similarities()
+    near = ranked.similarities(list(dict(ranked.hits)))
     good = [hit for hit in ranked.hits if near[hit[0]] >= command.threshold]
     page_hits = good[command.offset : command.offset + command.limit]
     ids = [memory_id for memory_id, _ in page_hits]

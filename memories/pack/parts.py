@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import repeat
+from itertools import repeat, starmap
 from operator import itemgetter
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -66,6 +66,7 @@ class PackableMemory(NamedTuple):
     updated_at: str
     # Where it comes from, such as the path of an imported file
     source: str
+    is_current: bool = True
 
 
 _LIVE = f"m.deleted_at IS NULL AND NOT (m.review = 'rejected') AND m.id {OUTSIDE}"
@@ -125,7 +126,7 @@ def packable_memories(
         conditions.append("(m.valid_until IS NULL OR m.valid_until > %s)")
         values.append(rows.time_value(now))
     matches = rows.fetch(f"{_MEMORIES} AND {' AND '.join(conditions)} ORDER BY {order} LIMIT %s", [*values, most])
-    memories = list(map(PackableMemory._make, matches))
+    memories = list(starmap(PackableMemory, matches))
     if accepted_only:
         memories += _accepted_versions(condition, parameters, now)
     return memories
@@ -153,6 +154,7 @@ def _accepted_versions(condition: str, parameters: Sequence[Any], now: datetime 
             priority=columns["priority"],
             updated_at=moment,
             source=state.get("source", ""),
+            is_current=False,
         )
         memories.append(memory)
     return memories
@@ -358,6 +360,9 @@ def _recallable(level: Level, ids: Sequence[int], now: datetime, passages: Mappi
     for memory in packable_memories(f"m.id IN {IDS}", [json.dumps(list(ids))], now=now):
         label = reference(level, memory.id)
         passage = passages.get(memory.id, slice(0, None))
+        # It is part of the current version and its attributes
+        if not memory.is_current or passage.start >= len(memory.content):
+            passage = slice(0, None)
         excerpt = memory._replace(content=memory.content[passage])
         section = KINDS[memory.kind].pack
         line = _of_kind_line(label, excerpt, section.text_length) if section else _fact_line(label, excerpt, ())

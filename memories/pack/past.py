@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from pathlib import PurePath
-from typing import Any
 
 from django.db.models import Q
 
@@ -20,6 +19,7 @@ from memories.pack.sections import GatherRequest, PackItem, define_recallable, r
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
+from memories.search.index import has_full_text
 from memories.search.parsed_query import ParsedQuery
 from memories.search.relevance import Relevance, odds, relevance_of
 from memories.search.snippets import command_end, only_asks
@@ -28,8 +28,10 @@ from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import event_type, names_of_speech
 from memoryhub.core.events.projection import Event
 from memoryhub.core.log.quarantine import outside_quarantine
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.text import one_line
-from sessions_app.events.client import ASSISTANT_MESSAGE, COMMAND_RUN, FILE_EDITED, USER_MESSAGE, CommandRun
+from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, CommandRun
 from sessions_app.models import Session
 
 PAST_SOURCES = (SearchSourceName.MESSAGE, SearchSourceName.COMMAND)
@@ -56,7 +58,7 @@ def past_items(
 
     Call it in the store of ``level``.
     """
-    if len(set(request.query.terms) - COMMON_WORDS) < _LEAST_WORDS:
+    if not has_full_text() or len(set(request.query.terms) - COMMON_WORDS) < _LEAST_WORDS:
         return []
     relevances: dict[int, Relevance] = {}
     for entry, relevance in past_relevances(request.query, level, request.session_id).items():
@@ -74,10 +76,10 @@ def past_relevances(query: ParsedQuery, level: Level, session_id: str) -> dict[i
     documents = engine.documents_of([hit for hit, _ in ranked.hits[:_CANDIDATES]])
     candidates: list[int] = []
     for hit, document in documents.items():
-        repeats = document["type"] == engine.PROMPT and only_asks(document["title"], query.terms)
-        if document["session_id"] != session_id and not repeats:
+        is_question = document["type"] == engine.PROMPT and only_asks(document["title"], query.terms)
+        if document["session_id"] != session_id and not is_question:
             candidates.append(hit)
-    answers = _answers_to({hit: documents[hit] for hit in candidates if documents[hit]["type"] == engine.PROMPT})
+    answers = _answers_to([hit for hit in candidates if documents[hit]["type"] == engine.PROMPT])
     relevances = relevance_of(query, [*{*candidates, *answers.values()}])
     for prompt, answer in answers.items():
         score = _BY_QUESTION * relevances.pop(prompt).score
@@ -87,20 +89,18 @@ def past_relevances(query: ParsedQuery, level: Level, session_id: str) -> dict[i
     return {entry: relevances[entry] for entry in best}
 
 
+_NEXT_MESSAGES = (
+    "SELECT d.id, (SELECT min(n.id) FROM memories_searchdocument n WHERE n.source = 'message' "
+    "AND n.session_id = d.session_id AND n.id > d.id) "
+    f"FROM memories_searchdocument d WHERE d.source = 'message' AND NOT (d.session_id = '') AND d.id IN {IDS}"
+)
+
+
 # The message after each prompt, where it is an answer
-def _answers_to(prompts: Mapping[int, Mapping[str, Any]]) -> dict[int, int]:
-    sessions = {document["session_id"] for document in prompts.values()} - {""}
-    if not sessions:
-        return {}
-    said = log.events().of_session(*sessions).of_type(USER_MESSAGE, ASSISTANT_MESSAGE).readable()
-    answers: dict[int, int] = {}
-    before: dict[str, int] = {}
-    for position, session, name in said.values_list("position", "session_id", "event_type"):
-        if name == USER_MESSAGE.name:
-            before[session] = position
-        elif (prompt := before.pop(session, 0)) in prompts:
-            answers[prompt] = position
-    return answers
+def _answers_to(prompts: Collection[int]) -> dict[int, int]:
+    answers = {prompt: later for prompt, later in rows.fetch(_NEXT_MESSAGES, [json.dumps(list(prompts))]) if later}
+    documents = engine.documents_of(list(answers.values()))
+    return {prompt: later for prompt, later in answers.items() if documents[later]["type"] != engine.PROMPT}
 
 
 def _recallable(level: Level, ids: Sequence[int], _: datetime, passages: Mapping[int, slice]) -> dict[int, PackItem]:

@@ -42,11 +42,13 @@ def recall_body(request: GatherRequest, least: float) -> PackBody:
     """Return the entries whose relevance is at least ``least``, without those that the session was given."""
     earlier = set(chain.from_iterable(_packs_in_context(request.session_id)))
     scored: list[tuple[float, PackItem]] = []
+    is_answered = False
     for level in request.chain:
-        without = ids_at(level, map(reference_of, earlier))
+        sent = ids_at(level, map(reference_of, earlier))
         with use_store(level.store):
-            relevances = relevant_entries(request.query, level=level, least=least, without=without)
-        hidden = request.hidden(level, relevances)
+            relevances = relevant_entries(request.query, level=level, least=least, sent=sent)
+        is_answered = is_answered or bool(relevances)
+        hidden = sent | request.hidden(level, relevances)
         passages: dict[int, slice | None] = {}
         for entry, relevance in relevances.items():
             if entry not in hidden:
@@ -55,7 +57,7 @@ def recall_body(request: GatherRequest, least: float) -> PackBody:
             items = _items_at(level, passages, request.now)
         scored += [(relevances[entry].score, item) for entry, item in items.items()]
     most = MOST
-    if not scored and not _is_answered(request, least):
+    if not is_answered:
         nearest = request.chain[0]
         without = ids_at(nearest, map(reference_of, earlier))
         with use_store(nearest.store):
@@ -71,15 +73,6 @@ def recall_body(request: GatherRequest, least: float) -> PackBody:
             best.append(item)
             texts |= {item.text} - {""}
     return _recall_pack(best, len(best))
-
-
-# Also by entries that the session was given before
-def _is_answered(request: GatherRequest, least: float) -> bool:
-    for level in request.chain:
-        with use_store(level.store):
-            if relevant_entries(request.query, level=level, least=least):
-                return True
-    return False
 
 
 def _packs_in_context(session_id: str) -> Iterable[Collection[str]]:
@@ -137,7 +130,7 @@ def ids_at(level: Level, references: Iterable[str]) -> set[int]:
 
 
 def relevant_entries(
-    prompt: ParsedQuery, *, level: Level, least: float, without: Collection[int] = ()
+    prompt: ParsedQuery, *, level: Level, least: float, sent: Collection[int] = ()
 ) -> dict[int, Relevance]:
     """Map the ids of the current store's entries that are about a prompt to their relevance.
 
@@ -147,14 +140,16 @@ def relevant_entries(
         prompt: the parsed prompt.
         level: the visible scopes of the store.
         least: relevance of those entries.
-        without: ids to leave out.
+        sent: ids of entries beside which others are rated, too.
     """
     if not has_full_text():
         return {}
     sources = [source for source in recallable_sources() if source not in PAST_SOURCES]
     ranked = engine.rank(prompt.among(sources), level=level, blended=True)
     empty = {hit for hit, factors in ranked.factors.items() if SAYS_LITTLE in factors}
-    candidates = [hit for hit, _ in ranked.hits if hit not in without and hit not in empty][:_CANDIDATES]
+    best = [hit for hit, _ in ranked.hits if hit not in empty]
+    unsent = [hit for hit in best if hit not in sent]
+    candidates = list(dict.fromkeys(best[:_CANDIDATES] + unsent[:_CANDIDATES]))
     relevances = relevance_of(prompt, candidates, ranked.cosines)
     for replaced, heads in successors_of(candidates).items():
         for head in heads:

@@ -25,8 +25,8 @@ from memories.pack_sorts import ABSENT, NOTE, OVERLAP, RECALL, SESSION, local_id
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.scopes import Level
 from memories.search import engine
-from memories.search.absence import is_absent
 from memories.search.parsed_query import parse
+from memories.search.relevance import is_absent
 from memories.uses.notes import note_packed
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log

@@ -28,9 +28,9 @@ from memories.scopes import (
     occupied,
     store_key,
 )
-from memories.search.absence import ANSWERS, is_absent
 from memories.search.engine import Ranked
 from memories.search.index import Hits, text_index
+from memories.search.relevance import ANSWERS, is_absent
 from memories.search.snippets import snippet
 from memories.search.weights import by_index
 from memories.selectors.memories import views

@@ -62,17 +62,18 @@ class Ranked:
     # Cosines of all hits that it ranked, also of those that are not near
     cosines: Scores | None = None
 
-    def similarities(self) -> dict[int, float]:
-        """Return how near each hit is to the question, 0 to 1.
+    def similarities(self, ids: Collection[int]) -> dict[int, float]:
+        """Return how near some hits are to the question, 0 to 1.
 
         This is its cosine in the ranking by meaning, 0 if it is not near there. By words alone it is the hit's score as
         a share of the best one.
         """
         near = self.near
         if near is None:
-            best = max(dict(self.hits).values(), default=0.0)
-            near = {hit: score / best for hit, score in self.hits if best > 0}
-        return {hit: round(min(max(near.get(hit, 0.0), 0.0), 1.0), 4) for hit, _ in self.hits}
+            scores = dict(self.hits)
+            best = max(scores.values(), default=0.0)
+            near = {hit: scores.get(hit, 0.0) / best for hit in ids} if best > 0 else {}
+        return {hit: round(min(max(near.get(hit, 0.0), 0.0), 1.0), 4) for hit in ids}
 
 
 def rank(

@@ -1,25 +1,29 @@
-"""How much an entry is about a question, by its best passage: one scale for stores and lengths of text (decision 91).
+"""How much an entry is about a question, by its best passage, and whether nothing stored is (decision 91).
 
-The score of bm25 orders the answers to one question; this one can be compared with a threshold. It is a logistic
-function of three figures: the rarity of the words that the question and the passage share, beside the size of both; the
-share of the question's words that the store has at all; and the cosine, if meaning answers. The coefficients and how
-they were fitted are in docs/internals/retrieval.md.
+The score of bm25 orders the answers to one question. The relevance of an entry can be compared with a threshold, for
+stores and texts of any size. It is a logistic function of three figures: the rarity of the words that the question and
+the passage share, beside the size of both; the share of the question's words that the store has at all; and the cosine,
+if meaning answers. Whether anything is about a question depends on the share of its words in a passage of the best
+hits. How the figures were chosen is in docs/internals/retrieval.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log, sqrt
 
 from memories.embeddings.engine import BUNDLED_VOCABULARY
-from memories.models import SearchDocument
-from memories.search.engine import documents_of, texts_of
+from memories.search.engine import Ranked, documents_of, texts_of
 from memories.search.index import UNTITLED, has_full_text, text_index
 from memories.search.parsed_query import ParsedQuery
-from memories.search.snippets import occurrences, passages, sentences, stem
-from memories.search.text import UNSPACED, all_forms, forms_of, term
+from memories.search.snippets import occurrences, passages, sentences, stem, words_between
+from memories.search.text import COMMON_WORDS, UNSPACED, all_forms, date_words, folded, forms_of, term, terms
+from memoryhub.core import clock
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import StoreId, use_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +130,11 @@ def _score(question: _Question, passage: _Passage, cosine: float | None) -> floa
 
 def _question(query: ParsedQuery) -> _Question:
     words = list(_distinct(query.terms))
-    documents = SearchDocument.objects.count()
-    counts = text_index.counts(words, most=_COMMON)
+    documents, counts = _counts(words)
     rarest = _rarity(documents, 0)
     weights: list[float] = []
     for count in counts:
-        is_everywhere = documents >= _LEAST_STORE and 3 * count > documents
+        is_everywhere = documents >= _LEAST_STORE + _ASSUMED and 3 * count > documents - _ASSUMED
         weights.append(0.0 if is_everywhere else max(0.0, _rarity(documents, count)) / rarest)
     return _Question(words, weights, sum(map(bool, counts)) / len(counts), list(map(_is_name, words)))
 
@@ -178,7 +181,7 @@ def _best_passage(text: str, title: str, question: _Question, indexed: set[int])
         anywhere |= indexed - {word for _, _, word in at}
     best = _Passage(-1.0, (), 0, 0)
     for start, end in passages(text[:_READ]) or [(0, 0)]:
-        words = (_between(at, start, end) | anywhere) & indexed
+        words = (words_between(at, start, end) | anywhere) & indexed
         size = max(_SHORTEST, (end - start + len(title)) / _PER_WORD)
         weight = question.weight_of(words) / sqrt(size)
         if weight > best.weight:
@@ -189,17 +192,108 @@ def _best_passage(text: str, title: str, question: _Question, indexed: set[int])
 _Occurrences = Sequence[tuple[int, int, int]]
 
 
-def _between(at: _Occurrences, start: int, end: int) -> set[int]:
-    return {word for place, _, word in at if start <= place < end}
-
-
 # The sentence of a passage from which a line shows most of the words
 def _first_shown(text: str, passage: _Passage, question: _Question, at: _Occurrences) -> int:
     if passage.end - passage.start <= _SHOWN:
         return passage.start
     starts = [start for start, _ in sentences(text, passage.start, passage.end)]
-    return max(starts, key=lambda start: question.weight_of(_between(at, start, start + _SHOWN)))
+    return max(starts, key=lambda start: question.weight_of(words_between(at, start, start + _SHOWN)))
+
+
+# Documents, with the assumed ones, and how many have each word
+def _counts(words: Sequence[str]) -> tuple[int, list[int]]:
+    documents = rows.fetch("SELECT count(*) FROM memories_searchdocument")[0][0] + _ASSUMED
+    return documents, text_index.counts(words, most=_COMMON)
 
 
 def _rarity(documents: int, count: int) -> float:
-    return log((documents + _ASSUMED + 1) / (count + 0.5))
+    return log((documents + 1) / (count + 0.5))
+
+
+# Best hits of a store that may answer a question, and how many of their texts are read first
+ANSWERS = 10
+_FIRST = 3
+# Share of the question's words that a passage needs, by words alone and with meaning. The nearest hit's cosine lowers
+# it, and the number of words: the more there are, the more of them a text may put in other words.
+_LEAST, _LEAST_WITH_MEANING = 0.7, 1.15
+_PER_COSINE, _PER_LOG_OF_WORDS = 1.3, 0.2
+# In a larger store, more entries have some of the words by chance
+_PER_LOG_OF_DOCUMENTS, _FEW_DOCUMENTS = 0.05, 250
+# A passage with all words is always about the question
+_ALL = 0.99
+# A path, a dotted or snake_case name, or a number of three digits. It is enough if few entries have it
+_EXACT = re.compile(r"(?=.{5})[^\W_]+(?:[._/:\\]{1,2}[^\W_]+)+|\b\d{3,}\b")
+_PART = re.compile(r"[^\W_]+")
+_FEW, _MOST_EXACT = 3, 4
+
+
+def is_absent(question: str, rankings: Iterable[tuple[StoreId, Ranked]]) -> bool:
+    """Return whether nothing stored is about a question, given its ranking in each store.
+
+    Without a full-text index, any hit is taken to be about it.
+    """
+    for store, ranked in rankings:
+        with use_store(store):
+            if _has_answer(question, ranked):
+                return False
+    return True
+
+
+def _has_answer(question: str, ranked: Ranked) -> bool:
+    ids = [hit for hit, _ in ranked.hits[:ANSWERS]]
+    if not ids or ranked.mode == "basic":
+        return bool(ids)
+    words = ranked.terms
+    if COMMON_WORDS.issuperset(words):
+        return any(tuple(terms(document["title"])) == words for document in documents_of(ids).values())
+    documents, counts = _counts(words)
+    weights = [_rarity(documents, count) for count in counts]
+    least = _least_share(ranked, documents) * sum(weights)
+    in_passages: dict[int, list[set[int]]] = {}
+    for hit, matching in _words_by_hit(ids, words):
+        in_passages[hit] = matching
+        if any(sum(weights[word] for word in places) >= least for places in matching):
+            return True
+    # Words that the index has of an entry but its text does not, such as tags and rejected alternatives
+    further: dict[int, set[int]] = {}
+    for hit, word in text_index.matches(words, ids):
+        if word not in set().union(*in_passages[hit]):
+            further.setdefault(hit, set()).add(word)
+    for hit, elsewhere in further.items():
+        if any(sum(weights[word] for word in places | elsewhere) >= least for places in in_passages[hit]):
+            return True
+    return _has_exact(question, ids)
+
+
+# By weight
+def _least_share(ranked: Ranked, documents: int) -> float:
+    least = _LEAST
+    if ranked.near is not None:
+        nearest = max(ranked.near.get(hit, 0.0) for hit, _ in ranked.hits[:ANSWERS])
+        least = _LEAST_WITH_MEANING - _PER_COSINE * nearest
+    least -= _PER_LOG_OF_WORDS * log(len(ranked.terms) + 1)
+    least += _PER_LOG_OF_DOCUMENTS * log(documents / _FEW_DOCUMENTS)
+    return min(least, _ALL)
+
+
+# Each hit with the places of the words that its passages have, with those of its title and its date
+def _words_by_hit(ids: Sequence[int], words: Sequence[str]) -> Iterator[tuple[int, list[set[int]]]]:
+    for batch in filter(None, (ids[:_FIRST], ids[_FIRST:])):
+        documents = documents_of(batch)
+        texts = texts_of(documents)
+        for hit in batch:
+            head = f"{documents[hit]['title']} {date_words(clock.from_text(documents[hit]['created_at']))}"
+            text = texts.get(hit, "")[:_READ]
+            in_head = {place for _, _, place in occurrences(head, words)}
+            in_text = occurrences(text, words)
+            matching: list[set[int]] = []
+            for start, end in passages(text) or [(0, 0)]:
+                matching.append(in_head | words_between(in_text, start, end))
+            yield hit, matching
+
+
+def _has_exact(question: str, ids: Sequence[int]) -> bool:
+    names = [" ".join(_PART.findall(name)) for name in _EXACT.findall(folded(question).lower())[:_MOST_EXACT]]
+    counts = text_index.counts(names, most=_FEW + 1)
+    rare = [name for name, count in zip(names, counts, strict=True) if count <= _FEW]
+    return bool(rare and text_index.matches(rare, ids))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 
 from memories.search.text import (
     PART,
@@ -105,6 +107,12 @@ def occurrences(text: str, words: Sequence[str]) -> list[tuple[int, int, int]]:
     if places_of:
         matches = [(places_of[start][0], places_of[end - 1][1], place) for start, end, place in matches]
     return sorted(set(matches))
+
+
+def words_between(at: Sequence[tuple[int, int, int]], start: int, end: int) -> set[int]:
+    """Return the places of the words that begin in a part of a text, given its ``occurrences``."""
+    first, after = (bisect_left(at, border, key=itemgetter(0)) for border in (start, end))
+    return {place for _, _, place in at[first:after]}
 
 
 # Only tokens that may contain a stem: most are skipped without being matched

@@ -12,8 +12,8 @@ from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memories.scopes import hidden_among
 from memories.search import engine
-from memories.search.absence import is_absent
 from memories.search.parsed_query import ParsedQuery, parse_search
+from memories.search.relevance import is_absent
 from memories.search.snippets import snippet, spans, words_in
 from memories.search.weights import note_on, notes_of, why
 from memories.selectors.versions import open_conflicts
@@ -188,7 +188,7 @@ def hits(
     conflicts = open_conflicts(ids)
     successors = superseded_by(ids)
     hit_scopes = _scopes_by_id(ids, scope)
-    similarities = ranked.similarities()
+    similarities = ranked.similarities(ids)
     items = []
     for document_id, score in ranked_hits:
         items.append(

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
-from memories.models import ContextPack, MemoryUse
+from memories.models import ContextPack, Memory, MemoryUse
 from memories.pack import pack_context, preview_pack, replay_pack
 from memories.pack.recall import MAX_TOKENS
 from memories.pack.sections import Edition, GatheredSection, GatherRequest, PackItem, SectionDefinition, gather
@@ -31,14 +31,16 @@ from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores.store import project_store, use_store
 from sessions_app.events import SESSION_STARTED
 from sessions_app.hook_parser import parse_hook
-from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart
+from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart, SettingsChange
 from sessions_app.selectors import context_begins
 from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.capture import take_event
+from sessions_app.services.profile import change_settings
 from sessions_app.services.sessions import assign_held_out, held_out_share, is_held_out
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 from sessions_app.tools import start_session as call_session_start
 from tests.memories.base import MemoriesTestCase, erase_deleted
+from tests.memories.test_search import drop_index
 from tests.sessions_app.test_git import Repository
 
 
@@ -633,6 +635,15 @@ class PastSessionsTests(RecallTestCase):
         self.assertEqual(text.count("\n- "), 1)
         self.assertEqual(self.recall(FLAKY, session="s-3"), "", "the memory was given")
 
+    def test_a_store_without_a_full_text_index_gives_nothing(self) -> None:
+        self.past("past", f"{FLAKY}, on the slow machines of the night build", f"{CAUSE} `{COMMAND}`")
+        drop_index()
+        self.assertEqual(self.recall(FLAKY), "")
+
+    def test_the_footer_promises_no_message_by_its_id(self) -> None:
+        self.past("past", FLAKY, f"{CAUSE} `{COMMAND}`")
+        self.assertIn("memory_get shows a memory in full by its #id; memory_search finds more", self.recall(FLAKY))
+
     def test_a_failed_command_is_given_with_what_made_it_pass(self) -> None:
         failure = {"command": "make charts", "output": "Collecting\nKeyError: 'tidegauge'", "exit_code": 2}
         failed, _ = self.past("past", "Draw the charts.", **failure)
@@ -697,6 +708,25 @@ class RecordTests(RecallTestCase):
         again = self.replay(pack.id)
         self.assertEqual((again.text, again.as_sent), (text, True))
         self.assert_rebuilds()
+
+    def test_the_accepted_version_of_a_long_entry_is_shown_from_its_beginning(self) -> None:
+        passage = "The kraken valve of the boiler sticks below 40 degrees; heat it first."
+        pages = [f"Chapter {number} tells of subject{number}, at some length. " * 12 for number in range(9)]
+        handbook = self.write("Handbook", f"{passage} And its handle is red.")
+        change_settings(command=SettingsChange(settings={"review_policy": "all"}))
+        with use_origin(source="mcp", actor="agent"):
+            self.update(handbook, content="\n\n".join([*pages, passage]))
+        self.assertEqual(Memory.objects.get(id=handbook).review, "proposed")
+        text = self.recall("Why does the kraken valve stick?")
+        self.assertIn(passage, text)
+        self.assertEqual(list(ContextPack.objects.latest("id").marks), [f"recall #{handbook}"])
+        self.assertEqual(self.replay(ContextPack.objects.latest("id").id).text, text)
+
+    def test_a_failure_found_by_its_error_is_shown_with_its_text(self) -> None:
+        error = f"{'frame of the call stack. ' * 12}KrakenValveError: the kraken valve sticks"
+        failure = self.write("Migration", "Heat the boiler first.", kind="failure", attributes={"error": error})
+        text = self.recall("Why does it say KrakenValveError?")
+        self.assertRegex(text, f"- #{failure} .*Heat the boiler first")
 
     def test_a_pack_of_before_passages_is_replayed(self) -> None:
         text = self.recall()
