@@ -35,10 +35,8 @@ logger = logging.getLogger(__name__)
 _PACK_LINE = re.compile(r"^- (?:\w+)?#\d+ .+$", re.MULTILINE)
 _OPENINGS = "|".join(sort.opening for sort in (SESSION, RECALL, OVERLAP, NOTE))
 _PACK_HEAD = re.compile(rf"(?:{_OPENINGS}) (?:#\d+|of )")
-# Number of recent packs whose lines are recognised
-_LATEST = 200
-# A single line may be quoted
-_LEAST_LINES = 2
+# Recent packs whose lines are recognised, and how many lines tell: a single one may be quoted
+_LATEST, _LEAST_LINES = 200, 2
 
 
 def mark_of(line: str) -> str:
@@ -329,10 +327,9 @@ def gather(request: GatherRequest) -> list[GatheredSection]:
                 gathered = _without_repeated_texts(gathered, texts)
             if gathered.items:
                 sections.append(gathered)
-    if not sections and request.has_question:
-        # Nothing has a word of the question: what the project says without one
-        return gather(replace(request, query=parse("")))
-    return sections
+    # Where nothing has a word of the question: what the project says without one
+    is_answered = bool(sections) or not request.has_question
+    return sections if is_answered else gather(replace(request, query=parse("")))
 
 
 # Until decision 49, sections counted their candidates, and only these two looked at the question

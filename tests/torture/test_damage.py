@@ -43,7 +43,7 @@ COMMAND, REMOVE, MOVE, CHMOD = "`memory-hub ", "`rm ", "`mv ", "`chmod "
 ACCEPT = "`memory-hub doctor --accept-loss --project demo"
 DAMAGED = "damaged|malformed"
 GONE, EMPTY = "gone|missing", "empty|0 bytes|no log|ends at #0"
-LOST_TAIL = "broken at #168: the log ends at #167, but #187 is anchored outside the store; its tail was cut"
+LOST_TAIL = "broken at #170: the log ends at #169, but #189 is anchored outside the store; its tail was cut"
 OTHER_DIGEST = "digest differs from the one anchored"
 LEFT = "a killed process left"
 
@@ -170,7 +170,7 @@ LOG_FILES = (
     *remedied_by(COMMAND,
         ("wal deleted", _lose_wal, LOST_TAIL),
         ("wal overwritten", _garble_wal, LOST_TAIL),
-        loses="#187"),
+        loses="#189"),
     *remedied_by(REBUILD,
         ("header overwritten", lambda at: at.garble(at.store(), 0), "not a database"),
         ("schema page overwritten", lambda at: at.garble(at.store(), 0, skip=100), DAMAGED),
@@ -190,9 +190,9 @@ LOG_FILES = (
 
 REPLACED_STORES = (
     *remedied_by(RESTORE,
-        ("older store put back", lambda at: at.replace_with_older("events.db"), r"ends at #161, but #167"),
+        ("older store put back", lambda at: at.replace_with_older("events.db"), r"ends at #163, but #169"),
         ("older store put back with its anchor", lambda at: at.replace_with_older("events.db", "head"),
-         r"ends at #161.*backup.*#167"),
+         r"ends at #163.*backup.*#169"),
         ("store of 0 bytes", put(b""), EMPTY),
         ("store missing", lambda at: at.store().unlink(), GONE),
         ("folder of a store missing", lambda at: shutil.rmtree(at.store().parent), GONE),
@@ -230,7 +230,7 @@ ANCHORS = (
         ("anchor of another store", lambda at: shutil.copyfile(at.head(BETA), at.head()), OTHER_DIGEST),
         ("anchor behind the log with another digest", _anchor(50), OTHER_DIGEST)),
     *remedied_by(COMMAND,
-        ("anchor ahead of the log", _anchor(999), "ends at #167, but #999"),
+        ("anchor ahead of the log", _anchor(999), "ends at #169, but #999"),
         loses="#999"),
 )  # fmt: skip
 
@@ -238,19 +238,19 @@ LOG_ROWS = (
     *remedied_by(RESTORE,
         ("event updated", forge("UPDATE raw_events SET actor = 'mallory' WHERE position = 40"), "broken at #40"),
         ("event deleted", forge("DELETE FROM raw_events WHERE position = 40"), "#40"),
-        ("event inserted", _insert_event, "broken at #168"),
-        ("last events deleted", forge("DELETE FROM raw_events WHERE position > 150"), "ends at #150, but #167"),
+        ("event inserted", _insert_event, "broken at #170"),
+        ("last events deleted", forge("DELETE FROM raw_events WHERE position > 150"), "ends at #150, but #169"),
         ("last events deleted and the anchor set back", _cut_log_and_anchor,
          r"ends at #150, but #16\d is in the read models"),
         ("gap in the positions",
          forge("UPDATE raw_events SET position = position + 5 WHERE position = (SELECT max(position) FROM raw_events)"),
-         "broken at #167: it is missing"),
+         "broken at #169: it is missing"),
         ("chain recomputed after forging", Attacked.forge_with_new_chain, OTHER_DIGEST),
         ("chain and anchor recomputed after forging", _forge_with_new_anchor,
-         "#167 is not the event that the backup"),
+         "#169 is not the event that the backup"),
         ("payload erased without an event",
-         sql("UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position = 163"),
-         "#163: its payload is missing, and no event")),
+         sql("UPDATE raw_events SET payload_json = NULL, salt = NULL WHERE position = 165"),
+         "#165: its payload is missing, and no event")),
     *remedied_by(REBUILD,
         ("trigger that empties tables",
          sql("CREATE TRIGGER more AFTER INSERT ON raw_events BEGIN DELETE FROM memories_relation; END"),
@@ -293,7 +293,7 @@ READ_MODELS = (
         ("words deleted from the full text", sql("DELETE FROM search_fts WHERE rowid < 100"),
          "full-text|search_fts"),
         ("words changed in the full text",
-         sql("INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (165, 'forged', 'forged')"),
+         sql("INSERT OR REPLACE INTO search_fts (rowid, title, body) VALUES (167, 'forged', 'forged')"),
          "full-text|search_fts"),
         ("full-text index dropped", sql("DROP TABLE search_fts"), "the full-text index is missing")),
 )  # fmt: skip

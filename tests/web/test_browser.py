@@ -199,7 +199,7 @@ class PersonTests(BrowserTestCase):
         self.see("it does not confirm delivery")
         with self.new_page():
             self.acts += 1
-            self.find("a[href$='/core/rawevent/160/change/']").click()
+            self.find("a[href$='/core/rawevent/162/change/']").click()
         self.see("The SMS gateway takes 20 seconds")
         self.done("find a memory and its evidence", most=5)
         self.begin()
