@@ -133,6 +133,8 @@ class Memory(StoreModel):
             models.Index(fields=["deleted_at"], condition=models.Q(deleted_at__isnull=False), name="memory_deleted"),
             models.Index(fields=["review", "updated_at", "id"], condition=_UNREVIEWED, name="memory_review"),
             models.Index(fields=["id"], condition=~models.Q(resource_links=[]), name="memory_links"),
+            # Sections of documents, by file
+            models.Index(fields=["source"], condition=models.Q(type="reference"), name="memory_reference"),
         ]
 
     def __str__(self) -> str:

@@ -24,6 +24,7 @@ from memoryhub.core.errors import HubError
 from memoryhub.core.events.event_types import Speech, names_of_speech
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.origin import use_origin
+from memoryhub.core.stores.dialect import begins_with
 from memoryhub.core.text import flat
 from sessions_app.events import COMMIT_RECORDED
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
@@ -179,7 +180,7 @@ def _past_changes(tops: list[PurePath]) -> list[tuple[int, frozenset[str]]]:
 def _unknown(lessons: Iterator[Lesson]) -> list[Lesson]:
     distinct = list({_topic_of(lesson): lesson for lesson in lessons}.values())[:_MOST_COMPARED]
     stored_topics = _stored_topics(distinct)
-    rejected = Memory.objects.filter(review=ReviewState.REJECTED, topic_key__startswith=_TOPIC).order_by("-id")
+    rejected = Memory.objects.filter(begins_with("topic_key", _TOPIC), review=ReviewState.REJECTED).order_by("-id")
     refused = [words_of(content) for content in rejected.values_list("content", flat=True)[:_MOST_REJECTED]]
     unknown: list[Lesson] = []
     for lesson in distinct:

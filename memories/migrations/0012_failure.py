@@ -2,13 +2,17 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    """Memories of the kind failure."""
+    """Memories of the kind failure, and an index of sections of documents by file."""
 
     dependencies = [
         ('memories', '0011_updated_when_written'),
     ]
 
     operations = [
+        migrations.AddIndex(
+            model_name='memory',
+            index=models.Index(condition=models.Q(('type', 'reference')), fields=['source'], name='memory_reference'),
+        ),
         migrations.CreateModel(
             name='Failure',
             fields=[

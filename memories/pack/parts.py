@@ -325,7 +325,8 @@ def _rules(request: GatherRequest) -> list[PackItem]:
     if not request.is_by_worth or request.has_question:
         return []
     sources = ", ".join(f"'{path}'" for path in (*FOR_AGENTS, *FOR_DEVELOPERS))
-    memories = _visible_memories(request, f"m.type = '{REFERENCE}' AND m.source IN ({sources})", "m.id")
+    # Unary plus: SQLite would otherwise read all memories in the order of their ids
+    memories = _visible_memories(request, f"m.type = '{REFERENCE}' AND m.source IN ({sources})", "+m.id")
     ranked: list[tuple[int, int, _Placed]] = []
     for level, memory in memories:
         is_for_agents = memory.source in FOR_AGENTS
@@ -344,11 +345,15 @@ def _rules(request: GatherRequest) -> list[PackItem]:
     return items[:_MOST_FILE_RULES]
 
 
+# Written as in the index of topics
+_IS_BUILD = f"NOT (m.scope = 'session') AND m.topic_key = '{BUILD_TOPIC}'"
+
+
 def _build(request: GatherRequest) -> list[PackItem]:
     if not request.is_by_worth:
         return []
     items: list[PackItem] = []
-    for level, memory in _visible_memories(request, f"m.topic_key = '{BUILD_TOPIC}'", "m.id"):
+    for level, memory in _visible_memories(request, _IS_BUILD, "m.id"):
         label = reference(level, memory.id)
         lines = "; ".join(memory.content.split("\n"))
         items.append(PackItem(label, f"- {label} {one_line(lines, _BUILD)}", _text_of(memory, request)))

@@ -104,7 +104,9 @@ class AnswerTests(WithoutHubTestCase):
         self.assertIn("8321", client.prompt("On which port does the deployment listen?"))
         client.send("Stop", last_assistant_message="On 8321.")
         self.assertEqual(client.prompt("So the deployment does listen on that port?"), "")
-        self.assertIn("8321", ClaudeCode(self.home, self.folder, "s2").prompt("On which port does the deployment listen?"))
+        self.assertIn(
+            "8321", ClaudeCode(self.home, self.folder, "s2").prompt("On which port does the deployment listen?")
+        )
         turns = "turn.began message.user context.packed message.assistant turn.ended turn.began message.user"
         self.assertEqual(self.types(), ["session.started", *turns.split()])
 
