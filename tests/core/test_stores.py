@@ -315,7 +315,7 @@ class UpgradeTests(StoreTestCase):
         unlist = "DELETE FROM django_migrations WHERE app = 'memories' AND name = '{}'"
         older = "UPDATE store_meta SET value = 'older' WHERE key = 'fingerprint'"
         added_since = map(unlist.format, ("0011_updated_when_written", "0012_failure"))
-        tampering.change(ALPHA, unlist.format("0001_squashed"), *added_since, older)
+        tampering.change(ALPHA, unlist.format("0001_squashed"), *added_since, "DROP INDEX memory_reference", older)
         self.assert_first()
         with use_store(ALPHA):
             self.assertEqual(selected.integrity.schema_problem(), "")
