@@ -55,7 +55,7 @@ class Command(StoreCommand):
             return
         bundle = open_bundle(options["file"].expanduser().absolute(), lambda: _passphrase(options["passphrase_file"]))
         store = bundle.manifest.store_id
-        if options["project"]:
+        if options["project"] is not None:
             store = project_store(options["project"])
         is_done = options["action"] == "apply" and not options["preview"]
         apply = apply_bundle if is_done else preview_bundle
