@@ -45,12 +45,8 @@ def both(store: StoreId, source: DatabasePlace, target: DatabasePlace) -> Iterat
     with Peer(source) as leaving, Peer(target) as arriving:
         # In one order, whatever the direction
         for peer in sorted((leaving, arriving), key=lambda peer: peer.place.url):
-            lock(peer, store)
+            peer.call("lock", store=store.text, seconds=_LOCK_SECONDS)
         yield leaving, arriving
-
-
-def lock(peer: Peer, store: StoreId) -> None:
-    peer.call("lock", store=store.text, seconds=_LOCK_SECONDS)
 
 
 def assign(store: StoreId, place: DatabasePlace) -> None:
