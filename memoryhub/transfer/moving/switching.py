@@ -45,8 +45,12 @@ def both(store: StoreId, source: DatabasePlace, target: DatabasePlace) -> Iterat
     with Peer(source) as leaving, Peer(target) as arriving:
         # In one order, whatever the direction
         for peer in sorted((leaving, arriving), key=lambda peer: peer.place.url):
-            peer.call("lock", store=store.text, seconds=_LOCK_SECONDS)
+            lock(peer, store)
         yield leaving, arriving
+
+
+def lock(peer: Peer, store: StoreId) -> None:
+    peer.call("lock", store=store.text, seconds=_LOCK_SECONDS)
 
 
 def assign(store: StoreId, place: DatabasePlace) -> None:
