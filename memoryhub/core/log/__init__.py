@@ -39,5 +39,5 @@ from memoryhub.core.log.read import (
     iterate_columns,
     replay,
 )
-from memoryhub.core.log.rebuilding import TableReport, compare, compare_sample, rebuild, table_digests
+from memoryhub.core.log.rebuilding import compare, compare_sample, rebuild, table_digests
 from memoryhub.core.log.views import forget_views, view_at
