@@ -125,19 +125,17 @@ define_notes("memory", section_notes)
 def _titles(ids: Sequence[int]) -> str:
     if not ids:
         return ""
-    marks = ", ".join(["%s"] * len(ids))
-    sql = f"SELECT title || ' ' || chosen FROM decisions_decision WHERE id IN ({marks}) ORDER BY id"
-    return "\n".join(rows.column(sql, list(ids)))
+    sql = f"SELECT title || ' ' || chosen FROM decisions_decision WHERE id IN {IDS} ORDER BY id"
+    return "\n".join(rows.column(sql, [json_list(ids)]))
 
 
 def _commits(commit_ids: Sequence[int]) -> list[Document]:
     if not commit_ids:
         return []
-    marks = ", ".join(["%s"] * len(commit_ids))
     texts = rows.fetch(
         "SELECT l.commit_id, d.title || ' ' || d.context || ' ' || d.chosen FROM decisions_commitlink l "
-        f"JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN ({marks}) ORDER BY d.id",
-        list(commit_ids),
+        f"JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN {IDS} ORDER BY d.id",
+        [json_list(commit_ids)],
     )
     words: dict[int, list[str]] = {}
     for commit_id, text in texts:

@@ -11,7 +11,6 @@ from django.shortcuts import redirect
 from django.urls import URLPattern, path
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from pydantic import ValidationError
 
 from governance.models import Redaction
 from governance.redaction.copies import last_look
@@ -24,7 +23,6 @@ from memoryhub.core.background import Progress, is_long, start_task
 from memoryhub.core.errors import ConfirmationRequired, HubError
 from memoryhub.core.permissions import Act
 from memoryhub.core.text import as_sentence
-from memoryhub.core.validation import explain_faults
 
 _WAYS = (
     ("text", "Exact text"),
@@ -33,12 +31,10 @@ _WAYS = (
     ("whole", "The whole text of the items selected below"),
 )
 
-# The form's field for an error of the schema; other errors are shown above the form.
-_FIELDS = {"text": "target", "pattern": "target", "label": "label", "ids": "ids", "search": "search"}
-
 
 class RedactionForm(SchemaForm[RedactionSelect]):
     schema = RedactionSelect
+    error_fields = {"text": "target", "pattern": "target"}
     way = forms.ChoiceField(label="Redact", choices=_WAYS, initial="text")
     target = forms.CharField(
         required=False,
@@ -71,11 +67,6 @@ class RedactionForm(SchemaForm[RedactionSelect]):
             fields["ids"] = numbers
         return fields
 
-    def add_faults(self, error: ValidationError) -> None:
-        faults = error.errors()
-        field = next((str(part) for fault in faults for part in fault["loc"][:1]), "")
-        self.add_error(_FIELDS.get(field), f"{explain_faults(faults)}.")
-
 
 WORD_TO_TYPE = "redact"
 _LATEST = 20
@@ -83,8 +74,6 @@ _LATEST = 20
 
 @admin.register(Redaction)
 class RedactionAdmin(HubModelAdmin):
-    change_list_template = "admin/governance/change_list.html"
-
     def get_urls(self) -> list[URLPattern]:
         act = self.admin_site.admin_view(needs(Act.GOVERN, self.run_view))
         return [path("run/", act, name="governance_redaction_run"), *super().get_urls()]
@@ -130,7 +119,7 @@ class RedactionAdmin(HubModelAdmin):
             return redact(command=command, progress=lambda events: report(min(events, total), total))
 
         page = self.url("changelist")
-        task = start_task("Redaction", page=page, work=work, describe=_described, failed=messages.ERROR)
+        task = start_task("Redaction", page=page, work=work, describe=_described)
         return redirect("admin:task", task.id)
 
     def change_view(self, request: HttpRequest, object_id: str, *_: Any, **_options: Any) -> HttpResponse:

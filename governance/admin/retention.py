@@ -77,7 +77,6 @@ _LATEST = 20
 
 @admin.register(RetentionRun)
 class RetentionAdmin(HubModelAdmin):
-    change_list_template = "admin/governance/change_list.html"
     detail_template = "admin/governance/retention_run.html"
 
     def get_urls(self) -> list[URLPattern]:
@@ -118,7 +117,7 @@ class RetentionAdmin(HubModelAdmin):
             return run_retention(command=command, progress=report)
 
         page = self.url("changelist")
-        task = start_task("Retention", page=page, work=work, describe=_described, failed=messages.ERROR)
+        task = start_task("Retention", page=page, work=work, describe=_described)
         return redirect("admin:task", task.id)
 
     def policy_view(self, request: HttpRequest) -> HttpResponse:

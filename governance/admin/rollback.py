@@ -11,7 +11,6 @@ from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import URLPattern, path, reverse
-from pydantic import ValidationError
 
 from governance.models import Rollback, RollbackAction
 from governance.retention.candidates import words_of
@@ -28,7 +27,6 @@ from memoryhub.core.errors import ConfirmationRequired, HubError
 from memoryhub.core.events.rollback import effects
 from memoryhub.core.permissions import Act
 from memoryhub.core.text import as_sentence
-from memoryhub.core.validation import explain_faults
 
 _ACTIONS = (
     (
@@ -98,9 +96,6 @@ class RollbackForm(SchemaForm[RollbackPlan]):
         ids = {name: self.data.getlist(name) for name in ("also", "leave")}  # type: ignore[attr-defined]
         return {name: value for name, value in (self.cleaned_data | ids).items() if value}
 
-    def add_faults(self, error: ValidationError) -> None:
-        self.add_error(None, f"{explain_faults(error.errors())}.")
-
 
 _LATEST = 20
 _SHOWN = 200
@@ -111,8 +106,6 @@ _CHANGED = "The log has changed since the preview. Check the new preview and con
 
 @admin.register(Rollback)
 class RollbackAdmin(HubModelAdmin):
-    change_list_template = "admin/governance/change_list.html"
-
     def get_urls(self) -> list[URLPattern]:
         urls = [
             path("run/", self._governed(self.run_view), name="governance_rollback_run"),
@@ -147,7 +140,7 @@ class RollbackAdmin(HubModelAdmin):
 
     def _later(self, work: Callable[[Progress], RollbackView]) -> HttpResponse:
         page = self.url("changelist")
-        task = start_task("Roll-back", page=page, work=work, describe=_described, failed=messages.ERROR)
+        task = start_task("Roll-back", page=page, work=work, describe=_described)
         return redirect("admin:task", task.id)
 
     def undo_view(self, request: HttpRequest, rollback_id: int) -> HttpResponse:

@@ -78,8 +78,6 @@ class RecheckForm(forms.Form):
 
 @admin.register(Affirmation)
 class AffirmationAdmin(HubModelAdmin):
-    change_list_template = "admin/governance/change_list.html"
-
     def get_urls(self) -> list[URLPattern]:
         see, may_review = self.admin_site.admin_view, Act.REVIEW
         return [

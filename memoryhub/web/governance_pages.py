@@ -113,7 +113,6 @@ def _undo_batch(request: HttpRequest, batch: imports.Batch) -> HttpResponse:
                 page=page,
                 work=lambda report: undo(progress=lambda count: report(min(count, events), events)),
                 describe=_undo_messages,
-                failed=messages.ERROR,
             )
             return redirect("admin:task", task.id)
         result = undo()

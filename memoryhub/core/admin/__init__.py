@@ -6,8 +6,8 @@ from memoryhub.core.admin.facets import (
     DefaultFilter,
     Facet,
     HubChangeList,
-    SinceFilter,
     ValueFilter,
+    since_filter,
     value_filter,
 )
 
@@ -18,10 +18,10 @@ __all__ = [
     "HubChangeList",
     "HubModelAdmin",
     "RawEventAdmin",
-    "SinceFilter",
     "ValueFilter",
     "cells",
     "needs",
     "next_page",
+    "since_filter",
     "value_filter",
 ]
