@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Count, QuerySet
 
 from decisions.edges import VISIBLE, LineageStep, ancestors, descendants, heads, heads_of
-from decisions.models import NEVER_ACCEPTED, Decision, DecisionStatus
+from decisions.models import IN_FORCE, NEVER_ACCEPTED, Decision, DecisionStatus
 from decisions.present import decision_line
 from decisions.schemas import DecisionGet, DecisionList, DecisionView
 from memories.selectors.memories import ids_among
@@ -28,8 +28,6 @@ from memoryhub.core.stores.dialect import IDS, json_list
 
 _DERIVED = {"edges", "superseded_by", "heads", "commits", "artifacts", "quarantine"}
 _STORED = [name for name in DecisionView.model_fields if name not in _DERIVED]
-
-_OPEN = (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED)
 
 
 def find_decision(decision_id: int) -> Decision:
@@ -118,7 +116,7 @@ def _edges(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
 
 # A decision in force has none: those that name it are proposed or rejected. A proposal may give way to another.
 def _superseded_by(decisions: Sequence[Decision]) -> dict[int, list[int]]:
-    retired = [decision.id for decision in decisions if decision.status not in _OPEN]
+    retired = [decision.id for decision in decisions if decision.status not in IN_FORCE]
     heirs = rows.fetch(
         "SELECT e.to_id, e.from_id, heir.status FROM decisions_decisionedge e "
         "JOIN decisions_decision heir ON heir.id = e.from_id WHERE e.relation = 'supersedes' "

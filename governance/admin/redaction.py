@@ -9,13 +9,12 @@ from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import URLPattern, path
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
 
 from governance.models import Redaction
 from governance.redaction.copies import last_look
-from governance.redaction.schemas import Place, RedactionDone, RedactionRun, RedactionSelect
+from governance.redaction.schemas import RedactionDone, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
+from memories.admin.listing import marked_excerpt
 from memoryhub.core import log
 from memoryhub.core.admin import HubModelAdmin, cells, needs
 from memoryhub.core.admin.schema_form import SchemaForm, posted
@@ -133,21 +132,13 @@ class RedactionAdmin(HubModelAdmin):
             preview = preview_redaction(command=selection)
         except HubError as error:
             return {"problem": as_sentence(error.message)}
-        rows = [{"place": place, "before": _with_marks(place), "after": place.after} for place in preview.places]
+        rows = [(place, marked_excerpt(place.before, place.marked, tag="del")) for place in preview.places]
         return {"preview": preview, "rows": rows, "word": WORD_TO_TYPE}
 
     def _page(self, request: HttpRequest, form: RedactionForm, **context: Any) -> HttpResponse:
         latest = Redaction.objects.order_by("-id")[:_LATEST]
         common = {"title": "Redaction", "form": form, "latest": latest, "look": last_look()}
         return self.page(request, "admin/governance/redaction.html", None, **common, **context)
-
-
-def _with_marks(place: Place) -> SafeString:
-    parts, at = [], 0
-    for start, end in place.marked:
-        parts.append((place.before[at:start], place.before[start:end]))
-        at = end
-    return format_html("{}{}", format_html_join("", "{}<del>{}</del>", parts), place.before[at:])
 
 
 def _described(result: RedactionDone) -> list[tuple[int, str]]:

@@ -10,7 +10,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 
 from governance.models import Rollback, RollbackAction
 from governance.retention.candidates import words_of
@@ -18,7 +18,7 @@ from governance.rollback.schemas import Group, Include, RollbackMake, RollbackPl
 from governance.rollback.service import event_sources, preview, roll_back, undo_rollback
 from governance.rollback.tracing import groups
 from memoryhub.core import clock, log
-from memoryhub.core.admin import HubModelAdmin, cells, needs
+from memoryhub.core.admin import HubModelAdmin, cells, needs, page_of_entity
 from memoryhub.core.admin.cells import counted
 from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.background import Progress, is_long, start_task
@@ -210,14 +210,6 @@ def _rollback_row(rollback: Rollback) -> dict[str, Any]:
     return {"row": rollback, "chosen": selection_text(rollback.selection), "done": counts_text(counts)}
 
 
-_PAGES = {
-    "memory": "memories_memory",
-    "decision": "decisions_decision",
-    "commit": "sessions_app_commit",
-    "session": "sessions_app_session",
-    "turn": "sessions_app_turn",
-    "iteration": "sessions_app_iteration",
-}
 # Downstream groups whose items can be included one by one.
 _ALSO = frozenset({"built_on", "influenced", "relations", "told_sessions"})
 _DEEPEST = 6
@@ -273,10 +265,9 @@ def _as_tree(things: Sequence[Thing]) -> list[Thing]:
 
 
 def address(thing: Thing) -> str:
-    page = _PAGES.get(thing.type)
-    if page and (thing.event == thing.id or thing.type in ("memory", "decision", "session")):
-        return reverse(f"admin:{page}_change", args=[thing.id])
-    return reverse("admin:core_rawevent_change", args=[thing.event])
+    if thing.event == thing.id or thing.type in ("memory", "decision", "session"):
+        return page_of_entity(thing.type, thing.id)
+    return page_of_entity("", thing.event)
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
@@ -315,9 +306,7 @@ def _item_rows(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for item in items:
         number = item.get("id", 0)
         entity = entities.get(number)
-        page = "core_rawevent"
         if entity:
-            page = _PAGES.get(entity.type, page)
             title, kind = entity.title, entity.type
         else:
             kind = types.get(number, "")
@@ -325,7 +314,7 @@ def _item_rows(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             if title == kind:
                 title = _as_words(title)
             kind = kind.partition(".")[0]
-        url = reverse(f"admin:{page}_change", args=[number]) if number else ""
+        url = page_of_entity(entity.type if entity else "", number) if number else ""
         rows.append({"id": number, "url": url, "title": title, "type": kind, "label": kind.capitalize()})
     return rows
 

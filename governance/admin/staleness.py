@@ -21,7 +21,7 @@ from governance.staleness.service import affirm, retire
 from memories.admin.base import sentence, warn_of_redactions
 from memories.admin.rendering import render
 from memoryhub.core import clock
-from memoryhub.core.admin import HubModelAdmin, needs, next_page
+from memoryhub.core.admin import HubModelAdmin, needs, next_page, page_of_entity
 from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act
@@ -156,9 +156,9 @@ def _item_context(at: Waiting) -> dict[str, Any]:
     item = at.item
     is_decision = item["kind"] == StaleKind.DECISION
     if is_decision:
-        pages, edit, rendered = "decisions_decision", "supersede", render(item["text"])
+        thing, change_page, rendered = "decision", "decisions_decision_supersede", render(item["text"])
     else:
-        pages, edit = "memories_memory", "edit"
+        thing, change_page = "memory", "memories_memory_edit"
         rendered = render(item["text"], KINDS[item["kind"]].rendering)
     return {
         "item": item,
@@ -169,8 +169,8 @@ def _item_context(at: Waiting) -> dict[str, Any]:
         "reasons": [{**reason, "at": clock.from_text(reason["since"])} for reason in item["reasons"]],
         "looked_at": clock.from_text(item["looked_at"]),
         "commits": list(map(_commit_row, item["commits"])),
-        "thing_url": reverse(f"admin:{pages}_change", args=[item["id"]]),
-        "change_url": reverse(f"admin:{pages}_{edit}", args=[item["id"]]),
+        "thing_url": page_of_entity(thing, item["id"]),
+        "change_url": reverse(f"admin:{change_page}", args=[item["id"]]),
     }
 
 
@@ -179,8 +179,7 @@ def _label(kind: str) -> str:
 
 
 def _commit_row(commit: dict[str, Any]) -> dict[str, Any]:
-    url = reverse("admin:sessions_app_commit_change", args=[commit["id"]])
-    row = {**commit, "at": clock.from_text(commit["date"]), "url": url}
+    row = {**commit, "at": clock.from_text(commit["date"]), "url": page_of_entity("commit", commit["id"])}
     if commit["diff"]:
         row["patch"] = patch(commit["diff"])
     return row

@@ -243,21 +243,20 @@ _POLICIES = (
     f"WITH policies(kind, type, days, cutoff) AS (SELECT {json_text('value', 0)}, {json_text('value', 1)}, "
     f"{json_int('value', 2)}, {json_text('value', 3)} FROM {elements()} AS policy) "
 )
-# Memories past ``review_after``; a policy for the type takes precedence over one for the kind
-_OLD_MEMORIES = f"""{_POLICIES}
-SELECT m.id, {greatest("m.updated_at", "coalesce(a.affirmed_at, m.updated_at)")}, p.days
-FROM policies p JOIN memories_memory m ON m.kind = p.kind AND m.updated_at <= p.cutoff
-LEFT JOIN governance_affirmation a ON a.entity_id = m.id
-WHERE (p.type = m.type OR (p.type = '' AND NOT EXISTS
-    (SELECT 1 FROM policies own WHERE own.kind = m.kind AND own.type = m.type)))
-  AND coalesce(a.affirmed_at, '') <= p.cutoff AND {LIVE_MEMORY} {{among}}"""
-_OLD_DECISIONS = f"""{_POLICIES}
-SELECT d.id, {greatest("d.decided_at", "coalesce(a.affirmed_at, d.decided_at)")}, p.days
-FROM policies p JOIN decisions_decision d ON p.kind = 'decision' AND d.decided_at <= p.cutoff
-LEFT JOIN governance_affirmation a ON a.entity_id = d.id
-WHERE (p.type = d.impact OR (p.type = '' AND NOT EXISTS
-    (SELECT 1 FROM policies own WHERE own.kind = 'decision' AND own.type = d.impact)))
-  AND coalesce(a.affirmed_at, '') <= p.cutoff AND {LIVE_DECISION} {{among}}"""
+# Entries past ``review_after``; a policy for the type takes precedence over one for the kind
+_OLD = f"""{_POLICIES}
+SELECT {{id}}, {greatest("{at}", "coalesce(a.affirmed_at, {at})")}, p.days
+FROM policies p JOIN {{table}} ON {{kind}} = p.kind AND {{at}} <= p.cutoff
+LEFT JOIN governance_affirmation a ON a.entity_id = {{id}}
+WHERE (p.type = {{type}} OR (p.type = '' AND NOT EXISTS
+    (SELECT 1 FROM policies own WHERE own.kind = {{kind}} AND own.type = {{type}})))
+  AND coalesce(a.affirmed_at, '') <= p.cutoff AND {{live}} {{{{among}}}}"""
+_OLD_MEMORIES = _OLD.format(
+    id="m.id", at="m.updated_at", table="memories_memory m", kind="m.kind", type="m.type", live=LIVE_MEMORY
+)
+_OLD_DECISIONS = _OLD.format(
+    id="d.id", at="d.decided_at", table="decisions_decision d", kind="'decision'", type="d.impact", live=LIVE_DECISION
+)
 
 
 class Reason(NamedTuple):

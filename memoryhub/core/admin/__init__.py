@@ -1,5 +1,5 @@
 from memoryhub.core.admin import cells
-from memoryhub.core.admin.base import HubModelAdmin, needs, next_page
+from memoryhub.core.admin.base import HubModelAdmin, needs, next_page, page_of_entity
 from memoryhub.core.admin.events import RawEventAdmin
 from memoryhub.core.admin.facets import (
     ConditionFilter,
@@ -22,6 +22,7 @@ __all__ = [
     "cells",
     "needs",
     "next_page",
+    "page_of_entity",
     "since_filter",
     "value_filter",
 ]
