@@ -23,9 +23,6 @@ from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, Co
 from sessions_app.models import Commit
 from sessions_app.search import known_commit_document
 
-# Score factor of a decision that is no longer in force.
-REPLACED_WEIGHT = SUPERSEDED_WEIGHT
-
 define_text(
     "decision",
     "SELECT id, title, chosen || CASE rationale WHEN '' THEN '' ELSE ' — ' || rationale END "
@@ -89,7 +86,7 @@ QUESTION = rf"""(?x)\b(?:
 QUESTION_WEIGHT = 2.0
 
 define_source_hint("decision", pattern=QUESTION, words=rf"\b(?:{_VERBS}|{_NOUNS})\b", weight=QUESTION_WEIGHT)
-define_demotion(_REPLACED, REPLACED_WEIGHT, why="replaced")
+define_demotion(_REPLACED, SUPERSEDED_WEIGHT, why="replaced")
 define_successors(find_successors)
 define_notes("decision", evidence_notes)
 

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST
 
 from governance.models import Affirmation
 from governance.staleness.schemas import Affirm, AffirmResult, Retire, RetireResult, StaleKind
-from governance.staleness.selectors import Waiting, waiting
+from governance.staleness.selectors import stale_item
 from governance.staleness.service import affirm, retire
 from memories.admin.base import sentence, warn_of_redactions
 from memories.admin.rendering import render
@@ -96,11 +96,11 @@ class AffirmationAdmin(HubModelAdmin):
         ]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return self._show(request, waiting())
+        return self._show(request, stale_item())
 
     def item_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
         try:
-            return self._show(request, waiting(entity_id=entity_id))
+            return self._show(request, stale_item(entity_id))
         except (NotFound, Gone) as error:
             messages.info(request, sentence(error))
             return redirect(self.url("changelist"))
@@ -114,12 +114,11 @@ class AffirmationAdmin(HubModelAdmin):
     def _give(
         self, request: HttpRequest, entity_id: int, verdict: Callable[[int], AffirmResult | RetireResult]
     ) -> HttpResponse:
-        following = _following(entity_id)
         try:
             result = verdict(entity_id)
         except HubError as error:
             messages.error(request, sentence(error))
-            return self._go(entity_id)
+            return redirect(self.url("item", entity_id))
         named = f"#{result.id} “{result.title}”."
         if isinstance(result, AffirmResult):
             messages.success(request, f"Confirmed {named} This cannot be undone.")
@@ -128,32 +127,16 @@ class AffirmationAdmin(HubModelAdmin):
             messages.success(request, f"Deprecated {named}")
         else:
             messages.success(request, f"Deleted {named}")
-        following_page = next_page(request)
-        return redirect(following_page) if following_page else self._go(following)
+        return redirect(next_page(request) or self.url("changelist"))
 
-    def _go(self, entity_id: int | None) -> HttpResponse:
-        return redirect(self.url("changelist") if entity_id is None else self.url("item", entity_id))
-
-    def _show(self, request: HttpRequest, at: Waiting | None) -> HttpResponse:
-        if at:
-            request.inbox_key = f"recheck-{at.item['id']}"  # type: ignore[attr-defined]
-        context = {"title": "Inbox", "at": at, **(_item_context(at) if at else {})}
+    def _show(self, request: HttpRequest, item: dict[str, Any] | None) -> HttpResponse:
+        if item:
+            request.inbox_key = f"recheck-{item['id']}"  # type: ignore[attr-defined]
+        context = {"title": "Inbox", **(_item_context(item) if item else {})}
         return self.page(request, _PAGE, None, **context)
 
 
-def _following(entity_id: int) -> int | None:
-    """Return the item to show after a verdict: the next one, or at the end the previous one."""
-    try:
-        at = waiting(entity_id=entity_id)
-    except (NotFound, Gone):
-        return None
-    if at is None:
-        return None
-    return at.after or at.before
-
-
-def _item_context(at: Waiting) -> dict[str, Any]:
-    item = at.item
+def _item_context(item: dict[str, Any]) -> dict[str, Any]:
     is_decision = item["kind"] == StaleKind.DECISION
     if is_decision:
         thing, change_page, rendered = "decision", "decisions_decision_supersede", render(item["text"])

@@ -63,41 +63,18 @@ def list_stale(*, command: StaleList) -> Listing:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """An item of the queue and its neighbours."""
-
-    # As in ``list_stale``, with diffs
-    item: dict[str, Any]
-    number: int
-    total: int
-    before: int | None
-    after: int | None
-
-
-def waiting(*, entity_id: int | None = None) -> Waiting | None:
-    """Return an item of the queue with diffs, by default the oldest; None if the queue is empty.
+def stale_item(entity_id: int | None = None) -> dict[str, Any] | None:
+    """Return an item of the queue as ``list_stale`` does, with diffs; by default the oldest, None if there is none.
 
     Raises:
         NotFound: the item is not stale.
     """
     stale = queue()
-    ids = [due.id for due in stale.due]
-    if entity_id is not None and entity_id not in ids:
+    due = [item for item in stale.due if entity_id in (None, item.id)][:1]
+    entries = views(stale, due, diff=True)
+    if entity_id is not None and not entries:
         raise NotFound(f"#{entity_id} is not stale; the queue lists what needs rechecking", id=entity_id)
-    if not ids:
-        return None
-    at = 0 if entity_id is None else ids.index(entity_id)
-    entries = views(stale, [stale.due[at]], diff=True)
-    if not entries:
-        raise NotFound(f"#{ids[at]} was erased while it was read; open the queue again", id=ids[at])
-    return Waiting(
-        item=entries[0],
-        number=at + 1,
-        total=len(ids),
-        before=ids[at - 1] if at else None,
-        after=ids[at + 1] if at + 1 < len(ids) else None,
-    )
+    return entries[0] if entries else None
 
 
 def count_stale() -> int:
