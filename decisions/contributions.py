@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
 
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 
 from decisions.edges import heads
 from decisions.events import DECISION_RECORDED, DecisionRecorded
-from decisions.models import ArtifactKind, CommitLink, Decision, DecisionStatus, LinkType
+from decisions.models import IN_FORCE, ArtifactKind, CommitLink, Decision, DecisionStatus, LinkType
 from decisions.selectors import count_by_status, decisions_of_commits
 from memories.pack.notes import LEAST_RARE, NoteSource, Situation, define_note, uses
 from memories.pack.sections import (
@@ -37,7 +36,7 @@ from memoryhub.core import clock
 from memoryhub.core.contributions import define_part, define_statistics
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, LIKE, elements, position_of
+from memoryhub.core.stores.dialect import LIKE, elements, position_of
 from memoryhub.core.text import one_line
 from sessions_app.models import Commit
 
@@ -63,21 +62,7 @@ define_statistics("commits", count_commits)
 define_part("commit", "decisions", decisions_of_commits)
 
 
-IN_FORCE = (DecisionStatus.ACCEPTED, DecisionStatus.PROPOSED)
-
 _TITLE, _CHOSEN = 120, 300
-
-_IN_FORCE = f"FROM decisions_decision WHERE status IN {tuple(map(str, IN_FORCE))} AND id {OUTSIDE}"
-_SELECT = f"SELECT id, status, title, chosen, decided_at || '' {_IN_FORCE}"
-
-
-class _Decision(NamedTuple):
-    id: int
-    status: str
-    title: str
-    chosen: str
-    decided_at: str
-
 
 # How many decisions about other subjects an opening has
 _MOST_LATELY = 8
@@ -85,33 +70,34 @@ _MOST_LATELY = 8
 
 # The decisions that best match the query, then the latest unless there is a question
 def _decisions(request: GatherRequest) -> list[PackItem]:
-    latest: list[_Decision] = []
+    latest: list[Decision] = []
     if not request.has_question:
         most = _MOST_LATELY if request.is_by_worth else request.most
-        latest = _fetch("ORDER BY decided_at DESC, id DESC LIMIT %s", [most])
+        latest = list(_in_force().order_by("-decided_at", "-id")[:most])
         if not latest:
             return []
     return without_repeats(map(_item, [*_matching(request), *latest]))
 
 
 def _count(_: GatherRequest) -> int:
-    return int(rows.fetch(f"SELECT count(*) {_IN_FORCE}")[0][0])
+    return _in_force().count()
 
 
-def _fetch(clauses: str, parameters: Sequence[Any] = ()) -> list[_Decision]:
-    return list(map(_Decision._make, rows.fetch(f"{_SELECT} {clauses}", [*parameters])))
+def _in_force() -> QuerySet[Decision]:
+    decisions = Decision.objects.filter(status__in=IN_FORCE).only("status", "title", "chosen", "decided_at")
+    return outside_quarantine(decisions)
 
 
-def _matching(request: GatherRequest) -> list[_Decision]:
+def _matching(request: GatherRequest) -> list[Decision]:
     scores = request.matching(request.chain[0], SearchSourceName.DECISION)
     if request.is_by_worth:
         least = max(LEAST_SCORE, NEAR_BEST * max(scores.values(), default=0))
         scores = {decision: score for decision, score in scores.items() if score >= least}
     ids = list(scores)
-    return sorted(_fetch(f"AND id IN {IDS}", [json.dumps(ids)]), key=lambda decision: ids.index(decision.id))
+    return sorted(_in_force().filter(id__in=ids), key=lambda decision: ids.index(decision.id))
 
 
-def _item(decision: _Decision, name: str = "") -> PackItem:
+def _item(decision: Decision, name: str = "") -> PackItem:
     name = name or f"#{decision.id}"
     status = "" if decision.status == DecisionStatus.ACCEPTED else f" {decision.status}"
     title, chosen = one_line(decision.title, _TITLE), one_line(decision.chosen, _CHOSEN)
@@ -120,7 +106,7 @@ def _item(decision: _Decision, name: str = "") -> PackItem:
 
 
 def _recallable(level: Level, ids: Sequence[int], *_: object) -> dict[int, PackItem]:
-    decisions = _fetch(f"AND id IN {IDS}", [json.dumps(list(ids))])
+    decisions = _in_force().filter(id__in=ids)
     return {decision.id: _item(decision, reference(level, decision.id)) for decision in decisions}
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from django.db.models import QuerySet
 
-from decisions.models import LINEAGE, DecisionEdge, DecisionStatus
+from decisions.models import IN_FORCE, LINEAGE, DecisionEdge, DecisionStatus
 from memories.scopes import NEWEST
 from memoryhub.core import log
 from memoryhub.core.log.quarantine import OUTSIDE, outside_quarantine, quarantined_among
@@ -87,8 +87,7 @@ class Succession:
     def status(self, decision_id: int) -> str:
         """Return the status that follows from the decision's own events and from its successors."""
         recorded_status = self._own_status(decision_id)
-        is_open = recorded_status in (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED)
-        if is_open and self._successors(decision_id):
+        if recorded_status in IN_FORCE and self._successors(decision_id):
             return DecisionStatus.SUPERSEDED
         return recorded_status
 

@@ -18,6 +18,7 @@ from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.slugs import file_slug
+from memoryhub.core.text import one_line
 
 _BATCH = 500
 
@@ -64,9 +65,7 @@ def mermaid_graph(decisions: Sequence[dict[str, Any]]) -> str:
 
 
 def _node(decision: dict[str, Any]) -> str:
-    title = " ".join(decision["title"].split())
-    if len(title) > _MAX_LABEL:
-        title = f"{title[:_MAX_LABEL]}…"
+    title = one_line(decision["title"], _MAX_LABEL)
     # Mermaid reads `#35;` as the character of that number; so no label contains markup.
     label = _UNSAFE.sub(lambda match: f"#{ord(match[0])};", f"#{decision['id']} {title}")
     return f'    d{decision["id"]}["{label}<br/>{decision["status"]} {decision["decided_at"][:10]}"]'

@@ -83,6 +83,8 @@ class EdgeRelation(models.TextChoices):
 
 # These relations form an acyclic graph.
 LINEAGE = (EdgeRelation.SUPERSEDES, EdgeRelation.REFINES, EdgeRelation.DEPENDS_ON)
+# Decisions of these statuses hold until another supersedes them
+IN_FORCE = (DecisionStatus.ACCEPTED, DecisionStatus.PROPOSED)
 # Decisions of these statuses supersede no accepted one
 NEVER_ACCEPTED = (DecisionStatus.PROPOSED, DecisionStatus.REJECTED)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from decisions.schemas import DecisionResult
 from memoryhub.core import clock
-from memoryhub.core.text import flat, hanging, indented
+from memoryhub.core.text import flat, hanging, indented, one_line, shortened
 
 _MAX_CHOSEN = 120
 _MAX_TITLE = 60
@@ -26,9 +26,7 @@ def decision_line(decision: dict[str, Any]) -> str:
     if "chosen" not in decision:
         return flat(f"#{decision['id']} {decision['title']}")
     line = f"{_head(decision)} {decision['title']}"
-    chosen = " ".join(decision["chosen"].split())
-    if len(chosen) > _MAX_CHOSEN:
-        chosen = f"{chosen[:_MAX_CHOSEN]} …"
+    chosen = one_line(decision["chosen"], _MAX_CHOSEN)
     if chosen:
         line += f": {chosen}"
     notes = [*_replacements(decision), *_evidence_notes(decision)]
@@ -76,10 +74,7 @@ def _evidence_notes(decision: dict[str, Any]) -> Iterator[str]:
     earlier = []
     for edge in decision["edges"]:
         if edge["relation"] == "supersedes":
-            title = edge["title"]
-            if len(title) > _MAX_TITLE:
-                title = f"{title[:_MAX_TITLE]}…"
-            earlier.append(f"#{edge['to']} {title}")
+            earlier.append(f"#{edge['to']} {shortened(edge['title'], _MAX_TITLE)}")
     if earlier:
         yield f"supersedes {', '.join(earlier)}"
     if decision["iteration_id"]:

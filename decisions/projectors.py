@@ -36,7 +36,7 @@ from memoryhub.core.log.quarantine import (
     QuarantinePlaced,
 )
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, elements, json_int, json_list, json_text
+from memoryhub.core.stores.dialect import IDS, TEXTS, elements, json_int, json_list, json_text
 from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, CommitRecorded
 
 _TRAILER = re.compile(r"^(decisions?|refs):[ \t]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
@@ -224,8 +224,7 @@ def _add_link(decision_id: int, commit_id: int, link_type: LinkType, position: i
 def _link_existing(position: int, commit_id: int, named: dict[int, LinkType]) -> None:
     if not named:
         return
-    marks = ", ".join(["%s"] * len(named))
-    existing = rows.column(f"SELECT id FROM decisions_decision WHERE id IN ({marks}) ORDER BY id", list(named))
+    existing = rows.column(f"SELECT id FROM decisions_decision WHERE id IN {IDS} ORDER BY id", [json_list(named)])
     for decision_id in existing:
         _add_link(decision_id, commit_id, named[decision_id], position)
 
@@ -234,10 +233,9 @@ def _link_existing(position: int, commit_id: int, named: dict[int, LinkType]) ->
 def _link_unresolved(event: Event[CommitRecorded]) -> None:
     sha = event.payload.sha
     prefixes = [sha[:length] for length in range(4, len(sha) + 1)]
-    marks = ", ".join(["%s"] * len(prefixes))
     artifacts = rows.fetch(
-        f"SELECT decision_id, value FROM decisions_artifactlink WHERE kind = %s AND value IN ({marks}) ORDER BY 1",
-        [ArtifactKind.COMMIT, *prefixes],
+        f"SELECT decision_id, value FROM decisions_artifactlink WHERE kind = %s AND value IN {TEXTS} ORDER BY 1",
+        [ArtifactKind.COMMIT, json_list(prefixes)],
     )
     for decision_id, value in artifacts:
         _add_link(decision_id, event.position, LinkType.IMPLEMENTS, event.position)

@@ -23,9 +23,6 @@ from sessions_app.events import COMMIT_LINKED, COMMIT_RECORDED, CommitLinked, Co
 from sessions_app.models import Commit
 from sessions_app.search import known_commit_document
 
-# Score factor of a decision that is no longer in force.
-REPLACED_WEIGHT = SUPERSEDED_WEIGHT
-
 define_text(
     "decision",
     "SELECT id, title, chosen || CASE rationale WHEN '' THEN '' ELSE ' — ' || rationale END "
@@ -89,7 +86,7 @@ QUESTION = rf"""(?x)\b(?:
 QUESTION_WEIGHT = 2.0
 
 define_source_hint("decision", pattern=QUESTION, words=rf"\b(?:{_VERBS}|{_NOUNS})\b", weight=QUESTION_WEIGHT)
-define_demotion(_REPLACED, REPLACED_WEIGHT, why="replaced")
+define_demotion(_REPLACED, SUPERSEDED_WEIGHT, why="replaced")
 define_successors(find_successors)
 define_notes("decision", evidence_notes)
 
@@ -125,19 +122,17 @@ define_notes("memory", section_notes)
 def _titles(ids: Sequence[int]) -> str:
     if not ids:
         return ""
-    marks = ", ".join(["%s"] * len(ids))
-    sql = f"SELECT title || ' ' || chosen FROM decisions_decision WHERE id IN ({marks}) ORDER BY id"
-    return "\n".join(rows.column(sql, list(ids)))
+    sql = f"SELECT title || ' ' || chosen FROM decisions_decision WHERE id IN {IDS} ORDER BY id"
+    return "\n".join(rows.column(sql, [json_list(ids)]))
 
 
 def _commits(commit_ids: Sequence[int]) -> list[Document]:
     if not commit_ids:
         return []
-    marks = ", ".join(["%s"] * len(commit_ids))
     texts = rows.fetch(
         "SELECT l.commit_id, d.title || ' ' || d.context || ' ' || d.chosen FROM decisions_commitlink l "
-        f"JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN ({marks}) ORDER BY d.id",
-        list(commit_ids),
+        f"JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN {IDS} ORDER BY d.id",
+        [json_list(commit_ids)],
     )
     words: dict[int, list[str]] = {}
     for commit_id, text in texts:

@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Count, QuerySet
 
 from decisions.edges import VISIBLE, LineageStep, ancestors, descendants, heads, heads_of
-from decisions.models import NEVER_ACCEPTED, Decision, DecisionStatus
+from decisions.models import IN_FORCE, NEVER_ACCEPTED, Decision, DecisionStatus
 from decisions.present import decision_line
 from decisions.schemas import DecisionGet, DecisionList, DecisionView
 from memories.selectors.memories import ids_among
@@ -24,11 +24,10 @@ from memoryhub.core.paging import newest_first
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, json_list
 
 _DERIVED = {"edges", "superseded_by", "heads", "commits", "artifacts", "quarantine"}
 _STORED = [name for name in DecisionView.model_fields if name not in _DERIVED]
-
-_OPEN = (DecisionStatus.PROPOSED, DecisionStatus.ACCEPTED)
 
 
 def find_decision(decision_id: int) -> Decision:
@@ -84,7 +83,7 @@ def commits_of(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     by_decision = _by_id(
         ("id", "sha", "message", "date", "link_type"),
         "SELECT l.decision_id, c.id, c.sha, c.message, c.committed_at, l.link_type FROM decisions_commitlink l "
-        "JOIN sessions_app_commit c ON c.id = l.commit_id WHERE l.decision_id IN ({marks}) "
+        f"JOIN sessions_app_commit c ON c.id = l.commit_id WHERE l.decision_id IN {IDS} "
         f"AND l.event {OUTSIDE} AND c.id {OUTSIDE} ORDER BY c.committed_at DESC, c.id DESC",
         ids,
     )
@@ -99,7 +98,7 @@ def decisions_of_commits(commit_ids: Sequence[int]) -> dict[int, list[dict[str, 
     return _by_id(
         ("id", "title", "link_type"),
         "SELECT l.commit_id, d.id, d.title, l.link_type FROM decisions_commitlink l "
-        "JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN ({marks}) "
+        f"JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN {IDS} "
         f"AND l.event {OUTSIDE} AND d.id {OUTSIDE} ORDER BY d.id",
         commit_ids,
     )
@@ -109,7 +108,7 @@ def _edges(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     return _by_id(
         ("relation", "to", "title"),
         "SELECT e.from_id, e.relation, e.to_id, d.title FROM decisions_decisionedge e "
-        "JOIN decisions_decision d ON d.id = e.to_id WHERE e.from_id IN ({marks}) "
+        f"JOIN decisions_decision d ON d.id = e.to_id WHERE e.from_id IN {IDS} "
         f"AND {VISIBLE} ORDER BY e.relation, e.to_id",
         ids,
     )
@@ -117,12 +116,12 @@ def _edges(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
 
 # A decision in force has none: those that name it are proposed or rejected. A proposal may give way to another.
 def _superseded_by(decisions: Sequence[Decision]) -> dict[int, list[int]]:
-    retired = [decision.id for decision in decisions if decision.status not in _OPEN]
-    heirs = _for_each(
+    retired = [decision.id for decision in decisions if decision.status not in IN_FORCE]
+    heirs = rows.fetch(
         "SELECT e.to_id, e.from_id, heir.status FROM decisions_decisionedge e "
         "JOIN decisions_decision heir ON heir.id = e.from_id WHERE e.relation = 'supersedes' "
-        f"AND e.to_id IN ({{marks}}) AND {VISIBLE} ORDER BY e.from_id",
-        retired,
+        f"AND e.to_id IN {IDS} AND {VISIBLE} ORDER BY e.from_id",
+        [json_list(retired)],
     )
     superseded = {decision.id for decision in decisions if decision.status == DecisionStatus.SUPERSEDED}
     accepted: dict[int, list[int]] = {}
@@ -138,7 +137,7 @@ def _superseded_by(decisions: Sequence[Decision]) -> dict[int, list[int]]:
 def _artifacts(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     return _by_id(
         ("kind", "value"),
-        "SELECT decision_id, kind, value FROM decisions_artifactlink WHERE decision_id IN ({marks}) "
+        f"SELECT decision_id, kind, value FROM decisions_artifactlink WHERE decision_id IN {IDS} "
         f"AND event {OUTSIDE} ORDER BY kind, value",
         ids,
     )
@@ -147,13 +146,9 @@ def _artifacts(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
 # By their first column; the others have these names
 def _by_id(names: Sequence[str], sql: str, ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
     by_id: dict[int, list[dict[str, Any]]] = {}
-    for key, *values in _for_each(sql, ids):
+    for key, *values in rows.fetch(sql, [json_list(ids)]):
         by_id.setdefault(key, []).append(dict(zip(names, values, strict=True)))
     return by_id
-
-
-def _for_each(sql: str, ids: Sequence[int]) -> list[tuple[Any, ...]]:
-    return rows.fetch(sql.format(marks=", ".join(["%s"] * len(ids))), list(ids)) if ids else []
 
 
 # Decisions shown per side of a lineage, nearest first.

@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from decisions import selectors, services
 from decisions.present import decision_text, result_text
 from decisions.schemas import DecisionGet, DecisionRecord, DecisionResult, DecisionSupersede, DecisionUnlink
-from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, fitted, register_resources, register_tools
-from memoryhub.core.validation import explain
+from memoryhub.core.validation import command_from
 
 
 def _answer(result: DecisionResult) -> Answer:
@@ -39,10 +36,7 @@ def get(command: DecisionGet) -> Answer:
 
 
 def read_decision(parameters: dict[str, str]) -> dict[str, Any]:
-    try:
-        command = DecisionGet.model_validate({"ids": [parameters["id"]], "lineage": True})
-    except ValidationError as error:
-        raise Invalid(explain(error)) from error
+    command = command_from(DecisionGet, {"ids": [parameters["id"]], "lineage": True})
     return selectors.get_decisions(command=command)[0]
 
 

@@ -11,4 +11,4 @@ class GovernanceConfig(AppConfig):
         from governance.staleness import selectors  # noqa: F401
         from memoryhub.core.events.rollback import define_effects_in
 
-        define_effects_in("governance.rollback.standard_effects")
+        define_effects_in("governance.rollback.reversal")

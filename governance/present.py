@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from django.template.defaultfilters import filesizeformat
+
 from governance.blame import BlamedRange, BlameView
 from governance.retention.schemas import HoldView, Plan, Report, RunView, Share
 from governance.staleness.schemas import AffirmResult
@@ -22,7 +24,6 @@ NOUNS = {
     "iteration": ("iteration", "iterations"),
     "commit": ("commit", "commits"),
 }
-_KILO = 1024
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
@@ -65,14 +66,7 @@ def thing_name(share: Share) -> str:
 
 
 def size(count: int) -> str:
-    if count < _KILO:
-        return f"{count:,} bytes"
-    number = count / _KILO
-    for unit in ("KB", "MB"):
-        if number < _KILO:
-            return f"{number:,.1f} {unit}"
-        number /= _KILO
-    return f"{number:,.1f} GB"
+    return filesizeformat(count).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def _share(share: Share) -> str:

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 
 from memoryhub.core import log
-from memoryhub.core.admin import HubChangeList, HubModelAdmin, SinceFilter, ValueFilter, cells, value_filter
+from memoryhub.core.admin import HubChangeList, HubModelAdmin, ValueFilter, cells, since_filter, value_filter
 from memoryhub.core.admin.svg import change_widths
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.events.event_types import event_types
@@ -61,21 +61,6 @@ def counted_things(types: dict[str, int]) -> list[tuple[int, str]]:
         if type_.is_tallied and type_.nouns and count:
             things.append((count, type_.nouns[count != 1]))
     return things
-
-
-class StartFilter(SinceFilter):
-    title = "start"
-    field = "started_at"
-
-
-class TurnStartFilter(SinceFilter):
-    title = "start"
-    field = "began_at"
-
-
-class CommittedFilter(SinceFilter):
-    title = "date"
-    field = "committed_at"
 
 
 class SessionFilter(ValueFilter):
@@ -161,7 +146,7 @@ class SessionAdmin(WorkAdmin):
         value_filter("status", models.SessionStatus.choices),
         value_filter("mode", models.SessionMode.choices),
         value_filter("agent"),
-        StartFilter,
+        since_filter("start", "started_at"),
     )
     search_fields = ("session_id", "purpose", "summary", "agent")
     search_help_text = "Purpose, summary, agent or session ID"
@@ -228,7 +213,12 @@ class SessionAdmin(WorkAdmin):
 class TurnAdmin(WorkAdmin):
     list_display = ("number", "about", "state", "session", "began", "duration", "events")
     list_display_links = ("number", "about")
-    list_filter = (value_filter("status", models.TurnStatus.choices), RecorderFilter, TurnStartFilter, SessionFilter)
+    list_filter = (
+        value_filter("status", models.TurnStatus.choices),
+        RecorderFilter,
+        since_filter("start", "began_at"),
+        SessionFilter,
+    )
     search_fields = ("turn_id", "session_id", "summary", "actor")
     search_help_text = "Summary, actor, turn ID or session ID"
     stream_kind = "turn"
@@ -308,7 +298,7 @@ class TurnAdmin(WorkAdmin):
 class CommitAdmin(WorkAdmin):
     list_display = ("number", "subject", "author_name", "committed", "change")
     list_display_links = ("number", "subject")
-    list_filter = (AuthorFilter, CommittedFilter)
+    list_filter = (AuthorFilter, since_filter("date", "committed_at"))
     search_fields = ("sha", "message", "author")
     search_help_text = "Message, author or start of the hash"
     export_fields = ("id", "message", "sha", "author", "committed_at")
@@ -392,7 +382,11 @@ class PhaseStep:
 class IterationAdmin(WorkAdmin):
     list_display = ("number", "about", "state", "phases", "commits", "started", "duration")
     list_display_links = ("number", "about")
-    list_filter = (value_filter("status", models.IterationStatus.choices), value_filter("command"), StartFilter)
+    list_filter = (
+        value_filter("status", models.IterationStatus.choices),
+        value_filter("command"),
+        since_filter("start", "started_at"),
+    )
     search_fields = ("command", "description", "outcome")
     search_help_text = "Command, description or outcome"
     stream_kind = "iteration"

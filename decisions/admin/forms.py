@@ -11,10 +11,11 @@ from django.utils.safestring import SafeString
 from django.utils.text import format_lazy
 from pydantic import BaseModel
 
-from decisions.models import Decision, DecisionStatus, Impact
+from decisions.models import IN_FORCE, Decision, Impact
 from decisions.schemas import DecisionRecord, DecisionSupersede
 from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.errors import ConflictError, HubError, Invalid, NotFound
+from memoryhub.core.text import as_sentence
 
 MORE = "more_rows"  # the button that adds rows of alternatives without JavaScript
 _SPARE = 2
@@ -23,7 +24,6 @@ _IDS = ("refines", "depends_on", "conflicts_with", "relates_to")
 _LISTS = ("commits", "files", "prs", "notes", "validations")
 _TEXTS = ("title", "context", "chosen", "rationale", "impact", "phase", "topic", "source")
 _MAIN = ("title", "context", "chosen", "alternatives", "rationale", "impact", "status", "phase", "topic", "supersedes")
-_OPEN_STATUSES = (DecisionStatus.ACCEPTED, DecisionStatus.PROPOSED)
 _HELP_TEXTS = {
     "title": "A few words.",
     "context": "The problem. Markdown or plain text.",
@@ -58,7 +58,7 @@ def error_text(error: HubError) -> str:
     text = error.message
     for hint, replacement in _TOOL_NAMES.items():
         text = text.replace(hint, replacement)
-    return _sentence(text.split("; memory_", 1)[0])
+    return as_sentence(text.split("; memory_", 1)[0].rstrip("."))
 
 
 class AlternativeRows(forms.Widget):
@@ -98,7 +98,7 @@ class DecisionForm(SchemaForm[Any]):
     alternatives = AlternativesField(required=False)
     rationale = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 4}))
     impact = forms.ChoiceField(required=False, choices=Impact.choices, initial=Impact.MEDIUM)
-    status = forms.ChoiceField(required=False, choices=[(status.value, status.label) for status in _OPEN_STATUSES])
+    status = forms.ChoiceField(required=False, choices=[(status.value, status.label) for status in IN_FORCE])
     phase = forms.CharField(required=False)
     topic = forms.CharField(required=False, widget=forms.TextInput(attrs={"list": "known-topics"}))
     branch = forms.BooleanField(required=False)
@@ -181,12 +181,8 @@ def _help(schema: type[BaseModel], name: str) -> str:
     described = schema.model_fields.get(name)
     text = _HELP_TEXTS.get(name) or (described.description if described else "") or ""
     unit = {**dict.fromkeys(_LISTS, " One per line."), "decided_at": " In your time zone."}.get(name, "")
-    return f"{_sentence(text)}{unit}" if text else unit.strip()
+    return f"{as_sentence(text.rstrip('.'))}{unit}" if text else unit.strip()
 
 
 def _text(value: Any) -> str:
     return str(value or "").replace("\r\n", "\n").strip()
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}".rstrip(".") + "."

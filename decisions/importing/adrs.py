@@ -14,8 +14,6 @@ from itertools import chain, product
 from pathlib import Path, PurePath
 from typing import Any
 
-from pydantic import ValidationError
-
 from decisions.edges import heads_of
 from decisions.events import DECISION_MARKED, DECISION_RECORDED, DECISION_UNLINKED, IMPORT_KEY
 from decisions.importing.links import RecordLink
@@ -31,7 +29,7 @@ from memoryhub.core.schemas import MAX_AUTHOR
 from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
 from memoryhub.core.stores.dialect import begins_with
 from memoryhub.core.text import flat
-from memoryhub.core.validation import explain
+from memoryhub.core.validation import command_from
 from sessions_app.git import first_commits
 
 # Stored as the reason of a mark: by it an import recognises the statuses that it set itself.
@@ -173,8 +171,6 @@ class _Import:
     def file(self, path: str) -> None:
         try:
             self._import(path, self.records.adrs[path])
-        except ValidationError as error:
-            self.report.problems.append((path, explain(error)))
         except HubError as error:
             self.report.problems.append((path, error.message))
 
@@ -212,7 +208,7 @@ class _Import:
         }
         if adr.chosen.strip():
             fields["chosen"] = adr.chosen
-        command = DecisionRecord.model_validate(fields)
+        command = command_from(DecisionRecord, fields)
         return command.model_dump(exclude_unset=True) | command.model_dump(include=set(_CONTENT))
 
     def _is_unchanged(self, earlier: int, fields: dict[str, Any]) -> bool:
@@ -236,7 +232,7 @@ class _Import:
         content = json.dumps([earlier, named, [fields[name] for name in _CONTENT]], ensure_ascii=False, sort_keys=True)
         key = f"{_prefix_of(path)}{_digest(content)}"
         filled = {name: value for name, value in fields.items() if name != "chosen" or value}
-        command = DecisionRecord.model_validate({**filled, **named, "branch": True, "idempotency_key": key})
+        command = command_from(DecisionRecord, {**filled, **named, "branch": True, "idempotency_key": key})
         return record_decision(command=command).id
 
     # A changed file does not supersede again what its first version superseded.

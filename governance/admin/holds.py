@@ -90,7 +90,6 @@ class HoldForm(SchemaForm[HoldPlace]):
 
 @admin.register(Hold)
 class HoldAdmin(HubModelAdmin):
-    change_list_template = "admin/governance/change_list.html"
     stream_kind = "hold"
 
     def get_urls(self) -> list[URLPattern]:

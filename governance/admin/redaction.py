@@ -9,14 +9,12 @@ from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import URLPattern, path
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
-from pydantic import ValidationError
 
 from governance.models import Redaction
 from governance.redaction.copies import last_look
-from governance.redaction.schemas import Place, RedactionDone, RedactionRun, RedactionSelect
+from governance.redaction.schemas import RedactionDone, RedactionRun, RedactionSelect
 from governance.redaction.service import preview_redaction, redact
+from memories.admin.listing import marked_excerpt
 from memoryhub.core import log
 from memoryhub.core.admin import HubModelAdmin, cells, needs
 from memoryhub.core.admin.schema_form import SchemaForm, posted
@@ -24,7 +22,6 @@ from memoryhub.core.background import Progress, is_long, start_task
 from memoryhub.core.errors import ConfirmationRequired, HubError
 from memoryhub.core.permissions import Act
 from memoryhub.core.text import as_sentence
-from memoryhub.core.validation import explain_faults
 
 _WAYS = (
     ("text", "Exact text"),
@@ -33,12 +30,10 @@ _WAYS = (
     ("whole", "The whole text of the items selected below"),
 )
 
-# The form's field for an error of the schema; other errors are shown above the form.
-_FIELDS = {"text": "target", "pattern": "target", "label": "label", "ids": "ids", "search": "search"}
-
 
 class RedactionForm(SchemaForm[RedactionSelect]):
     schema = RedactionSelect
+    error_fields = {"text": "target", "pattern": "target"}
     way = forms.ChoiceField(label="Redact", choices=_WAYS, initial="text")
     target = forms.CharField(
         required=False,
@@ -71,11 +66,6 @@ class RedactionForm(SchemaForm[RedactionSelect]):
             fields["ids"] = numbers
         return fields
 
-    def add_faults(self, error: ValidationError) -> None:
-        faults = error.errors()
-        field = next((str(part) for fault in faults for part in fault["loc"][:1]), "")
-        self.add_error(_FIELDS.get(field), f"{explain_faults(faults)}.")
-
 
 WORD_TO_TYPE = "redact"
 _LATEST = 20
@@ -83,8 +73,6 @@ _LATEST = 20
 
 @admin.register(Redaction)
 class RedactionAdmin(HubModelAdmin):
-    change_list_template = "admin/governance/change_list.html"
-
     def get_urls(self) -> list[URLPattern]:
         act = self.admin_site.admin_view(needs(Act.GOVERN, self.run_view))
         return [path("run/", act, name="governance_redaction_run"), *super().get_urls()]
@@ -130,7 +118,7 @@ class RedactionAdmin(HubModelAdmin):
             return redact(command=command, progress=lambda events: report(min(events, total), total))
 
         page = self.url("changelist")
-        task = start_task("Redaction", page=page, work=work, describe=_described, failed=messages.ERROR)
+        task = start_task("Redaction", page=page, work=work, describe=_described)
         return redirect("admin:task", task.id)
 
     def change_view(self, request: HttpRequest, object_id: str, *_: Any, **_options: Any) -> HttpResponse:
@@ -144,21 +132,13 @@ class RedactionAdmin(HubModelAdmin):
             preview = preview_redaction(command=selection)
         except HubError as error:
             return {"problem": as_sentence(error.message)}
-        rows = [{"place": place, "before": _with_marks(place), "after": place.after} for place in preview.places]
+        rows = [(place, marked_excerpt(place.before, place.marked, tag="del")) for place in preview.places]
         return {"preview": preview, "rows": rows, "word": WORD_TO_TYPE}
 
     def _page(self, request: HttpRequest, form: RedactionForm, **context: Any) -> HttpResponse:
         latest = Redaction.objects.order_by("-id")[:_LATEST]
         common = {"title": "Redaction", "form": form, "latest": latest, "look": last_look()}
         return self.page(request, "admin/governance/redaction.html", None, **common, **context)
-
-
-def _with_marks(place: Place) -> SafeString:
-    parts, at = [], 0
-    for start, end in place.marked:
-        parts.append((place.before[at:start], place.before[start:end]))
-        at = end
-    return format_html("{}{}", format_html_join("", "{}<del>{}</del>", parts), place.before[at:])
 
 
 def _described(result: RedactionDone) -> list[tuple[int, str]]:

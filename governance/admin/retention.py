@@ -14,7 +14,6 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
-from pydantic import ValidationError
 
 from governance.models import RetentionRun
 from governance.present import NOUNS, size, thing_name
@@ -36,7 +35,6 @@ from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import as_sentence, counted
-from memoryhub.core.validation import explain
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 
@@ -77,7 +75,6 @@ _LATEST = 20
 
 @admin.register(RetentionRun)
 class RetentionAdmin(HubModelAdmin):
-    change_list_template = "admin/governance/change_list.html"
     detail_template = "admin/governance/retention_run.html"
 
     def get_urls(self) -> list[URLPattern]:
@@ -118,7 +115,7 @@ class RetentionAdmin(HubModelAdmin):
             return run_retention(command=command, progress=report)
 
         page = self.url("changelist")
-        task = start_task("Retention", page=page, work=work, describe=_described, failed=messages.ERROR)
+        task = start_task("Retention", page=page, work=work, describe=_described)
         return redirect("admin:task", task.id)
 
     def policy_view(self, request: HttpRequest) -> HttpResponse:
@@ -274,18 +271,17 @@ class RetentionRuleForm(SchemaForm[RetentionRule]):
         super().__init__(*args, **kwargs)
         self.fields["event_type"].choices = [*_ANY, *((name, event_words(name)) for name in captured_types())]  # type: ignore[attr-defined]
 
-    def rule(self) -> dict[str, Any] | None:
+    def values(self) -> dict[str, Any]:
         typed = self.cleaned_data
-        if not typed.get("what"):
-            return None
         conditions = {name: typed[name].strip() for name in CONDITIONS if typed.get(name, "").strip()}
-        rule = {"what": typed["what"], **conditions, "after_days": _days(typed.get("after_days", ""))}
-        try:
-            valid = RetentionRule.model_validate(rule).model_dump(mode="json", exclude_none=True)
-        except ValidationError as error:
-            self.add_error(None, as_sentence(explain(error)))
+        return {"what": typed["what"], **conditions, "after_days": _days(typed.get("after_days", ""))}
+
+    def rule(self) -> dict[str, Any] | None:
+        """Return the rule without what it does not say; None if there is none, or the form has errors."""
+        rule = self.command() if self.cleaned_data.get("what") else None
+        if rule is None:
             return None
-        return {**valid, "after_days": rule["after_days"]}
+        return {name: value for name, value in rule.model_dump(mode="json").items() if value is not None}
 
 
 class _Ordered(forms.BaseFormSet):  # type: ignore[type-arg]

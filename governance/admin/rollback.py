@@ -10,8 +10,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
-from django.urls import URLPattern, path, reverse
-from pydantic import ValidationError
+from django.urls import URLPattern, path
 
 from governance.models import Rollback, RollbackAction
 from governance.retention.candidates import words_of
@@ -19,7 +18,7 @@ from governance.rollback.schemas import Group, Include, RollbackMake, RollbackPl
 from governance.rollback.service import event_sources, preview, roll_back, undo_rollback
 from governance.rollback.tracing import groups
 from memoryhub.core import clock, log
-from memoryhub.core.admin import HubModelAdmin, cells, needs
+from memoryhub.core.admin import HubModelAdmin, cells, needs, page_of_entity
 from memoryhub.core.admin.cells import counted
 from memoryhub.core.admin.schema_form import SchemaForm
 from memoryhub.core.background import Progress, is_long, start_task
@@ -28,7 +27,6 @@ from memoryhub.core.errors import ConfirmationRequired, HubError
 from memoryhub.core.events.rollback import effects
 from memoryhub.core.permissions import Act
 from memoryhub.core.text import as_sentence
-from memoryhub.core.validation import explain_faults
 
 _ACTIONS = (
     (
@@ -98,9 +96,6 @@ class RollbackForm(SchemaForm[RollbackPlan]):
         ids = {name: self.data.getlist(name) for name in ("also", "leave")}  # type: ignore[attr-defined]
         return {name: value for name, value in (self.cleaned_data | ids).items() if value}
 
-    def add_faults(self, error: ValidationError) -> None:
-        self.add_error(None, f"{explain_faults(error.errors())}.")
-
 
 _LATEST = 20
 _SHOWN = 200
@@ -111,8 +106,6 @@ _CHANGED = "The log has changed since the preview. Check the new preview and con
 
 @admin.register(Rollback)
 class RollbackAdmin(HubModelAdmin):
-    change_list_template = "admin/governance/change_list.html"
-
     def get_urls(self) -> list[URLPattern]:
         urls = [
             path("run/", self._governed(self.run_view), name="governance_rollback_run"),
@@ -147,7 +140,7 @@ class RollbackAdmin(HubModelAdmin):
 
     def _later(self, work: Callable[[Progress], RollbackView]) -> HttpResponse:
         page = self.url("changelist")
-        task = start_task("Roll-back", page=page, work=work, describe=_described, failed=messages.ERROR)
+        task = start_task("Roll-back", page=page, work=work, describe=_described)
         return redirect("admin:task", task.id)
 
     def undo_view(self, request: HttpRequest, rollback_id: int) -> HttpResponse:
@@ -217,14 +210,6 @@ def _rollback_row(rollback: Rollback) -> dict[str, Any]:
     return {"row": rollback, "chosen": selection_text(rollback.selection), "done": counts_text(counts)}
 
 
-_PAGES = {
-    "memory": "memories_memory",
-    "decision": "decisions_decision",
-    "commit": "sessions_app_commit",
-    "session": "sessions_app_session",
-    "turn": "sessions_app_turn",
-    "iteration": "sessions_app_iteration",
-}
 # Downstream groups whose items can be included one by one.
 _ALSO = frozenset({"built_on", "influenced", "relations", "told_sessions"})
 _DEEPEST = 6
@@ -280,10 +265,9 @@ def _as_tree(things: Sequence[Thing]) -> list[Thing]:
 
 
 def address(thing: Thing) -> str:
-    page = _PAGES.get(thing.type)
-    if page and (thing.event == thing.id or thing.type in ("memory", "decision", "session")):
-        return reverse(f"admin:{page}_change", args=[thing.id])
-    return reverse("admin:core_rawevent_change", args=[thing.event])
+    if thing.event == thing.id or thing.type in ("memory", "decision", "session"):
+        return page_of_entity(thing.type, thing.id)
+    return page_of_entity("", thing.event)
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
@@ -322,9 +306,7 @@ def _item_rows(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for item in items:
         number = item.get("id", 0)
         entity = entities.get(number)
-        page = "core_rawevent"
         if entity:
-            page = _PAGES.get(entity.type, page)
             title, kind = entity.title, entity.type
         else:
             kind = types.get(number, "")
@@ -332,7 +314,7 @@ def _item_rows(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             if title == kind:
                 title = _as_words(title)
             kind = kind.partition(".")[0]
-        url = reverse(f"admin:{page}_change", args=[number]) if number else ""
+        url = page_of_entity(entity.type if entity else "", number) if number else ""
         rows.append({"id": number, "url": url, "title": title, "type": kind, "label": kind.capitalize()})
     return rows
 

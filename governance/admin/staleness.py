@@ -16,12 +16,12 @@ from django.views.decorators.http import require_POST
 
 from governance.models import Affirmation
 from governance.staleness.schemas import Affirm, AffirmResult, Retire, RetireResult, StaleKind
-from governance.staleness.selectors import Waiting, waiting
+from governance.staleness.selectors import stale_item
 from governance.staleness.service import affirm, retire
 from memories.admin.base import sentence, warn_of_redactions
 from memories.admin.rendering import render
 from memoryhub.core import clock
-from memoryhub.core.admin import HubModelAdmin, needs, next_page
+from memoryhub.core.admin import HubModelAdmin, needs, next_page, page_of_entity
 from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act
@@ -78,8 +78,6 @@ class RecheckForm(forms.Form):
 
 @admin.register(Affirmation)
 class AffirmationAdmin(HubModelAdmin):
-    change_list_template = "admin/governance/change_list.html"
-
     def get_urls(self) -> list[URLPattern]:
         see, may_review = self.admin_site.admin_view, Act.REVIEW
         return [
@@ -98,11 +96,11 @@ class AffirmationAdmin(HubModelAdmin):
         ]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return self._show(request, waiting())
+        return self._show(request, stale_item())
 
     def item_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
         try:
-            return self._show(request, waiting(entity_id=entity_id))
+            return self._show(request, stale_item(entity_id))
         except (NotFound, Gone) as error:
             messages.info(request, sentence(error))
             return redirect(self.url("changelist"))
@@ -116,12 +114,11 @@ class AffirmationAdmin(HubModelAdmin):
     def _give(
         self, request: HttpRequest, entity_id: int, verdict: Callable[[int], AffirmResult | RetireResult]
     ) -> HttpResponse:
-        following = _following(entity_id)
         try:
             result = verdict(entity_id)
         except HubError as error:
             messages.error(request, sentence(error))
-            return self._go(entity_id)
+            return redirect(self.url("item", entity_id))
         named = f"#{result.id} “{result.title}”."
         if isinstance(result, AffirmResult):
             messages.success(request, f"Confirmed {named} This cannot be undone.")
@@ -130,37 +127,21 @@ class AffirmationAdmin(HubModelAdmin):
             messages.success(request, f"Deprecated {named}")
         else:
             messages.success(request, f"Deleted {named}")
-        following_page = next_page(request)
-        return redirect(following_page) if following_page else self._go(following)
+        return redirect(next_page(request) or self.url("changelist"))
 
-    def _go(self, entity_id: int | None) -> HttpResponse:
-        return redirect(self.url("changelist") if entity_id is None else self.url("item", entity_id))
-
-    def _show(self, request: HttpRequest, at: Waiting | None) -> HttpResponse:
-        if at:
-            request.inbox_key = f"recheck-{at.item['id']}"  # type: ignore[attr-defined]
-        context = {"title": "Inbox", "at": at, **(_item_context(at) if at else {})}
+    def _show(self, request: HttpRequest, item: dict[str, Any] | None) -> HttpResponse:
+        if item:
+            request.inbox_key = f"recheck-{item['id']}"  # type: ignore[attr-defined]
+        context = {"title": "Inbox", **(_item_context(item) if item else {})}
         return self.page(request, _PAGE, None, **context)
 
 
-def _following(entity_id: int) -> int | None:
-    """Return the item to show after a verdict: the next one, or at the end the previous one."""
-    try:
-        at = waiting(entity_id=entity_id)
-    except (NotFound, Gone):
-        return None
-    if at is None:
-        return None
-    return at.after or at.before
-
-
-def _item_context(at: Waiting) -> dict[str, Any]:
-    item = at.item
+def _item_context(item: dict[str, Any]) -> dict[str, Any]:
     is_decision = item["kind"] == StaleKind.DECISION
     if is_decision:
-        pages, edit, rendered = "decisions_decision", "supersede", render(item["text"])
+        thing, change_page, rendered = "decision", "decisions_decision_supersede", render(item["text"])
     else:
-        pages, edit = "memories_memory", "edit"
+        thing, change_page = "memory", "memories_memory_edit"
         rendered = render(item["text"], KINDS[item["kind"]].rendering)
     return {
         "item": item,
@@ -171,8 +152,8 @@ def _item_context(at: Waiting) -> dict[str, Any]:
         "reasons": [{**reason, "at": clock.from_text(reason["since"])} for reason in item["reasons"]],
         "looked_at": clock.from_text(item["looked_at"]),
         "commits": list(map(_commit_row, item["commits"])),
-        "thing_url": reverse(f"admin:{pages}_change", args=[item["id"]]),
-        "change_url": reverse(f"admin:{pages}_{edit}", args=[item["id"]]),
+        "thing_url": page_of_entity(thing, item["id"]),
+        "change_url": reverse(f"admin:{change_page}", args=[item["id"]]),
     }
 
 
@@ -181,8 +162,7 @@ def _label(kind: str) -> str:
 
 
 def _commit_row(commit: dict[str, Any]) -> dict[str, Any]:
-    url = reverse("admin:sessions_app_commit_change", args=[commit["id"]])
-    row = {**commit, "at": clock.from_text(commit["date"]), "url": url}
+    row = {**commit, "at": clock.from_text(commit["date"]), "url": page_of_entity("commit", commit["id"])}
     if commit["diff"]:
         row["patch"] = patch(commit["diff"])
     return row

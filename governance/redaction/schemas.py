@@ -97,10 +97,6 @@ class RedactionPreview(BaseModel):
     confirm_token: str = Field(description="token for redacting exactly this")
     question: str = Field(description="question to confirm")
 
-    @property
-    def more_places(self) -> bool:
-        return self.all_places > len(self.places)
-
 
 class RedactionDone(BaseModel):
     """Result of a redaction."""

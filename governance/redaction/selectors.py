@@ -258,7 +258,6 @@ def _ids(selection: RedactionSelect) -> Sequence[int]:
 _MOST = 100
 _AROUND = 60
 _LONGEST = 400
-_NEAR = 24
 
 
 def places_of(findings: Findings) -> list[Place]:
@@ -299,19 +298,12 @@ def _place_in(event: EventText, **fields: Any) -> Place:
     return Place(position=event.position, event_type=event.type, stream=event.stream, occurred_at=occurred_at, **fields)
 
 
-# The part of the text around the matches, cut at spaces; if they are far apart, around the first
+# The part of the text around the matches; if they are far apart, around the first
 def _window(find: Find) -> tuple[int, int]:
-    text, (first, last) = find.before, find.spans[0]
-    start = _to_space(text, max(0, first - _AROUND), -1)
+    first, last = find.spans[0]
+    start = max(0, first - _AROUND)
     last = max((right for _, right in find.spans if right <= start + _LONGEST - _AROUND), default=last)
-    return start, _to_space(text, min(len(text), last + _AROUND, start + _LONGEST), 1)
-
-
-def _to_space(text: str, at: int, step: int) -> int:
-    for place in range(at, at + step * _NEAR, step):
-        if place <= 0 or place >= len(text) or text[place if step > 0 else place - 1].isspace():
-            return max(0, min(place, len(text)))
-    return at
+    return start, min(len(find.before), last + _AROUND, start + _LONGEST)
 
 
 # Text behind the window has the same length before and after

@@ -15,6 +15,7 @@ from memoryhub.core import clock
 from memoryhub.core.events.event_types import quoted
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.text import one_line
 
 # Reasons for protection, as plans show them
 LABELS = {
@@ -83,31 +84,25 @@ EXPLICIT = frozenset({What.MEMORY, What.SESSION, What.DECISION, What.ITERATION, 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    # The first matching rule decides
+    # The first matching rule decides; the last two are the simple settings
     rules: tuple[RetentionRule, ...]
     # Ages are counted from here
     cutoff: datetime
-    # How many rules at the end are the two simple settings
-    simple: int = 2
 
     @classmethod
     def current(cls, cutoff: datetime) -> RetentionPolicy:
         settings = project_settings()
-        simple = [
-            RetentionRule(what=What.CAPTURED, after_days=settings.retention_days),
-            RetentionRule(what=What.DELETED, after_days=settings.purge_deleted_after_days),
-        ]
-        return cls((*settings.retention, *simple), cutoff)
+        captured = RetentionRule(what=What.CAPTURED, after_days=settings.retention_days)
+        deleted = RetentionRule(what=What.DELETED, after_days=settings.purge_deleted_after_days)
+        return cls((*settings.retention, captured, deleted), cutoff)
 
     @property
     def applies(self) -> bool:
         return any(rule.after_days is not None for rule in self.rules)
 
     def name(self, index: int) -> str:
-        named_rules = len(self.rules) - self.simple
-        if index < named_rules:
-            return f"rule {index + 1}"
-        return ("retention_days", "purge_deleted_after_days")[index - named_rules]
+        simple = {len(self.rules) - 2: "retention_days", len(self.rules) - 1: "purge_deleted_after_days"}
+        return simple.get(index, f"rule {index + 1}")
 
     def before(self, index: int) -> datetime:
         try:
@@ -316,7 +311,4 @@ def words_of(ids: Sequence[int]) -> dict[int, str]:
 
 def _first_words(payload: dict[str, Any]) -> str:
     text = next((str(payload[name]) for name in _FIELDS if payload.get(name)), "")
-    line = " ".join(text[: 4 * _CHARACTERS].split())
-    if len(line) > _CHARACTERS:
-        return f"{line[: _CHARACTERS - 1].rstrip()}…"
-    return line
+    return one_line(text[: 4 * _CHARACTERS], _CHARACTERS)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from decisions.models import IN_FORCE
 from governance.models import Hold
 from governance.retention.candidates import (
     CAPTURED,
@@ -190,7 +191,7 @@ class Reference(NamedTuple):
 
 
 _AMONG = f"IN {IDS}"
-_IN_FORCE = "d.status IN ('proposed', 'accepted')"
+_IN_FORCE = f"d.status IN {tuple(map(str, IN_FORCE))}"
 _SESSION, _DECISION, _ITERATION, _COMMIT = What.SESSION, What.DECISION, What.ITERATION, What.COMMIT
 _RELATED = (What.DELETED, What.MEMORY, _SESSION, _DECISION, _COMMIT)
 _NOT_PROJECT = "source_type <> 'project' AND target_type <> 'project'"

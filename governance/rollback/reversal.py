@@ -1,9 +1,13 @@
-"""Reverse changes to memories, relations, quarantine and values: plan the steps, execute them, and undo them."""
+"""Reverse changes to memories, relations, quarantine and values: plan the steps, execute them, and undo them.
+
+Apps declare effects on other things beside their events.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, starmap
 from typing import Any, NamedTuple
 
@@ -18,7 +22,6 @@ from governance.rollback.state import (
     deletion_histories,
     events_of,
     ids_of,
-    memories_by_id,
     name_of,
     review_histories,
     rivals,
@@ -29,6 +32,8 @@ from governance.rollback.state import (
 from memories.duplicates import Existing, review_status_of
 from memories.events import (
     ACCEPTED,
+    MEMORY_DELETED,
+    MEMORY_RESTORED,
     MEMORY_REVIEWED,
     MEMORY_WRITTEN,
     RELATION_CREATED,
@@ -45,8 +50,8 @@ from memories.models import ACYCLIC, Memory, MemoryVersion, Relation, statement
 from memories.services.revise import append_version
 from memoryhub.core import log
 from memoryhub.core.entities import find_entities
-from memoryhub.core.events.event_types import EventType, rollback_groups
-from memoryhub.core.events.rollback import Apply, Effect, Left, Own, Reach, Step, Treatment, effects
+from memoryhub.core.events.event_types import EventType, require_effects, rollback_groups
+from memoryhub.core.events.rollback import Apply, Effect, Left, Own, Reach, Step, Treatment, define_effect, effects
 from memoryhub.core.log.quarantine import (
     QUARANTINE_LIFTED,
     QUARANTINE_PLACED,
@@ -209,7 +214,7 @@ def plan_memories(reach: Reach) -> Iterator[Step | Left]:
         reached -= changed
     quarantined = reached & set(reach.aside)
     yield from unchanged(quarantined, _QUARANTINED_BEFORE)
-    memories = memories_by_id(reached - quarantined)
+    memories = Memory.objects.in_bulk(reached - quarantined)
     # Positions from which on later changes by others are undone too
     limits = dict.fromkeys(memories, NEVER)
     for memory_id in changed & memories.keys():
@@ -282,7 +287,7 @@ def _occupied(memory_id: int, rival: int) -> Left:
 
 def undo_memories(steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
     ids = set(ids_of(steps))
-    memories = memories_by_id(ids)
+    memories = Memory.objects.in_bulk(ids)
     streams = {f"memory:{memory_id}": undone.positions.start for memory_id in ids}
     why: dict[int, str] = {}
     for stream, note in changed_since(streams, undone.positions, undone.void).items():
@@ -450,3 +455,21 @@ def undo_relations(steps: Sequence[Step], undone: Own) -> Iterator[Step | Left]:
     removed = len(steps) - len(restored)
     if removed > 0:
         yield Left(title="Relations", why=f"{removed} of the restored relations were removed since")
+
+
+_put_memories_back = partial(Effect, plan=plan_memories, undo=undo_memories)
+# In this order: names are freed before others take them, and decisions are in force before one is marked
+for _effect in (
+    Effect("quarantine", 10, "quarantined", apply=quarantine, undo=undo_quarantine, in_one_event=True),
+    _put_memories_back("delete", 20, "deleted", apply=append_to_memories(MEMORY_DELETED)),
+    Effect("unrelate", 30, "no longer related", apply=unrelate, undo=undo_nothing),
+    _put_memories_back("revert", 40, "reverted to an earlier version", apply=revert),
+    _put_memories_back("restore", 50, "restored", apply=append_to_memories(MEMORY_RESTORED)),
+    Effect("lift", 60, "released from quarantine", apply=lift, undo=undo_nothing, in_one_event=True),
+    _put_memories_back("review", 70, "review restored", apply=review),
+    Effect("relate", 80, "related again", apply=relate, plan=plan_relations, undo=undo_relations),
+):
+    define_effect(_effect)
+
+# Here, because this module is imported last, when every app has defined its event types and effects (decision 40)
+require_effects()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -43,13 +43,6 @@ class SelectedEvents:
     headers: list[EventHeader]
 
     @cached_property
-    def _by_type(self) -> Mapping[str, list[EventHeader]]:
-        by_type: defaultdict[str, list[EventHeader]] = defaultdict(list)
-        for header in self.headers:
-            by_type[header.type].append(header)
-        return by_type
-
-    @cached_property
     def positions(self) -> frozenset[int]:
         return frozenset(header.position for header in self.headers)
 
@@ -58,7 +51,7 @@ class SelectedEvents:
         return {header.position: header.stream for header in self.headers}
 
     def of(self, *types: str) -> list[EventHeader]:
-        return sorted(header for name in types for header in self._by_type.get(name, ()))
+        return [header for header in self.headers if header.type in types]
 
 
 def select(selection: Selection) -> SelectedEvents:

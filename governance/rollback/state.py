@@ -127,12 +127,6 @@ def changed_since(since: Mapping[str, int], own_positions: Iterable[int], void: 
     return notes
 
 
-# Erased memories are left out
-def memories_by_id(ids: Collection[int]) -> dict[int, Memory]:
-    memories: dict[int, Memory] = Memory.objects.filter(id__in=as_parameter(IDS, ids)).in_bulk()
-    return memories
-
-
 def name_of(memory: Memory, state: MemoryState | None = None) -> dict[str, Any]:
     """Return what must be unique of a memory, at present or in a former state."""
     source = state or memory

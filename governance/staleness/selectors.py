@@ -63,41 +63,18 @@ def list_stale(*, command: StaleList) -> Listing:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """An item of the queue and its neighbours."""
-
-    # As in ``list_stale``, with diffs
-    item: dict[str, Any]
-    number: int
-    total: int
-    before: int | None
-    after: int | None
-
-
-def waiting(*, entity_id: int | None = None) -> Waiting | None:
-    """Return an item of the queue with diffs, by default the oldest; None if the queue is empty.
+def stale_item(entity_id: int | None = None) -> dict[str, Any] | None:
+    """Return an item of the queue as ``list_stale`` does, with diffs; by default the oldest, None if there is none.
 
     Raises:
         NotFound: the item is not stale.
     """
     stale = queue()
-    ids = [due.id for due in stale.due]
-    if entity_id is not None and entity_id not in ids:
+    due = [item for item in stale.due if entity_id in (None, item.id)][:1]
+    entries = views(stale, due, diff=True)
+    if entity_id is not None and not entries:
         raise NotFound(f"#{entity_id} is not stale; the queue lists what needs rechecking", id=entity_id)
-    if not ids:
-        return None
-    at = 0 if entity_id is None else ids.index(entity_id)
-    entries = views(stale, [stale.due[at]], diff=True)
-    if not entries:
-        raise NotFound(f"#{ids[at]} was erased while it was read; open the queue again", id=ids[at])
-    return Waiting(
-        item=entries[0],
-        number=at + 1,
-        total=len(ids),
-        before=ids[at - 1] if at else None,
-        after=ids[at + 1] if at + 1 < len(ids) else None,
-    )
+    return entries[0] if entries else None
 
 
 def count_stale() -> int:
@@ -243,21 +220,20 @@ _POLICIES = (
     f"WITH policies(kind, type, days, cutoff) AS (SELECT {json_text('value', 0)}, {json_text('value', 1)}, "
     f"{json_int('value', 2)}, {json_text('value', 3)} FROM {elements()} AS policy) "
 )
-# Memories past ``review_after``; a policy for the type takes precedence over one for the kind
-_OLD_MEMORIES = f"""{_POLICIES}
-SELECT m.id, {greatest("m.updated_at", "coalesce(a.affirmed_at, m.updated_at)")}, p.days
-FROM policies p JOIN memories_memory m ON m.kind = p.kind AND m.updated_at <= p.cutoff
-LEFT JOIN governance_affirmation a ON a.entity_id = m.id
-WHERE (p.type = m.type OR (p.type = '' AND NOT EXISTS
-    (SELECT 1 FROM policies own WHERE own.kind = m.kind AND own.type = m.type)))
-  AND coalesce(a.affirmed_at, '') <= p.cutoff AND {LIVE_MEMORY} {{among}}"""
-_OLD_DECISIONS = f"""{_POLICIES}
-SELECT d.id, {greatest("d.decided_at", "coalesce(a.affirmed_at, d.decided_at)")}, p.days
-FROM policies p JOIN decisions_decision d ON p.kind = 'decision' AND d.decided_at <= p.cutoff
-LEFT JOIN governance_affirmation a ON a.entity_id = d.id
-WHERE (p.type = d.impact OR (p.type = '' AND NOT EXISTS
-    (SELECT 1 FROM policies own WHERE own.kind = 'decision' AND own.type = d.impact)))
-  AND coalesce(a.affirmed_at, '') <= p.cutoff AND {LIVE_DECISION} {{among}}"""
+# Entries past ``review_after``; a policy for the type takes precedence over one for the kind
+_OLD = f"""{_POLICIES}
+SELECT {{id}}, {greatest("{at}", "coalesce(a.affirmed_at, {at})")}, p.days
+FROM policies p JOIN {{table}} ON {{kind}} = p.kind AND {{at}} <= p.cutoff
+LEFT JOIN governance_affirmation a ON a.entity_id = {{id}}
+WHERE (p.type = {{type}} OR (p.type = '' AND NOT EXISTS
+    (SELECT 1 FROM policies own WHERE own.kind = {{kind}} AND own.type = {{type}})))
+  AND coalesce(a.affirmed_at, '') <= p.cutoff AND {{live}} {{{{among}}}}"""
+_OLD_MEMORIES = _OLD.format(
+    id="m.id", at="m.updated_at", table="memories_memory m", kind="m.kind", type="m.type", live=LIVE_MEMORY
+)
+_OLD_DECISIONS = _OLD.format(
+    id="d.id", at="d.decided_at", table="decisions_decision d", kind="'decision'", type="d.impact", live=LIVE_DECISION
+)
 
 
 class Reason(NamedTuple):

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 from memories.models import Conflict, MemoryKind, MemoryScope, MemoryTag, MemoryUse, ReviewState
 from memoryhub.core import clock
-from memoryhub.core.admin import ConditionFilter, DefaultFilter, Facet, SinceFilter, ValueFilter, value_filter
+from memoryhub.core.admin import ConditionFilter, DefaultFilter, Facet, ValueFilter, since_filter, value_filter
 from memoryhub.core.kinds import KINDS, AttributeShape
 from sessions_app.admin import SessionFilter
 
@@ -51,11 +51,6 @@ class TagFilter(Facet):
 
 ScopeFilter = value_filter("scope", MemoryScope.choices)
 AuthorFilter = value_filter("author")
-
-
-class UpdatedFilter(SinceFilter):
-    title = "last change"
-    field = "updated_at"
 
 
 class DeletedFilter(DefaultFilter):
@@ -107,7 +102,7 @@ COMMON_FILTERS = (
     DeletedFilter,
     ConflictFilter,
     UseFilter,
-    UpdatedFilter,
+    since_filter("last change", "updated_at"),
     AuthorFilter,
     ScopeFilter,
     SessionFilter,

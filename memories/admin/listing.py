@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC
 from typing import Any
 
@@ -147,14 +148,14 @@ def in_order(request: HttpRequest, matching: QuerySet[Any], ids: list[int], *the
     return ranked.order_by(F("place").asc(nulls_last=True), *then, "-id")
 
 
-def marked_excerpt(text: str, matches: list[Any]) -> SafeString:
+def marked_excerpt(text: str, matches: Sequence[tuple[int, int]], tag: str = "mark") -> SafeString:
     """Return a snippet with its matches marked; ``matches`` are pairs of start and end, in order."""
     parts = []
     position = 0
     for start, end in matches:
         parts.append((text[position:start], text[start:end]))
         position = end
-    return format_html("{}{}", format_html_join("", "{}<mark>{}</mark>", parts), text[position:])
+    return format_html("{}{}", format_html_join("", f"{{}}<{tag}>{{}}</{tag}>", parts), text[position:])
 
 
 def _command(request: HttpRequest, question: str, kind: MemoryKind | None) -> MemorySearch:

@@ -37,7 +37,7 @@ from memories.selectors.relations import relations_of
 from memories.services.links import create_relation, delete_relation
 from memories.uses.selectors import uses_of
 from memoryhub.core import log
-from memoryhub.core.admin import cells, needs
+from memoryhub.core.admin import cells, needs, page_of_entity
 from memoryhub.core.admin.schema_form import posted
 from memoryhub.core.errors import (
     ConfirmationRequired,
@@ -61,12 +61,6 @@ _INVERSE_NAMES = {
     RelationType.RELATED_TO: "related to",
     RelationType.SUPERSEDES: "superseded by",
     RelationType.DERIVED_FROM: "source of",
-}
-_PAGES = {
-    "memory": "memories_memory",
-    "decision": "decisions_decision",
-    "session": "sessions_app_session",
-    "commit": "sessions_app_commit",
 }
 _REFUSALS = (ConflictError, Gone, Invalid, NotFound)
 # On one page
@@ -328,14 +322,13 @@ def shown_of(entity_id: int) -> list[dict[str, Any]]:
         kind = RelationType(relation["relation"])
         is_out = relation["source"]["id"] == entity_id
         end = relation["target" if is_out else "source"]
-        page = _PAGES.get(end["type"])
         relations.append(
             {
                 "id": relation["id"],
                 "name": _name(kind) if is_out else _INVERSE_NAMES[kind],
                 "end": end,
                 "badge": cells.badge(end["kind"] or end["type"], capfirst(end["kind"] or end["type"])),
-                "url": reverse(f"admin:{page}_change", args=[end["id"]]) if page else "",
+                "url": page_of_entity(end["type"], end["id"]) if end["id"] else "",
                 "actor": relation["actor"],
                 "created_at": relation["created_at"],
             }

@@ -20,8 +20,7 @@ from memories.models import ContextPack
 from memories.pack import preview_pack, replay_pack
 from memories.pack.service import ComposedPack
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
-from memoryhub.core.admin import cells
-from memoryhub.core.admin.facets import SinceFilter
+from memoryhub.core.admin import cells, since_filter
 from memoryhub.core.errors import HubError
 from memoryhub.core.paging import estimate_tokens
 from sessions_app.admin import SessionFilter
@@ -108,7 +107,7 @@ class PackForm(forms.Form):
 class ContextPackAdmin(SectionAdmin):
     list_display = ("number", "about", "sent", "tokens_bar", "items", "short_digest")
     list_display_links = ("number",)
-    list_filter = (SinceFilter, SessionFilter)
+    list_filter = (since_filter("time", "created_at"), SessionFilter)
     ordering = ("-id",)
     sortable_by = ("number",)
     stream_kind = "pack"

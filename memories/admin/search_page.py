@@ -10,7 +10,6 @@ from django.contrib import admin
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django_q.models import Task
@@ -26,7 +25,7 @@ from memories.scopes import own_scope
 from memories.search.index import has_full_text, index_problem
 from memories.tools import search
 from memoryhub.core import log
-from memoryhub.core.admin import cells
+from memoryhub.core.admin import cells, page_of_entity
 from memoryhub.core.errors import HubError, Invalid, NotFound
 from memoryhub.core.models import ProjectionOffset
 from memoryhub.core.paging import ABSENT, SEARCH_MODES, estimate_tokens
@@ -149,12 +148,6 @@ def _models(documents: int) -> list[dict[str, Any]]:
     return rows
 
 
-_PAGES = {
-    "memory": "memories_memory_change",
-    "decision": "decisions_decision_change",
-    "commit": "sessions_app_commit_change",
-    "session": "sessions_app_session_change",
-}
 _FACTOR = re.compile(r"(?P<name>.+) ×(?P<factor>[\d.]+)")
 _BAR = 72
 
@@ -173,7 +166,7 @@ class SearchAdmin(SectionAdmin):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         document = self.find(request, object_id)
-        return redirect(address_of(document.source, document.pk))
+        return redirect(page_of_entity(document.source, document.pk))
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
@@ -212,7 +205,7 @@ def shown_hits(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
             {
                 **hit,
                 "reference": reference(hit),
-                "url": address_of(hit["source"], hit["id"]) if hit["scope"] in scopes else "",
+                "url": page_of_entity(hit["source"], hit["id"]) if hit["scope"] in scopes else "",
                 "width": round(max(hit["score"], 0) / best * _BAR, 1),
                 "reasons": reasons(hit.get("why", "")),
                 "warnings": warnings(hit).strip(" ()"),
@@ -220,11 +213,6 @@ def shown_hits(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def address_of(source: str, document_id: int) -> str:
-    """Return the page of a result; for a message, that of its event."""
-    return reverse(f"admin:{_PAGES.get(source, 'core_rawevent_change')}", args=[document_id])
 
 
 def reasons(why: str) -> SafeString:

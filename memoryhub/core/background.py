@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from django.contrib import messages
 from django.db import connections
 
 from memoryhub.core import clock, ids, log
@@ -85,9 +86,7 @@ def running_tasks() -> list[Task]:
     return [task for task in _tasks.values() if not task.ended]
 
 
-def start_task(
-    title: str, *, page: str, work: Callable[[Progress], Any], describe: Callable[[Any], Messages], failed: int
-) -> Task:
+def start_task(title: str, *, page: str, work: Callable[[Progress], Any], describe: Callable[[Any], Messages]) -> Task:
     """Do the work in a thread, in the current store and as the present caller.
 
     Args:
@@ -95,7 +94,6 @@ def start_task(
         page: address of the page that shows the result.
         work: gets a function for its progress: steps done, and in all (0 if unknown).
         describe: sentences on the result of the work.
-        failed: the level of the message if the work raises an error.
 
     Raises:
         ConflictError: the store has a task already.
@@ -111,20 +109,20 @@ def start_task(
         for ended_id in ended[:-_KEPT]:
             del _tasks[ended_id]
         _tasks[task.id] = task
-    arguments = (_run_task, task, work, describe, failed)
+    arguments = (_run_task, task, work, describe)
     threading.Thread(target=copy_context().run, args=arguments, name="task", daemon=True).start()
     return task
 
 
-def _run_task(task: Task, work: Callable[[Progress], Any], describe: Callable[[Any], Messages], failed: int) -> None:
+def _run_task(task: Task, work: Callable[[Progress], Any], describe: Callable[[Any], Messages]) -> None:
     try:
         with use_store(task.store):
             task.messages = describe(work(task.report))
     except HubError as error:
-        task.messages = [(failed, as_sentence(error.message))]
+        task.messages = [(messages.ERROR, as_sentence(error.message))]
     except Exception:
         logger.exception("%s of %s failed", task.title, task.store.name)
-        task.messages = [(failed, f"{task.title} failed. The hub’s own log has the error.")]
+        task.messages = [(messages.ERROR, f"{task.title} failed. The hub’s own log has the error.")]
     finally:
         task.ended = True
         connections.close_all()

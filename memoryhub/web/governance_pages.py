@@ -15,7 +15,6 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.http import urlencode
-from pydantic import ValidationError
 
 from governance import imports
 from governance.audit import AuditExport, AuditPeriod, AuditRequest, export_audit, list_activity, list_packs_read
@@ -26,6 +25,7 @@ from memories.schemas import MemoryList, MemorySearch, SearchSourceName, Stats
 from memories.selectors import list_memories, search
 from memories.timeline import stats
 from memoryhub.core import log
+from memoryhub.core.admin import page_of_entity
 from memoryhub.core.admin.svg import lay_out, wrapped
 from memoryhub.core.background import is_long, start_task
 from memoryhub.core.errors import HubError
@@ -37,7 +37,7 @@ from memoryhub.core.paging import SEARCH_MODES
 from memoryhub.core.permissions import Act, require
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import counted
-from memoryhub.core.validation import command_from, explain
+from memoryhub.core.validation import command_from
 from memoryhub.web.pages import number_from
 from sessions_app.timeline import entries_of
 
@@ -113,7 +113,6 @@ def _undo_batch(request: HttpRequest, batch: imports.Batch) -> HttpResponse:
                 page=page,
                 work=lambda report: undo(progress=lambda count: report(min(count, events), events)),
                 describe=_undo_messages,
-                failed=messages.ERROR,
             )
             return redirect("admin:task", task.id)
         result = undo()
@@ -144,12 +143,11 @@ def show_blame(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
     if file:
         start = number_from(first, default=1)
         end = min(number_from(last, default=start + _BLAMED_LINES), start + _BLAMED_LINES - 1)
+        lines = {"file": file, "first": start, "last": end, "limit": _BLAMED_LINES}
         try:
-            page |= _blame_context(blame(command=BlameRequest(file=file, first=start, last=end, limit=_BLAMED_LINES)))
+            page |= _blame_context(blame(command=command_from(BlameRequest, lines)))
         except HubError as error:
             page["problem"] = sentence(error)
-        except ValidationError as error:
-            page["problem"] = f"{explain(error)}."
     return TemplateResponse(request, "admin/blame.html", {**context, **page})
 
 
@@ -169,12 +167,6 @@ def _blame_context(blamed: Blame) -> dict[str, Any]:
     return page
 
 
-_VIEWS = {
-    NodeType.MEMORY: "admin:memories_memory_change",
-    NodeType.DECISION: "admin:decisions_decision_change",
-    NodeType.COMMIT: "admin:sessions_app_commit_change",
-    NodeType.SESSION: "admin:sessions_app_session_change",
-}
 _PLURALS = {
     NodeType.MEMORY: "Memories",
     NodeType.DECISION: "Decisions",
@@ -249,7 +241,7 @@ def _box(graph: Graph, number: int, place: tuple[float, float], centre: int) -> 
     # A file has no page; the search names what mentions it
     url = f"{reverse('admin:memories_searchdocument_changelist')}?{urlencode({'query': node.title})}"
     if node.type is not NodeType.FILE:
-        url = reverse(_VIEWS[node.type], args=[node.id])
+        url = page_of_entity(node.type, node.id)
     return Box(
         node,
         *place,

@@ -21,8 +21,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from decisions.admin.listing import brief, status, warnings
-from decisions.contributions import IN_FORCE
-from decisions.models import Decision
+from decisions.models import IN_FORCE, Decision
 from governance.imports import Batch, Gain, gain_of, list_batches
 from governance.redaction.copies import last_look
 from governance.staleness.selectors import count_stale

@@ -22,6 +22,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import ImportReport, LeftOutRecord, MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.sources import SOURCES
+from tests.sessions_app.test_git import Repository
 from tests.support import HubTestCase
 
 DATA = Path(__file__).parent / "data"
@@ -270,6 +271,7 @@ class ClaudeCodeTests(SourceTestCase):
 
     def test_a_link_among_the_rules_of_a_repository_is_left_out_beside_its_file(self) -> None:
         folder = self.folder() / "harbour"
+        Repository(folder)
         write_files(folder, {"AGENTS.md": "Use recorded gauges.", "pilot/x.md": "", ".git/AGENTS.md": "Hidden."})
         (folder / "pilot/AGENTS.md").symlink_to("../AGENTS.md")
         self.assertEqual(list(self.memories("agents-md", folder)), ["harbour/AGENTS.md"])
@@ -295,6 +297,40 @@ class ClaudeCodeTests(SourceTestCase):
 def _line(role: str, content: Any, *, model: str = "opus", **fields: Any) -> dict[str, Any]:
     message = {"role": role, "content": content, "model": model}
     return {"type": role, "message": message, "uuid": "1", "cwd": "/srv/harbour", **fields}
+
+
+class IgnoredFilesTests(SourceTestCase):
+    def test_what_git_ignores_is_left_out_unless_the_folder_itself_is_ignored(self) -> None:
+        names = {
+            "agents-md": "AGENTS.md",
+            "cursor-rules": ".cursor/rules/tides.mdc",
+            "claude-code": "CLAUDE.md",
+            "obsidian": "Tides.md",
+            "basic-memory": "Tides.md",
+        }
+        for source, name in names.items():
+            folder = self.folder() / "harbour"
+            Repository(folder / "pilot/own")
+            for top in ("", "built/in/", "pilot/", "pilot/secret/", "pilot/own/"):
+                write_files(folder, {f"{top}{name}": f"---\npermalink: {top}tides\n---\nUse recorded gauges."})
+            write_files(folder, {".gitignore": "built/\nsecret\n", ".obsidian/app.json": "{}"})
+            Repository(folder)
+            for top, kept in (("", ["", "pilot/", "pilot/own/"]), ("built/in/", ["built/in/"])):
+                with self.subTest(source=source, top=top):
+                    places = [record.place for record in self.memories(source, folder / top).values()]
+                    self.assertCountEqual(places, [str(folder / part / name) for part in kept])
+
+    def test_the_instructions_of_one_person_are_read_although_git_ignores_them(self) -> None:
+        folder = self.folder() / "harbour"
+        write_files(folder, {"CLAUDE.local.md": "Answer in Danish.", ".gitignore": "CLAUDE.local.md"})
+        Repository(folder)
+        self.assertEqual(list(self.memories("claude-code", folder)), ["harbour/CLAUDE.local.md"])
+
+    def test_the_settings_of_a_client_are_read_although_git_ignores_them(self) -> None:
+        folder = self.home / ".claude"
+        write_files(folder, {"CLAUDE.md": "Answer in Danish.", "projects/x/1.jsonl": "", ".gitignore": "*"})
+        Repository(folder)
+        self.assertEqual(len(self.memories("claude-code", folder)), 1)
 
 
 class ObsidianTests(SourceTestCase):

@@ -192,7 +192,7 @@ class TaskTests(AdminTestCase):
         with self.store(actor=actor, source="admin"):
             describe = lambda result: [(messages.SUCCESS, f"Done: {result}.")]  # noqa: E731
             page = self.address("governance/hold/")
-            return background.start_task("Sweep", page=page, work=work, describe=describe, failed=messages.ERROR)
+            return background.start_task("Sweep", page=page, work=work, describe=describe)
 
     def result_of(self, task: background.Task) -> str:
         poll(lambda: task.ended, what="the end of the task")

@@ -230,6 +230,14 @@ class HubModelAdmin(_ModelAdmin):
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_{name}", args=arguments)
 
 
+def page_of_entity(entity_type: str, entity_id: int) -> str:
+    """Return the address of an entity's page; of its event's, if the type has no pages."""
+    for model_admin in admin.site._registry.values():
+        if entity_type and entity_type == getattr(model_admin, "stream_kind", ""):
+            return model_admin.url("change", entity_id)  # type: ignore[attr-defined, no-any-return]
+    return reverse("admin:core_rawevent_change", args=[entity_id])
+
+
 def history(stream: str) -> list[RawEvent]:
     """Return the last events of a stream, newest first, with their titles as ``about``."""
     return titled(RawEvent.objects.filter(stream_id=stream).order_by("-stream_seq")[:MAX_HISTORY])

@@ -363,9 +363,8 @@ class ConditionFilter(Facet):
 
 
 class SinceFilter(ConditionFilter):
-    title = "time"
     parameter_name = "since"
-    field = "created_at"
+    field = ""
     options = _SPANS
 
     def conditions_now(self) -> Mapping[str, Q]:
@@ -374,6 +373,11 @@ class SinceFilter(ConditionFilter):
     def __init__(self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any) -> None:
         self._now = clock.now()
         super().__init__(request, params, model, model_admin)
+
+
+def since_filter(title: str, field: str) -> type[SinceFilter]:
+    """Return a facet of a time."""
+    return type("SinceFilter", (SinceFilter,), {"title": title, "field": field})
 
 
 class DefaultFilter(ConditionFilter):

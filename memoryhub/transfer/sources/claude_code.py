@@ -85,7 +85,14 @@ def _read_config(folder: Path, only: str) -> Iterator[Record]:
     memory: _Memory | None = None
     top = "~/.claude" if folder.name == ".claude" else folder.name
     instructions = _Instructions(Base(folder, top))
-    for file in files_below(folder, includes=lambda path: _wants(path, only), enters=lambda path: _enters(path, only)):
+    files = files_below(
+        folder,
+        includes=lambda path: _wants(path, only),
+        enters=lambda path: _enters(path, only),
+        # Who keeps their settings in git seldom keeps the transcripts
+        reads_ignored=True,
+    )
+    for file in files:
         if isinstance(file, LeftOutRecord):
             yield file
             continue

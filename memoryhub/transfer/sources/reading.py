@@ -18,6 +18,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.foreign_files import open_foreign, read_foreign
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOutRecord
+from sessions_app import git
 
 # Bytes of a file that is read whole, and of one line of JSON
 MAX_FILE = 64 * 2**20
@@ -306,16 +307,24 @@ def _unreadable(path: Path, error: OSError) -> Invalid:
 
 
 Wanted = Callable[[PurePosixPath], bool]
+# Instructions that clients keep out of the repository
+_OF_ONE_PERSON = ("CLAUDE.local.md",)
 
 
-def files_below(folder: Path, *, includes: Wanted, enters: Wanted) -> Iterator[Path | LeftOutRecord]:
+def files_below(
+    folder: Path, *, includes: Wanted, enters: Wanted, reads_ignored: bool = False
+) -> Iterator[Path | LeftOutRecord]:
     """Yield the wanted files in a stable order, and what is left out; both conditions get the path below the folder.
+
+    Files that git ignores are not wanted, unless ``reads_ignored`` or the folder is ignored itself.
 
     Raises:
         Invalid: it is no folder, or has too many files.
+        Unavailable: it is in a repository that git cannot read.
     """
     if not folder.is_dir():
         raise Invalid(f"{flat(str(folder))} is not a folder")
+    is_kept = _is_any if reads_ignored else _not_ignored(folder)
     stack = [PurePosixPath()]
     room = MAX_ENTRIES
     while stack:
@@ -328,8 +337,9 @@ def files_below(folder: Path, *, includes: Wanted, enters: Wanted) -> Iterator[P
         if room < 0:
             raise Invalid(f"{flat(str(folder))} has more than {MAX_ENTRIES:,} files; name a smaller folder")
         folders = []
-        for entry in entries:
-            path = below / entry.name
+        by_path = {below / entry.name: entry for entry in entries}
+        for path in filter(is_kept, by_path):
+            entry = by_path[path]
             if entry.is_dir(follow_symlinks=False):
                 folders.append(path)
             elif entry.is_file(follow_symlinks=False):
@@ -338,6 +348,26 @@ def files_below(folder: Path, *, includes: Wanted, enters: Wanted) -> Iterator[P
             elif includes(path) or (enters(path) and is_folder(folder / path)):
                 yield LeftOutRecord(entry.path, "a link, which may lead out of the folder, or not a file")
         stack += filter(enters, reversed(folders))
+
+
+def _is_any(_: PurePosixPath) -> bool:
+    return True
+
+
+def _not_ignored(folder: Path) -> Wanted:
+    names = git.list_files(folder)
+    if names is None:
+        return _is_any
+    listed = set(map(PurePosixPath, names))
+    folders = {parent for path in listed for parent in path.parents}
+
+    def is_kept(path: PurePosixPath) -> bool:
+        if path in listed or path in folders or path.name in _OF_ONE_PERSON:
+            return True
+        # git lists a repository below the folder as a whole
+        return not listed.isdisjoint(path.parents)
+
+    return is_kept
 
 
 def _entries(folder: Path, room: int) -> list[os.DirEntry[str]] | LeftOutRecord:
