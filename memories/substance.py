@@ -21,9 +21,11 @@ _WORK_WORDS = (
     r"\btest(?:s|ing)?\b",
     r"style|lint|format|convention|guideline|\brules\b|typing",
     r"build|develop|set(?:ting)?[ -]?up|install|environment",
-    r"commit|pull request|architect|structure|debug|document",
+    r"commit|pull request|architect|structure|debug",
 )
 _WORK = [re.compile(words, re.IGNORECASE) for words in _WORK_WORDS]
+# Headings on what few changes need
+_SIDE_WORK = re.compile(r"document|\bdocs?\b|translat|releas|maintain|\bprox(?:y|ies)\b|docker|website", re.IGNORECASE)
 # Names of files, and headings, of licences, notices, lists of changes and people, and data of tests
 _BALLAST_FILE = re.compile(
     r"(?:.*/)?(?:licen[cs]es?|copying|notice|third[-_ ]?party|change(?:log|s)?|history|news|releases?|"
@@ -85,6 +87,8 @@ def is_ballast(title: str, source: str, text: str) -> bool:
 def rank_of_work(title: str) -> int | None:
     """Return how much an imported section of a guide for developers is wanted, by its heading: 0 is most, None not."""
     heading = title.rpartition(BETWEEN_HEADINGS)[2]
+    if _SIDE_WORK.search(heading):
+        return None
     return next((rank for rank, words in enumerate(_WORK) if words.search(heading)), None)
 
 

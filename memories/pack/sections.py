@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,11 +24,14 @@ from memories.scopes import Level, hidden_among
 from memories.search import engine
 from memories.search.index import Hits
 from memories.search.parsed_query import ParsedQuery, parse
-from memories.search.relevance import relevance_of
+from memories.search.relevance import Relevance, relevance_of
 from memories.search.snippets import words_in
 from memories.search.weights import USUAL
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.stores.store import StoreId
 from memoryhub.core.text import flat, one_line
 
 logger = logging.getLogger(__name__)
@@ -81,6 +85,12 @@ class Edition(IntEnum):
     PRESENT = 4
 
 
+class Answers(NamedTuple):
+    by_source: dict[str, dict[int, Relevance]]
+    # How much the best passage is about the question
+    best: float
+
+
 # Share of the question's words in a text that is about it
 _CONCERNS = 0.34
 
@@ -100,6 +110,8 @@ class GatherRequest:
     # Candidates per section and store
     most: int = 40
     edition: Edition = Edition.PRESENT
+    # By store, what the query finds: ranked and rated once for all sections
+    answers_by_store: dict[StoreId, Answers] = field(default_factory=dict)
 
     @property
     def has_superseded(self) -> bool:
@@ -126,28 +138,65 @@ class GatherRequest:
 
     def matching(self, level: Level, source: SearchSourceName) -> dict[int, float]:
         """Map the entries of a source in the current store that match the query to their scores, best first."""
+        if self.is_by_worth:
+            return {entry: answer.score for entry, answer in self.answers(level, source).items()}
         if not self.query.text:
             return {}
         pipeline = replace(USUAL, lowers_empty_sections=self.edition >= Edition.BY_ARRIVAL)
-        hits = engine.rank(self.query.among([source]), "auto", level, pipeline=pipeline).hits[: self.most]
-        return _rated(self.query, hits) if self.is_by_worth else dict(hits)
+        return dict(engine.rank(self.query.among([source]), "auto", level, pipeline=pipeline).hits[: self.most])
+
+    def answers(self, level: Level, source: SearchSourceName) -> dict[int, Relevance]:
+        """Map the entries of a source in the current store to the passages that answer the query, best first.
+
+        The score of an answer is how much its passage is about the query, times its score in the ranking as a share of
+        the best one's.
+        """
+        if not self.query.text:
+            return {}
+        if level.store not in self.answers_by_store:
+            self.answers_by_store[level.store] = _answers(self.query, level)
+        return self.answers_by_store[level.store].by_source.get(source, {})
+
+    def is_surely_answered(self) -> bool:
+        """Return whether a passage found so far is about the question beyond doubt."""
+        return any(answers.best >= _BEYOND_DOUBT for answers in self.answers_by_store.values())
 
 
-# Best hits whose passages are rated, and the rating of one whose text lacks the words: another version of it has them
-_RATED, _UNREAD = 20, 0.3
+_SOURCES = (SearchSourceName.MEMORY, SearchSourceName.DECISION, SearchSourceName.COMMIT)
+_SOURCES_OF = f"SELECT id, source FROM memories_searchdocument WHERE id IN {IDS}"
+# Hits whose sources are looked up; best hits of a source whose passages are rated, with at least that share of the best
+# one's score; and the rating of a text that lacks the words: another version of it has them
+_LOOKED_UP, _RATED, _RATED_SHARE, _UNREAD = 300, 12, 0.4, 0.3
 # Least score of an answer, in itself and as a share of the best one's, and how many there are of one source
-LEAST_SCORE, NEAR_BEST, MOST_ANSWERS = 0.16, 0.65, 6
+LEAST_SCORE, NEAR_BEST, MOST_ANSWERS = 0.16, 0.75, 5
+# Relevance that no entry has if nothing is about the question
+_BEYOND_DOUBT = 0.93
 
 
-# By how much the best passage is about the question, times the score as a share of the best hit's. Without a full-text
-# index there are no ratings.
-def _rated(query: ParsedQuery, hits: Hits) -> dict[int, float]:
-    ratings = relevance_of(query, [hit for hit, _ in hits[:_RATED]])
-    if not ratings:
-        return dict(hits)
-    best = max(score for _, score in hits)
-    scores = {hit: (ratings[hit].score or _UNREAD) * score / best for hit, score in hits if hit in ratings}
-    return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
+# Without a full-text index there are no ratings
+def _answers(query: ParsedQuery, level: Level) -> Answers:
+    hits = engine.rank(query.among(_SOURCES), level=level).hits[:_LOOKED_UP]
+    sources = dict(rows.fetch(_SOURCES_OF, [json.dumps([hit for hit, _ in hits])]))
+    ranked: dict[str, Hits] = {}
+    for hit, score in hits:
+        ranked.setdefault(sources[hit], []).append((hit, score))
+    rated: list[int] = []
+    for hits_of_source in ranked.values():
+        least = _RATED_SHARE * hits_of_source[0][1]
+        rated += [hit for hit, score in hits_of_source[:_RATED] if score >= least]
+    ratings = relevance_of(query, rated)
+    answers = Answers({}, max((rating.score for rating in ratings.values()), default=0.0))
+    for source, hits_of_source in ranked.items():
+        best = hits_of_source[0][1]
+        scored: list[tuple[int, Relevance]] = []
+        for hit, score in hits_of_source:
+            rating = ratings.get(hit)
+            if rating:
+                scored.append((hit, replace(rating, score=(rating.score or _UNREAD) * score / best)))
+            elif not ratings:
+                scored.append((hit, Relevance(score / best, 0, 0)))
+        answers.by_source[source] = dict(sorted(scored, key=lambda answer: -answer[1].score))
+    return answers
 
 
 class PackItem:

@@ -239,7 +239,8 @@ def _composed_pack(pack_id: int, body: PackBody) -> ComposedPack:
 # with which a replay composes the same again.
 def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
     gathered = gather(request)
-    absent = request.has_question and (not gathered or is_absent(request.query.text, _rankings(request)))
+    absent = request.has_question and not request.is_surely_answered()
+    absent = absent and (not gathered or is_absent(request.query.text, _rankings(request)))
     budget = max_tokens
     body = replace(compose(gathered, budget), absent=absent)
     while answers_json():
