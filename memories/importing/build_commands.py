@@ -97,7 +97,11 @@ def build_commands(directory: Path) -> list[BuildCommand]:
         _package_scripts(texts, names),
         _scripts(names),
         _named_in(texts, filter(_README.fullmatch, names), purposes=("test",)),
-        _named_in(texts, iter(sorted(filter(_WORKFLOW.fullmatch, names), key=_is_publishing)), purposes=("test", "lint", "build")),
+        _named_in(
+            texts,
+            iter(sorted(filter(_WORKFLOW.fullmatch, names), key=_is_publishing)),
+            purposes=("test", "lint", "build"),
+        ),
         _usual(names),
     )
     return _best(chain.from_iterable(sources))
@@ -164,6 +168,8 @@ def _purpose_of(text: str) -> str:
 
 
 def _purpose_of_names(names: Sequence[str]) -> str:
+    if "install" in names:
+        return "set up"
     for purpose, pattern in _PURPOSES.items():
         if any(map(pattern.fullmatch, names)):
             return purpose

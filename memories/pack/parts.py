@@ -184,8 +184,8 @@ _CONCERNS, _MOST_BESIDE = 0.6, 5
 _NEAREST = 3
 # Sections of tutorials teach users what developers know
 _LESSON, _OF_LESSON = re.compile(r"(?:^|/)(?:tutorials?|examples?|getting[-_]started)\b", re.IGNORECASE), 0.7
-# Least score of a section of a document, unless nothing answers the question
-_LEAST_OF_REFERENCE = 0.3
+# Least relevance of a section of a document to a question
+_LEAST_OF_REFERENCE = 0.7
 # How many sections of files with rules are given, and how many on one subject
 _MOST_FILE_RULES, _MOST_OF_RANK = 5, 2
 # Words by which the text of a section is known
@@ -304,6 +304,8 @@ def _latest(request: GatherRequest) -> list[PackItem]:
 def _answering(request: GatherRequest) -> list[PackItem]:
     words = () if request.has_superseded else request.query.terms
     scored: list[tuple[float, PackItem]] = []
+    # Sections of documents that are hardly about it: given if nothing else is
+    nearest: list[tuple[float, PackItem]] = []
     for level in request.chain:
         with use_store(level.store):
             scores = request.matching(level, SearchSourceName.MEMORY)
@@ -311,21 +313,26 @@ def _answering(request: GatherRequest) -> list[PackItem]:
             ids = json.dumps(list(scores))
             memories = packable_memories(f"m.id IN {IDS} AND {_IS_FACT}", [ids], with_superseded=request.has_superseded)
         for memory in _without_hidden(request, level, memories):
-            score = scores[memory.id]
-            if request.is_by_worth and memory.type == REFERENCE:
-                if is_ballast(memory.title, memory.source, memory.content):
-                    continue
+            if not request.is_by_worth:
+                scored.append((scores[memory.id], _fact(request, level, memory, words)))
+            elif not _is_ballast(memory):
+                score, relevance = answers[memory.id]
                 score *= _OF_LESSON if _LESSON.search(memory.source) else 1
-                if score < _LEAST_OF_REFERENCE and request.is_surely_answered():
-                    continue
-            start = answers[memory.id].start if answers and memory.is_current else 0
-            scored.append((score, _fact(request, level, memory, words, start)))
+                start = relevance.start if memory.is_current else 0
+                item = _fact(request, level, memory, words, start)
+                if request.has_question and memory.type == REFERENCE and relevance.score < _LEAST_OF_REFERENCE:
+                    nearest.append((score, item))
+                else:
+                    scored.append((score, item))
     scored.sort(key=lambda pair: (-pair[0], pair[1].reference))
-    if request.is_by_worth and scored:
-        least = max(LEAST_SCORE, NEAR_BEST * scored[0][0])
-        best = [(score, item) for score, item in scored[:MOST_ANSWERS] if score >= least]
-        scored = best or ([] if request.is_surely_answered() else scored[:_NEAREST])
-    return [item for _, item in scored]
+    if not request.is_by_worth:
+        return [item for _, item in scored]
+    least = max(LEAST_SCORE, NEAR_BEST * scored[0][0]) if scored else 0
+    best = [item for score, item in scored[:MOST_ANSWERS] if score >= least]
+    if not best and request.best_relevance() < _LEAST_OF_REFERENCE:
+        scored = sorted([*scored, *nearest], key=lambda pair: (-pair[0], pair[1].reference))
+        best = [item for _, item in scored[:_NEAREST]]
+    return best
 
 
 def _is_ballast(memory: PackableMemory) -> bool:

@@ -85,8 +85,14 @@ class Edition(IntEnum):
     PRESENT = 4
 
 
+class Answer(NamedTuple):
+    # The relevance times the score in the ranking, as a share of the best one's
+    score: float
+    relevance: Relevance
+
+
 class Answers(NamedTuple):
-    by_source: dict[str, dict[int, Relevance]]
+    by_source: dict[str, dict[int, Answer]]
     # How much the best passage is about the question
     best: float
 
@@ -145,21 +151,17 @@ class GatherRequest:
         pipeline = replace(USUAL, lowers_empty_sections=self.edition >= Edition.BY_ARRIVAL)
         return dict(engine.rank(self.query.among([source]), "auto", level, pipeline=pipeline).hits[: self.most])
 
-    def answers(self, level: Level, source: SearchSourceName) -> dict[int, Relevance]:
-        """Map the entries of a source in the current store to the passages that answer the query, best first.
-
-        The score of an answer is how much its passage is about the query, times its score in the ranking as a share of
-        the best one's.
-        """
+    def answers(self, level: Level, source: SearchSourceName) -> dict[int, Answer]:
+        """Map the entries of a source in the current store to the passages that answer the query, best first."""
         if not self.query.text:
             return {}
         if level.store not in self.answers_by_store:
             self.answers_by_store[level.store] = _answers(self.query, level)
         return self.answers_by_store[level.store].by_source.get(source, {})
 
-    def is_surely_answered(self) -> bool:
-        """Return whether a passage found so far is about the question beyond doubt."""
-        return any(answers.best >= _BEYOND_DOUBT for answers in self.answers_by_store.values())
+    def best_relevance(self) -> float:
+        """Return how much the best passage that was found is about the query."""
+        return max((answers.best for answers in self.answers_by_store.values()), default=0.0)
 
 
 _SOURCES = (SearchSourceName.MEMORY, SearchSourceName.DECISION, SearchSourceName.COMMIT)
@@ -170,7 +172,7 @@ _LOOKED_UP, _RATED, _RATED_SHARE, _UNREAD = 300, 12, 0.4, 0.3
 # Least score of an answer, in itself and as a share of the best one's, and how many there are of one source
 LEAST_SCORE, NEAR_BEST, MOST_ANSWERS = 0.16, 0.75, 5
 # Relevance that no entry has if nothing is about the question
-_BEYOND_DOUBT = 0.93
+BEYOND_DOUBT = 0.93
 
 
 # Without a full-text index there are no ratings
@@ -188,13 +190,13 @@ def _answers(query: ParsedQuery, level: Level) -> Answers:
     answers = Answers({}, max((rating.score for rating in ratings.values()), default=0.0))
     for source, hits_of_source in ranked.items():
         best = hits_of_source[0][1]
-        scored: list[tuple[int, Relevance]] = []
+        scored: list[tuple[int, Answer]] = []
         for hit, score in hits_of_source:
             rating = ratings.get(hit)
             if rating:
-                scored.append((hit, replace(rating, score=(rating.score or _UNREAD) * score / best)))
+                scored.append((hit, Answer((rating.score or _UNREAD) * score / best, rating)))
             elif not ratings:
-                scored.append((hit, Relevance(score / best, 0, 0)))
+                scored.append((hit, Answer(score / best, Relevance(1.0, 0, 0))))
         answers.by_source[source] = dict(sorted(scored, key=lambda answer: -answer[1].score))
     return answers
 

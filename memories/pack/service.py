@@ -20,7 +20,16 @@ from memories.pack.notes import note_body, noted_body, topic_of
 from memories.pack.progress import has_progress
 from memories.pack.recall import MAX_TOKENS as RECALL_TOKENS
 from memories.pack.recall import ids_at, recall_body, recalled_body
-from memories.pack.sections import Edition, GatherRequest, PackBody, changed_since, compose, gather, most_items
+from memories.pack.sections import (
+    BEYOND_DOUBT,
+    Edition,
+    GatherRequest,
+    PackBody,
+    changed_since,
+    compose,
+    gather,
+    most_items,
+)
 from memories.pack_sorts import ABSENT, NOTE, OVERLAP, RECALL, SESSION, local_id, reference_of
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.scopes import Level
@@ -239,7 +248,7 @@ def _composed_pack(pack_id: int, body: PackBody) -> ComposedPack:
 # with which a replay composes the same again.
 def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
     gathered = gather(request)
-    absent = request.has_question and not request.is_surely_answered()
+    absent = request.has_question and request.best_relevance() < BEYOND_DOUBT
     absent = absent and (not gathered or is_absent(request.query.text, _rankings(request)))
     budget = max_tokens
     body = replace(compose(gathered, budget), absent=absent)

@@ -54,11 +54,16 @@ _NEWEST_FIRST = "ORDER BY committed_at DESC, id DESC"
 _NEAR_BEST = 0.66
 # Least score of a commit that answers: its text is short, so that a few words score high
 _LEAST = 0.28
+# Share of the words of the query that a subject needs
+_OF_WORDS = 0.3
 # Years after which a commit counts half
 _HALF_LIFE = 6
-# Changes of documents and tests tell less of the code
-_SIDE_WORK = re.compile(r"(?:docs?|chore|style|ci|tests?)\b[^:]{0,40}:|.*\b(?:typos?|changelog)\b", re.IGNORECASE)
-_OF_SIDE_WORK = 0.75
+# Changes of documents, tests and dependencies tell less of the code
+_SIDE_WORK = re.compile(
+    r"(?:docs?|chore|style|ci|tests?|deps)\b[^:]{0,40}:|.*\b(?:typos?|changelog|bump|update dependency)\b",
+    re.IGNORECASE,
+)
+_OF_SIDE_WORK = 0.7
 _REVERT = re.compile(r"Revert \"(.+?)…?\"")
 _WORD = re.compile(r"\w+")
 _MERGE = "Merge "
@@ -133,9 +138,10 @@ def _answering(request: GatherRequest, matches: Sequence[_Commit], scores: Mappi
     ranked: list[tuple[float, _Commit]] = []
     words = request.query.terms
     least = max(_LEAST, _NEAR_BEST * max(scores.values(), default=0))
+    least_words = max(min(2, len(words)), _OF_WORDS * len(words))
     for commit in matches:
         places = {place for _, _, place in occurrences(commit.subject, words)}
-        if scores[commit.id] < least or commit.subject.startswith(_MERGE) or len(places) < min(2, len(words)):
+        if scores[commit.id] < least or commit.subject.startswith(_MERGE) or len(places) < least_words:
             continue
         years = (request.now.date() - date.fromisoformat(str(commit.committed_at)[:10])).days / 365
         weight = _OF_SIDE_WORK if _SIDE_WORK.match(commit.subject) else 1.0
@@ -153,9 +159,7 @@ def _answering(request: GatherRequest, matches: Sequence[_Commit], scores: Mappi
 
 
 # Until decision 94
-def _commits_by_arrival(
-    request: GatherRequest, matches: list[_Commit], scores: Mapping[int, float]
-) -> list[_Commit]:
+def _commits_by_arrival(request: GatherRequest, matches: list[_Commit], scores: Mapping[int, float]) -> list[_Commit]:
     newest = _fetch_commits(f"{_NEWEST_FIRST} LIMIT %s", _SHORTER * request.most)
     ranks: dict[int, float] = {}
     for place, commit in enumerate(sorted(matches, key=lambda commit: str(commit.committed_at)), 1):
