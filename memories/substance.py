@@ -31,7 +31,7 @@ _BALLAST_FILE = re.compile(
     r"(?:.*/)?(?:licen[cs]es?|copying|notice|third[-_ ]?party|change(?:log|s)?|history|news|releases?|"
     r"release[-_]?notes|what'?s[-_]?new|authors|contributors|thanks|acknowledge?ments|code[-_]of[-_]conduct|sponsors|backers)"
     r"(?:[-_.][^/]*)?|(?:.*/)?breaking[-_]?changes[^/]*"
-    r"|(?:.*/)?(?:change(?:log|s)\w*|whats_?new|history|releases?|licenses?|blog|news)/.*"
+    r"|(?:.*/)?(?:change(?:log|s)\w*|whats_?new|history|releases?|licenses?|blog|news|archived?)/.*"
     r"|(?:.*/)?(?:test[-_]?data|fixtures?|snapshots?)/.*"
     r"|(?:.*/)?\w*tests?_*/(?!(?:.*/)?(?:readme|agents|claude|contributing)\b).*",
     re.IGNORECASE,

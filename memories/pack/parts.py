@@ -181,7 +181,7 @@ _Placed = tuple[Level, PackableMemory]
 # Share of the question's words from which a guideline concerns it, and how many of the others are given with a question
 _CONCERNS, _MOST_BESIDE = 0.6, 5
 # How many of the nearest entries are given where none answers the question
-_NEAREST = 3
+_NEAREST = 2
 # Sections of tutorials teach users what developers know
 _LESSON, _OF_LESSON = re.compile(r"(?:^|/)(?:tutorials?|examples?|getting[-_]started)\b", re.IGNORECASE), 0.7
 # Least relevance of a section of a document to a question

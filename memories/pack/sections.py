@@ -168,9 +168,9 @@ _SOURCES = (SearchSourceName.MEMORY, SearchSourceName.DECISION, SearchSourceName
 _SOURCES_OF = f"SELECT id, source FROM memories_searchdocument WHERE id IN {IDS}"
 # Hits whose sources are looked up; best hits of a source whose passages are rated, with at least that share of the best
 # one's score; and the rating of a text that lacks the words: another version of it has them
-_LOOKED_UP, _RATED, _RATED_SHARE, _UNREAD = 300, 12, 0.4, 0.3
+_LOOKED_UP, _RATED, _RATED_SHARE, _UNREAD = 300, 8, 0.5, 0.3
 # Least score of an answer, in itself and as a share of the best one's, and how many there are of one source
-LEAST_SCORE, NEAR_BEST, MOST_ANSWERS = 0.16, 0.75, 5
+LEAST_SCORE, NEAR_BEST, MOST_ANSWERS = 0.16, 0.8, 4
 # Relevance that no entry has if nothing is about the question
 BEYOND_DOUBT = 0.93
 

@@ -55,7 +55,7 @@ _NEAR_BEST = 0.66
 # Least score of a commit that answers: its text is short, so that a few words score high
 _LEAST = 0.28
 # Share of the words of the query that a subject needs
-_OF_WORDS = 0.3
+_OF_WORDS = 0.28
 # Years after which a commit counts half
 _HALF_LIFE = 6
 # Changes of documents, tests and dependencies tell less of the code
@@ -138,10 +138,13 @@ def _answering(request: GatherRequest, matches: Sequence[_Commit], scores: Mappi
     ranked: list[tuple[float, _Commit]] = []
     words = request.query.terms
     least = max(_LEAST, _NEAR_BEST * max(scores.values(), default=0))
-    least_words = max(min(2, len(words)), _OF_WORDS * len(words))
+    # ``asyncclient``, ``async`` and ``client`` are one word of the query
+    wholes = [next(whole for whole in sorted(words, key=len, reverse=True) if word in whole) for word in words]
+    count = len(set(wholes))
+    least_words = max(min(2, count), _OF_WORDS * count)
     for commit in matches:
-        places = {place for _, _, place in occurrences(commit.subject, words)}
-        if scores[commit.id] < least or commit.subject.startswith(_MERGE) or len(places) < least_words:
+        matching = {wholes[place] for _, _, place in occurrences(commit.subject, words)}
+        if scores[commit.id] < least or commit.subject.startswith(_MERGE) or len(matching) < least_words:
             continue
         years = (request.now.date() - date.fromisoformat(str(commit.committed_at)[:10])).days / 365
         weight = _OF_SIDE_WORK if _SIDE_WORK.match(commit.subject) else 1.0
