@@ -49,7 +49,7 @@ _LICENCE = re.compile(
 _ROW = re.compile(r"\s*(?:\|.*|[+=-][-+= |]*|(?=[A-Fa-f]*\d)[\dA-Fa-f]{2,}[\s.;,:].*)")
 _MOST_ROWS = 0.6
 # Lines that only the program that shows a document reads, in a text that is short enough to have little else
-_DIRECTIVE = re.compile(r"^\s*(?:\.\. .*|:[\w-]+:.*)$|<!--.*?-->", re.MULTILINE | re.DOTALL)
+_DIRECTIVE = re.compile(r"^[ \t]*(?:\.\. .*|:[\w-]+:.*)$|<!--(?:.|\n)*?-->", re.MULTILINE)
 _SHORT = 1_000
 
 # Headings of lists of links; under others, links to other sites are content

@@ -85,14 +85,14 @@ class Edition(IntEnum):
     PRESENT = 4
 
 
-class Answer(NamedTuple):
+class RatedEntry(NamedTuple):
     # The relevance times the score in the ranking, as a share of the best one's
     score: float
     relevance: Relevance
 
 
-class Answers(NamedTuple):
-    by_source: dict[str, dict[int, Answer]]
+class StoreAnswers(NamedTuple):
+    by_source: dict[str, dict[int, RatedEntry]]
     # How much the best passage is about the question
     best: float
 
@@ -117,7 +117,7 @@ class GatherRequest:
     most: int = 40
     edition: Edition = Edition.PRESENT
     # By store, what the query finds: ranked and rated once for all sections
-    answers_by_store: dict[StoreId, Answers] = field(default_factory=dict)
+    answers_by_store: dict[StoreId, StoreAnswers] = field(default_factory=dict)
 
     @property
     def has_superseded(self) -> bool:
@@ -151,7 +151,7 @@ class GatherRequest:
         pipeline = replace(USUAL, lowers_empty_sections=self.edition >= Edition.BY_ARRIVAL)
         return dict(engine.rank(self.query.among([source]), "auto", level, pipeline=pipeline).hits[: self.most])
 
-    def answers(self, level: Level, source: SearchSourceName) -> dict[int, Answer]:
+    def answers(self, level: Level, source: SearchSourceName) -> dict[int, RatedEntry]:
         """Map the entries of a source in the current store to the passages that answer the query, best first."""
         if not self.query.text:
             return {}
@@ -176,7 +176,7 @@ BEYOND_DOUBT = 0.93
 
 
 # Without a full-text index there are no ratings
-def _answers(query: ParsedQuery, level: Level) -> Answers:
+def _answers(query: ParsedQuery, level: Level) -> StoreAnswers:
     hits = engine.rank(query.among(_SOURCES), level=level).hits[:_LOOKED_UP]
     sources = dict(rows.fetch(_SOURCES_OF, [json.dumps([hit for hit, _ in hits])]))
     ranked: dict[str, Hits] = {}
@@ -187,16 +187,16 @@ def _answers(query: ParsedQuery, level: Level) -> Answers:
         least = _RATED_SHARE * hits_of_source[0][1]
         rated += [hit for hit, score in hits_of_source[:_RATED] if score >= least]
     ratings = relevance_of(query, rated)
-    answers = Answers({}, max((rating.score for rating in ratings.values()), default=0.0))
+    answers = StoreAnswers({}, max((rating.score for rating in ratings.values()), default=0.0))
     for source, hits_of_source in ranked.items():
         best = hits_of_source[0][1]
-        scored: list[tuple[int, Answer]] = []
+        scored: list[tuple[int, RatedEntry]] = []
         for hit, score in hits_of_source:
             rating = ratings.get(hit)
             if rating:
-                scored.append((hit, Answer((rating.score or _UNREAD) * score / best, rating)))
+                scored.append((hit, RatedEntry((rating.score or _UNREAD) * score / best, rating)))
             elif not ratings:
-                scored.append((hit, Answer(score / best, Relevance(1.0, 0, 0))))
+                scored.append((hit, RatedEntry(score / best, Relevance(1.0, 0, 0))))
         answers.by_source[source] = dict(sorted(scored, key=lambda answer: -answer[1].score))
     return answers
 

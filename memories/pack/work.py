@@ -54,8 +54,8 @@ _NEWEST_FIRST = "ORDER BY committed_at DESC, id DESC"
 _NEAR_BEST = 0.66
 # Least score of a commit that answers: its text is short, so that a few words score high
 _LEAST = 0.28
-# Share of the words of the query that a subject needs
-_OF_WORDS = 0.28
+# Share of the words of the query that a subject needs, and how many are always enough
+_OF_WORDS, _ENOUGH_WORDS = 0.28, 3
 # Years after which a commit counts half
 _HALF_LIFE = 6
 # Changes of documents, tests and dependencies tell less of the code
@@ -141,7 +141,7 @@ def _answering(request: GatherRequest, matches: Sequence[_Commit], scores: Mappi
     # ``asyncclient``, ``async`` and ``client`` are one word of the query
     wholes = [next(whole for whole in sorted(words, key=len, reverse=True) if word in whole) for word in words]
     count = len(set(wholes))
-    least_words = max(min(2, count), _OF_WORDS * count)
+    least_words = min(_ENOUGH_WORDS, max(min(2, count), _OF_WORDS * count))
     for commit in matches:
         matching = {wholes[place] for _, _, place in occurrences(commit.subject, words)}
         if scores[commit.id] < least or commit.subject.startswith(_MERGE) or len(matching) < least_words:
@@ -151,13 +151,13 @@ def _answering(request: GatherRequest, matches: Sequence[_Commit], scores: Mappi
         ranked.append((scores[commit.id] * weight / (1 + max(0.0, years) / _HALF_LIFE), commit))
     ranked.sort(key=lambda pair: -pair[0])
     # A change that was made in several places, on several branches, or was reverted, is given once
-    known = {match[1] for _, commit in ranked if (match := _REVERT.match(commit.change))}
+    given_changes = {match[1] for _, commit in ranked if (match := _REVERT.match(commit.change))}
     best: list[_Commit] = []
     for score, commit in ranked:
         names = {commit.change, " ".join(sorted(map(stem, _WORD.findall(commit.change))))}
-        if score >= _NEAR_BEST * ranked[0][0] and known.isdisjoint(names) and len(best) < MOST_ANSWERS:
+        if score >= _NEAR_BEST * ranked[0][0] and given_changes.isdisjoint(names) and len(best) < MOST_ANSWERS:
             best.append(commit)
-            known |= names
+            given_changes |= names
     return best
 
 
