@@ -10,18 +10,3 @@ from memoryhub.core.admin.facets import (
     ValueFilter,
     value_filter,
 )
-
-__all__ = [
-    "ConditionFilter",
-    "DefaultFilter",
-    "Facet",
-    "HubChangeList",
-    "HubModelAdmin",
-    "RawEventAdmin",
-    "SinceFilter",
-    "ValueFilter",
-    "cells",
-    "needs",
-    "next_page",
-    "value_filter",
-]
