@@ -21,16 +21,19 @@ _WORK_WORDS = (
     r"\btest(?:s|ing)?\b",
     r"style|lint|format|convention|guideline|\brules\b|typing",
     r"build|develop|set(?:ting)?[ -]?up|install|environment",
-    r"commit|pull request|architect|structure|debug|document",
+    r"commit|pull request|architect|structure|debug",
 )
 _WORK = [re.compile(words, re.IGNORECASE) for words in _WORK_WORDS]
+# Headings on what few changes need
+_SIDE_WORK = re.compile(r"document|\bdocs?\b|translat|releas|maintain|\bprox(?:y|ies)\b|docker|website", re.IGNORECASE)
 # Names of files, and headings, of licences, notices, lists of changes and people, and data of tests
 _BALLAST_FILE = re.compile(
     r"(?:.*/)?(?:licen[cs]es?|copying|notice|third[-_ ]?party|change(?:log|s)?|history|news|releases?|"
     r"release[-_]?notes|what'?s[-_]?new|authors|contributors|thanks|acknowledge?ments|code[-_]of[-_]conduct|sponsors|backers)"
     r"(?:[-_.][^/]*)?|(?:.*/)?breaking[-_]?changes[^/]*"
-    r"|(?:.*/)?(?:changelogs?|changes|whats_?new|history|releases?|licenses?|blog|news)/.*"
-    r"|(?:.*/)?(?:test[-_]?data|fixtures?|snapshots?)/.*|(?:.*/)?\w*tests?/.*\.txt",
+    r"|(?:.*/)?(?:change(?:log|s)\w*|whats_?new|history|releases?|licenses?|blog|news|archived?)/.*"
+    r"|(?:.*/)?(?:test[-_]?data|fixtures?|snapshots?)/.*"
+    r"|(?:.*/)?\w*tests?_*/(?!(?:.*/)?(?:readme|agents|claude|contributing)\b).*",
     re.IGNORECASE,
 )
 _BALLAST_HEADING = re.compile(
@@ -45,6 +48,9 @@ _LICENCE = re.compile(
 # Lines of a table: cells, rules, or what begins with a number
 _ROW = re.compile(r"\s*(?:\|.*|[+=-][-+= |]*|(?=[A-Fa-f]*\d)[\dA-Fa-f]{2,}[\s.;,:].*)")
 _MOST_ROWS = 0.6
+# Lines that only the program that shows a document reads, in a text that is short enough to have little else
+_DIRECTIVE = re.compile(r"^[ \t]*(?:\.\. .*|:[\w-]+:.*)$|<!--(?:.|\n)*?-->", re.MULTILINE)
+_SHORT = 1_000
 
 # Headings of lists of links; under others, links to other sites are content
 _LINK_LISTS = frozenset(
@@ -73,10 +79,15 @@ def is_boilerplate_section(title: str, text: str) -> bool:
 
 
 def is_ballast(title: str, source: str, text: str) -> bool:
-    """Return whether an imported section is of a licence, a table, a list of changes or people, or data of tests."""
+    """Return whether an imported section is of a licence, a table, a list of changes or people, or data of tests.
+
+    So is one with directives and hardly a word.
+    """
     if _BALLAST_FILE.fullmatch(source) or _LICENCE.search(text):
         return True
     if any(map(_BALLAST_HEADING.fullmatch, title.split(BETWEEN_HEADINGS)[1:])):
+        return True
+    if len(text) < _SHORT and _DIRECTIVE.search(text) and _has_few_words(_DIRECTIVE.sub(" ", text), _MOST_WORDS):
         return True
     lines = [line for line in text.split("\n") if line.strip()]
     return sum(bool(_ROW.fullmatch(line)) for line in lines) > _MOST_ROWS * len(lines)
@@ -85,6 +96,8 @@ def is_ballast(title: str, source: str, text: str) -> bool:
 def rank_of_work(title: str) -> int | None:
     """Return how much an imported section of a guide for developers is wanted, by its heading: 0 is most, None not."""
     heading = title.rpartition(BETWEEN_HEADINGS)[2]
+    if _SIDE_WORK.search(heading):
+        return None
     return next((rank for rank, words in enumerate(_WORK) if words.search(heading)), None)
 
 

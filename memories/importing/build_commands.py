@@ -34,6 +34,14 @@ _PURPOSES = {
 }
 # How many commands of each purpose are given, in the order of the answer, and how many of them from one file
 _MOST, _MOST_OF_FILE = {"test": 3, "lint": 2, "format": 1, "build": 2, "set up": 1}, 2
+# Options that name another package or folder than the repository's own, one file of tests, and parts of names of side
+# tasks; workflows that check come before those that publish
+_ELSEWHERE = re.compile(
+    r"(?:--(?:project|filter|prefix|cwd|package|manifest-path|directory|workspace)|-[pCFw])(?:=.*)?"
+    r"|[\w./-]*tests?/[\w./-]+\.\w+|.*::.*"
+)
+_SIDE = re.compile(r"(?:^|[-_:/.])(?:docs?|documentation|website|site|examples?|playground|bench\w*)(?:$|[-_:/.])")
+_CHECKING = re.compile(r"(?:^|[-_.])(?:ci|tests?|testing|checks?|lint|build|main|prod)")
 # Words of a command, without options, that can name its purpose
 _NAMING = 4
 _LONGEST = 100
@@ -89,10 +97,18 @@ def build_commands(directory: Path) -> list[BuildCommand]:
         _package_scripts(texts, names),
         _scripts(names),
         _named_in(texts, filter(_README.fullmatch, names), purposes=("test",)),
-        _named_in(texts, filter(_WORKFLOW.fullmatch, names), purposes=("test", "lint", "build")),
+        _named_in(
+            texts,
+            iter(sorted(filter(_WORKFLOW.fullmatch, names), key=_is_publishing)),
+            purposes=("test", "lint", "build"),
+        ),
         _usual(names),
     )
     return _best(chain.from_iterable(sources))
+
+
+def _is_publishing(workflow: str) -> bool:
+    return not _CHECKING.search(PurePath(workflow).stem.lower())
 
 
 def describe_commands(commands: Sequence[BuildCommand]) -> str:
@@ -140,6 +156,8 @@ def _purpose_of(text: str) -> str:
     words = _WORD.findall(text)
     if not words or len(text) > _LONGEST or " ".join(words) != text:
         return ""
+    if any(_ELSEWHERE.fullmatch(word) or _SIDE.search(word) for word in words):
+        return ""
     while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
         words = words[1:]
     if len(words) > 1 and words[0] in _PROGRAMS:
@@ -150,6 +168,8 @@ def _purpose_of(text: str) -> str:
 
 
 def _purpose_of_names(names: Sequence[str]) -> str:
+    if "install" in names:
+        return "set up"
     for purpose, pattern in _PURPOSES.items():
         if any(map(pattern.fullmatch, names)):
             return purpose
@@ -165,7 +185,7 @@ def _tasks(texts: _Texts, names: Sequence[str]) -> Iterator[BuildCommand]:
 def _of_tasks(tasks: Sequence[str], program: str, path: str) -> Iterator[BuildCommand]:
     # ``test`` before ``test-cov``
     for task in sorted(tasks, key=len):
-        if purpose := _purpose_of_names([task]):
+        if not _SIDE.search(task) and (purpose := _purpose_of_names([task])):
             yield BuildCommand(purpose, f"{program} {task}", path)
 
 

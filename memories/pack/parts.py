@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -180,9 +181,13 @@ _Placed = tuple[Level, PackableMemory]
 # Share of the question's words from which a guideline concerns it, and how many of the others are given with a question
 _CONCERNS, _MOST_BESIDE = 0.6, 5
 # How many of the nearest entries are given where none answers the question
-_NEAREST = 3
+_NEAREST = 2
+# Sections of tutorials teach users what developers know
+_LESSON, _OF_LESSON = re.compile(r"(?:^|/)(?:tutorials?|examples?|getting[-_]started)\b", re.IGNORECASE), 0.7
+# Least relevance of a section of a document to a question
+_LEAST_OF_REFERENCE = 0.7
 # How many sections of files with rules are given, and how many on one subject
-_MOST_FILE_RULES, _MOST_OF_RANK = 6, 2
+_MOST_FILE_RULES, _MOST_OF_RANK = 5, 2
 # Words by which the text of a section is known
 _FIRST_WORDS = 20
 
@@ -299,21 +304,35 @@ def _latest(request: GatherRequest) -> list[PackItem]:
 def _answering(request: GatherRequest) -> list[PackItem]:
     words = () if request.has_superseded else request.query.terms
     scored: list[tuple[float, PackItem]] = []
+    # Sections of documents that are hardly about it: given if nothing else is
+    nearest: list[tuple[float, PackItem]] = []
     for level in request.chain:
         with use_store(level.store):
             scores = request.matching(level, SearchSourceName.MEMORY)
+            answers = request.answers(level, SearchSourceName.MEMORY) if request.is_by_worth else {}
             ids = json.dumps(list(scores))
             memories = packable_memories(f"m.id IN {IDS} AND {_IS_FACT}", [ids], with_superseded=request.has_superseded)
-        visible = _without_hidden(request, level, memories)
-        if request.is_by_worth:
-            visible = [memory for memory in visible if not _is_ballast(memory)]
-        scored += [(scores[memory.id], _fact(request, level, memory, words)) for memory in visible]
+        for memory in _without_hidden(request, level, memories):
+            if not request.is_by_worth:
+                scored.append((scores[memory.id], _fact(request, level, memory, words)))
+            elif not _is_ballast(memory):
+                score, relevance = answers[memory.id]
+                score *= _OF_LESSON if _LESSON.search(memory.source) else 1
+                start = relevance.start if memory.is_current else 0
+                item = _fact(request, level, memory, words, start)
+                if request.has_question and memory.type == REFERENCE and relevance.score < _LEAST_OF_REFERENCE:
+                    nearest.append((score, item))
+                else:
+                    scored.append((score, item))
     scored.sort(key=lambda pair: (-pair[0], pair[1].reference))
-    if request.is_by_worth and scored:
-        least = max(LEAST_SCORE, NEAR_BEST * scored[0][0])
-        answers = [(score, item) for score, item in scored[:MOST_ANSWERS] if score >= least]
-        scored = answers or scored[:_NEAREST]
-    return [item for _, item in scored]
+    if not request.is_by_worth:
+        return [item for _, item in scored]
+    least = max(LEAST_SCORE, NEAR_BEST * scored[0][0]) if scored else 0
+    best = [item for score, item in scored[:MOST_ANSWERS] if score >= least]
+    if not best and request.best_relevance() < _LEAST_OF_REFERENCE:
+        scored = sorted([*scored, *nearest], key=lambda pair: (-pair[0], pair[1].reference))
+        best = [item for _, item in scored[:_NEAREST]]
+    return best
 
 
 def _is_ballast(memory: PackableMemory) -> bool:
@@ -327,21 +346,27 @@ def _rules(request: GatherRequest) -> list[PackItem]:
     sources = ", ".join(f"'{path}'" for path in (*FOR_AGENTS, *FOR_DEVELOPERS))
     # Unary plus: SQLite would otherwise read all memories in the order of their ids
     memories = _visible_memories(request, f"m.type = '{REFERENCE}' AND m.source IN ({sources})", "+m.id")
-    ranked: list[tuple[int, int, _Placed]] = []
+    ranked: list[tuple[int, int, int, _Placed]] = []
     for level, memory in memories:
         is_for_agents = memory.source in FOR_AGENTS
         rank = -1 if is_for_agents else rank_of_work(memory.title)
         if rank is not None and (is_for_agents or not _is_ballast(memory)):
             # A short heading is about the whole
-            heading = memory.title.rpartition(BETWEEN_HEADINGS)[2]
-            ranked.append((rank, 0 if is_for_agents else len(heading), (level, memory)))
-    ranked.sort(key=itemgetter(0, 1))
+            chapter, _, heading = memory.title.rpartition(BETWEEN_HEADINGS)
+            depth = chapter.count(BETWEEN_HEADINGS)
+            order = (0, 0) if is_for_agents else (depth, len(heading))
+            ranked.append((rank, *order, (level, memory)))
+    ranked.sort(key=itemgetter(0, 1, 2))
     items: list[PackItem] = []
+    chapters: list[str] = []
     counts: Counter[int] = Counter()
-    for rank, _, placed in ranked:
-        counts[rank] += 1
-        if rank < 0 or counts[rank] <= _MOST_OF_RANK:
-            items.append(_fact(request, *placed))
+    for rank, _, _, (level, memory) in ranked:
+        # A part of what is given, such as how to measure the coverage of the tests, is one step further
+        is_part = memory.title.startswith(tuple(chapters))
+        if rank < 0 or (counts[rank] < _MOST_OF_RANK and not is_part):
+            items.append(_fact(request, level, memory))
+            chapters.append(f"{memory.title}{BETWEEN_HEADINGS}")
+            counts[rank] += 1
     return items[:_MOST_FILE_RULES]
 
 
@@ -379,14 +404,20 @@ def _recallable(level: Level, ids: Sequence[int], now: datetime, passages: Mappi
 define_recallable(SearchSourceName.MEMORY, _recallable)
 
 
-def _fact(request: GatherRequest, level: Level, memory: PackableMemory, words: Sequence[str] = ()) -> PackItem:
+def _fact(
+    request: GatherRequest, level: Level, memory: PackableMemory, words: Sequence[str] = (), start: int = 0
+) -> PackItem:
     label = reference(level, memory.id)
-    return PackItem(label, partial(_fact_line, label, memory, words), _text_of(memory, request))
+    return PackItem(label, partial(_fact_line, label, memory, words, start), _text_of(memory, request))
 
 
-# The passage that has the most of the words
-def _fact_line(name: str, memory: PackableMemory, words: Sequence[str]) -> str:
-    content = snippet(split_joined(memory.content)[0], words, _FACT) if words else memory.content
+# From the best passage on, or else the one that has the most of the words
+def _fact_line(name: str, memory: PackableMemory, words: Sequence[str], start: int = 0) -> str:
+    content = memory.content
+    if 0 < start < len(content) - _FACT // 2:
+        content = f"… {content[start:]}"
+    elif words:
+        content = snippet(split_joined(content)[0], words, _FACT)
     text = _titled(memory.title, content, _FACT)
     return f"- {name} {type_name(memory.kind, memory.type)} {clock.day(memory.updated_at)} {text}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,17 +18,20 @@ from typing import NamedTuple
 from django.db import DatabaseError
 
 from memories.models import ContextPack, MemoryScope
-from memories.pack_sorts import ABSENT, NOTE, OVERLAP, RECALL, SESSION, PackSort, reference_of
+from memories.pack_sorts import ABSENT, NOTE, OVERLAP, RECALL, SESSION, PackSort
 from memories.schemas import SearchSourceName
 from memories.scopes import Level, hidden_among
 from memories.search import engine
 from memories.search.index import Hits
 from memories.search.parsed_query import ParsedQuery, parse
-from memories.search.relevance import relevance_of
+from memories.search.relevance import Relevance, relevance_of
 from memories.search.snippets import words_in
 from memories.search.weights import USUAL
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.stores.store import StoreId
 from memoryhub.core.text import flat, one_line
 
 logger = logging.getLogger(__name__)
@@ -81,6 +85,18 @@ class Edition(IntEnum):
     PRESENT = 4
 
 
+class RatedEntry(NamedTuple):
+    # The relevance times the score in the ranking, as a share of the best one's
+    score: float
+    relevance: Relevance
+
+
+class StoreAnswers(NamedTuple):
+    by_source: dict[str, dict[int, RatedEntry]]
+    # How much the best passage is about the question
+    best: float
+
+
 # Share of the question's words in a text that is about it
 _CONCERNS = 0.34
 
@@ -100,6 +116,8 @@ class GatherRequest:
     # Candidates per section and store
     most: int = 40
     edition: Edition = Edition.PRESENT
+    # By store, what the query finds: ranked and rated once for all sections
+    answers_by_store: dict[StoreId, StoreAnswers] = field(default_factory=dict)
 
     @property
     def has_superseded(self) -> bool:
@@ -126,28 +144,61 @@ class GatherRequest:
 
     def matching(self, level: Level, source: SearchSourceName) -> dict[int, float]:
         """Map the entries of a source in the current store that match the query to their scores, best first."""
+        if self.is_by_worth:
+            return {entry: answer.score for entry, answer in self.answers(level, source).items()}
         if not self.query.text:
             return {}
         pipeline = replace(USUAL, lowers_empty_sections=self.edition >= Edition.BY_ARRIVAL)
-        hits = engine.rank(self.query.among([source]), "auto", level, pipeline=pipeline).hits[: self.most]
-        return _rated(self.query, hits) if self.is_by_worth else dict(hits)
+        return dict(engine.rank(self.query.among([source]), "auto", level, pipeline=pipeline).hits[: self.most])
+
+    def answers(self, level: Level, source: SearchSourceName) -> dict[int, RatedEntry]:
+        """Map the entries of a source in the current store to the passages that answer the query, best first."""
+        if not self.query.text:
+            return {}
+        if level.store not in self.answers_by_store:
+            self.answers_by_store[level.store] = _answers(self.query, level)
+        return self.answers_by_store[level.store].by_source.get(source, {})
+
+    def best_relevance(self) -> float:
+        """Return how much the best passage that was found is about the query."""
+        return max((answers.best for answers in self.answers_by_store.values()), default=0.0)
 
 
-# Best hits whose passages are rated, and the rating of one whose text lacks the words: another version of it has them
-_RATED, _UNREAD = 20, 0.3
+_SOURCES = (SearchSourceName.MEMORY, SearchSourceName.DECISION, SearchSourceName.COMMIT)
+_SOURCES_OF = f"SELECT id, source FROM memories_searchdocument WHERE id IN {IDS}"
+# Hits whose sources are looked up; best hits of a source whose passages are rated, with at least that share of the best
+# one's score; and the rating of a text that lacks the words: another version of it has them
+_LOOKED_UP, _RATED, _RATED_SHARE, _UNREAD = 300, 8, 0.5, 0.3
 # Least score of an answer, in itself and as a share of the best one's, and how many there are of one source
-LEAST_SCORE, NEAR_BEST, MOST_ANSWERS = 0.16, 0.65, 6
+LEAST_SCORE, NEAR_BEST, MOST_ANSWERS = 0.16, 0.8, 4
+# Relevance that no entry has if nothing is about the question
+BEYOND_DOUBT = 0.93
 
 
-# By how much the best passage is about the question, times the score as a share of the best hit's. Without a full-text
-# index there are no ratings.
-def _rated(query: ParsedQuery, hits: Hits) -> dict[int, float]:
-    ratings = relevance_of(query, [hit for hit, _ in hits[:_RATED]])
-    if not ratings:
-        return dict(hits)
-    best = max(score for _, score in hits)
-    scores = {hit: (ratings[hit].score or _UNREAD) * score / best for hit, score in hits if hit in ratings}
-    return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
+# Without a full-text index there are no ratings
+def _answers(query: ParsedQuery, level: Level) -> StoreAnswers:
+    hits = engine.rank(query.among(_SOURCES), level=level).hits[:_LOOKED_UP]
+    sources = dict(rows.fetch(_SOURCES_OF, [json.dumps([hit for hit, _ in hits])]))
+    ranked: dict[str, Hits] = {}
+    for hit, score in hits:
+        ranked.setdefault(sources[hit], []).append((hit, score))
+    rated: list[int] = []
+    for hits_of_source in ranked.values():
+        least = _RATED_SHARE * hits_of_source[0][1]
+        rated += [hit for hit, score in hits_of_source[:_RATED] if score >= least]
+    ratings = relevance_of(query, rated)
+    answers = StoreAnswers({}, max((rating.score for rating in ratings.values()), default=0.0))
+    for source, hits_of_source in ranked.items():
+        best = hits_of_source[0][1]
+        scored: list[tuple[int, RatedEntry]] = []
+        for hit, score in hits_of_source:
+            rating = ratings.get(hit)
+            if rating:
+                scored.append((hit, RatedEntry((rating.score or _UNREAD) * score / best, rating)))
+            elif not ratings:
+                scored.append((hit, RatedEntry(score / best, Relevance(1.0, 0, 0))))
+        answers.by_source[source] = dict(sorted(scored, key=lambda answer: -answer[1].score))
+    return answers
 
 
 class PackItem:
@@ -178,7 +229,7 @@ class PackItem:
     def within(self, tokens: int) -> PackItem:
         """Return the item, cut until it takes fewer tokens."""
         item = self
-        while estimate_tokens(item.line) >= max(tokens, _LEAST_TOKENS) and len(item.line) > _LEAST_TOKENS:
+        while estimate_tokens(item.line) >= max(tokens, LEAST_TOKENS) and len(item.line) > LEAST_TOKENS:
             item = item.shorter()
         return item
 
@@ -251,7 +302,7 @@ def reference(level: Level, entity_id: int) -> str:
 
 
 @contextmanager
-def _isolated(section: SectionDefinition) -> Iterator[None]:
+def isolated(section: SectionDefinition) -> Iterator[None]:
     # Not what the store refuses: that is no fault of the section, and a pack without it would seem complete
     try:
         yield
@@ -261,7 +312,7 @@ def _isolated(section: SectionDefinition) -> Iterator[None]:
         logger.exception("section %s of a context pack is left out", section.name)
 
 
-_LEAST_TOKENS = 30
+LEAST_TOKENS = 30
 _LEAST_CANDIDATES = 40
 
 
@@ -305,7 +356,7 @@ class PackBody:
 
 def most_items(max_tokens: int) -> int:
     """Return how many candidates a section needs to fill a budget."""
-    return max(_LEAST_CANDIDATES, max_tokens // _LEAST_TOKENS)
+    return max(_LEAST_CANDIDATES, max_tokens // LEAST_TOKENS)
 
 
 class GatheredSection(NamedTuple):
@@ -321,7 +372,7 @@ def gather(request: GatherRequest) -> list[GatheredSection]:
     sections: list[GatheredSection] = []
     texts: set[str] = set()
     for section in all_sections():
-        with _isolated(section):
+        with isolated(section):
             gathered = _gather_section(section, request)
             if request.is_by_worth:
                 gathered = _without_repeated_texts(gathered, texts)
@@ -360,141 +411,3 @@ def _without_repeated_texts(gathered: GatheredSection, texts: set[str]) -> Gathe
             distinct.append(item)
             texts |= {item.text} - {""}
     return gathered._replace(items=distinct, total=gathered.total - (len(gathered.items) - len(distinct)))
-
-
-def compose(gathered: Sequence[GatheredSection], max_tokens: int, *, sent: Mapping[str, str] | None = None) -> PackBody:
-    """Return the content within ``max_tokens`` as text, which includes header and footer.
-
-    Each section first gets its share of the budget; what remains is given to all sections in turn.
-
-    Args:
-        gathered: the sections with their items.
-        max_tokens: the budget.
-        sent: the marks of an earlier pack, to compose it again; where items of it were erased, no other items come in,
-            and no line gets longer.
-    """
-    budget = max(_LEAST_TOKENS, max_tokens - SESSION.frame_tokens)
-    drafts: list[_SectionDraft] = []
-    texts: set[str] = set()
-    for section, items, total in gathered:
-        with _isolated(section):
-            chosen = items if sent is None else _as_sent(section, items, sent)
-            draft = _SectionDraft(section, chosen, total, texts)
-            budget -= draft.begin(int(budget * section.share), draft.limited(budget))
-            drafts.append(draft)
-    # One item of each section in turn; the last one is cut to what remains
-    waiting = [draft for draft in drafts if draft.chosen and draft.has_next()]
-    while waiting:
-        for draft in list(waiting):
-            cost = draft.take_next(draft.limited(budget))
-            budget -= cost
-            if not cost or not draft.has_next():
-                waiting.remove(draft)
-    filled = [draft.filled() for draft in drafts]
-    return PackBody([section for section in filled if section.items], any(draft.is_cut for draft in drafts))
-
-
-def _as_sent(section: SectionDefinition, items: Sequence[PackItem], sent: Mapping[str, str]) -> list[PackItem]:
-    sent_items: list[PackItem] = []
-    for item in items:
-        mark = sent.get(section.key(item))
-        if not mark:
-            continue
-        whole = cut = item.cut(section.longest)
-        # The last line of a pack was cut to the budget that remained; an item that has changed stays as it is
-        while cut.mark != mark and len(cut.line) > _LEAST_TOKENS:
-            cut = cut.shorter()
-        sent_items.append(cut if cut.mark == mark else whole)
-    return sent_items
-
-
-def changed_since(body: PackBody, marks: Mapping[str, str]) -> tuple[PackBody, list[str]]:
-    """Return the items that are new or changed against an earlier pack's marks, and the references that are gone."""
-    changed: list[FilledSection] = []
-    for filled in body.sections:
-        items = [item for item in filled.items if marks.get(filled.section.key(item)) != item.mark]
-        if items:
-            changed.append(replace(filled, items=items))
-    gone = sorted({reference_of(key) for key in set(marks) - set(body.marks())})
-    return PackBody(changed, body.truncated), gone
-
-
-# The colon of a title, and the count of items left out
-_TITLE_TOKENS = 12
-
-
-@dataclass(slots=True)
-class _SectionDraft:
-    section: SectionDefinition
-    items: Sequence[PackItem]
-    total: int
-    # Those of all sections so far
-    texts: set[str]
-    chosen: list[PackItem] = field(default_factory=list)
-    repeated: int = 0
-    tokens: int = 0
-
-    @property
-    def is_cut(self) -> bool:
-        return self.total > len(self.chosen) + self.repeated
-
-    def has_next(self) -> bool:
-        while self._at < len(self.items) and self.items[self._at].text in self.texts:
-            self.repeated += 1
-        return self._at < len(self.items)
-
-    @property
-    def _at(self) -> int:
-        return len(self.chosen) + self.repeated
-
-    def limited(self, budget: int) -> int:
-        """Return the part of the remaining budget that the section may take."""
-        return min(budget, self.section.most_tokens - self.tokens) if self.section.most_tokens else budget
-
-    def begin(self, share: int, budget: int) -> int:
-        """Take items until the share is used up, the first one cut to the remaining budget; return their tokens."""
-        title = estimate_tokens(self.section.title) + _TITLE_TOKENS
-        if budget - title < _LEAST_TOKENS or not self.has_next():
-            return 0
-        first = self._next().within(max(share, _LEAST_TOKENS * 2, budget // 4) - title)
-        if title + _cost(first) > budget:
-            return 0
-        self.tokens = title
-        self._choose(first)
-        share = min(share, budget)
-        while self.has_next() and self._take(share - self.tokens):
-            pass
-        return self.tokens
-
-    def take_next(self, budget: int) -> int:
-        """Take one more item, cut to the budget if needed; return its tokens, 0 if there is no room."""
-        with _isolated(self.section):
-            if not self.has_next():
-                return 0
-            cost = self._take(budget)
-            if not cost and budget > _LEAST_TOKENS:
-                cost = self._choose(self._next().within(budget - 1))
-            return cost
-        self.chosen.clear()
-        return 0
-
-    def _take(self, most: int) -> int:
-        item = self._next()
-        return self._choose(item) if _cost(item) <= most else 0
-
-    def filled(self) -> FilledSection:
-        return FilledSection(self.section, self.chosen, self.total - len(self.chosen), self.tokens)
-
-    def _next(self) -> PackItem:
-        return self.items[self._at].cut(self.section.longest)
-
-    def _choose(self, item: PackItem) -> int:
-        if text := self.items[self._at].text:
-            self.texts.add(text)
-        self.chosen.append(item)
-        self.tokens += _cost(item)
-        return _cost(item)
-
-
-def _cost(item: PackItem) -> int:
-    return estimate_tokens(f"{item.line}\n")

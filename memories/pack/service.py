@@ -15,12 +15,13 @@ from memories.events import CONTEXT_PACKED, ContextPacked
 from memories.models import ContextPack, MemoryScope
 from memories.pack.at_work import MAX_TOKENS as OVERLAP_TOKENS
 from memories.pack.at_work import overlap_body, sent_overlap_body
+from memories.pack.composing import changed_since, compose
 from memories.pack.notes import MAX_TOKENS as NOTE_TOKENS
 from memories.pack.notes import note_body, noted_body, topic_of
 from memories.pack.progress import has_progress
 from memories.pack.recall import MAX_TOKENS as RECALL_TOKENS
 from memories.pack.recall import ids_at, recall_body, recalled_body
-from memories.pack.sections import Edition, GatherRequest, PackBody, changed_since, compose, gather, most_items
+from memories.pack.sections import BEYOND_DOUBT, Edition, GatherRequest, PackBody, gather, most_items
 from memories.pack_sorts import ABSENT, NOTE, OVERLAP, RECALL, SESSION, local_id, reference_of
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.scopes import Level
@@ -239,7 +240,8 @@ def _composed_pack(pack_id: int, body: PackBody) -> ComposedPack:
 # with which a replay composes the same again.
 def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
     gathered = gather(request)
-    absent = request.has_question and (not gathered or is_absent(request.query.text, _rankings(request)))
+    absent = request.has_question and request.best_relevance() < BEYOND_DOUBT
+    absent = absent and (not gathered or is_absent(request.query.text, _rankings(request)))
     budget = max_tokens
     body = replace(compose(gathered, budget), absent=absent)
     while answers_json():

@@ -420,6 +420,17 @@ class BuildCommandsTests(TestCase):
                 "test: `go test ./...` (.github/workflows/ci.yml)\nlint: `go vet ./...` (.github/workflows/ci.yml)",
             ),
             ({"docs__a.md": "Run `pytest`."}, ""),
+            (
+                {"CONTRIBUTING.md": "`cargo test -p cli`\n`pytest tests/a.py`\n`npm run docs:build`\n`make check`\n"},
+                "test: `make check` (CONTRIBUTING.md)",
+            ),
+            (
+                {
+                    ".github__workflows__a-docs.yml": "- run: make build\n",
+                    ".github__workflows__ci.yml": "- run: cargo build\n",
+                },
+                "build: `cargo build` (.github/workflows/ci.yml), `make build` (.github/workflows/a-docs.yml)",
+            ),
         ):
             with self.subTest(files):
                 self.assertEqual(self.described(**files), expected)
@@ -458,6 +469,10 @@ class SubstanceTests(TestCase):
             ("a.md › Options", "a.md", "| name | text |\n|---|---|\n| a | b |", True),
             ("a.md › Options", "a.md", "Each has a default.\nIt may be changed.\n\n| name | text |", False),
             ("docs/changes-in-schema.md › Plan", "docs/schema-changes.md", "Migrate first.", False),
+            ("docs/api.rst", "docs/api.rst", ".. contents:: :local:\n\n.. automodule:: a\n   :members:", True),
+            ("docs/api.rst", "docs/api.rst", ".. note::\n\n   Each call opens a connection of its own.", False),
+            ("tests/lists/a.md", "tests/lists/a.md", "One item after another.", True),
+            ("tests/README.md › Run", "tests/README.md", "Start the database first.", False),
             ("docs/licensing-api.md › Use", "docs/keys.md", "Ask for a key.", False),
         ):
             with self.subTest(title):

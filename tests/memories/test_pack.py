@@ -21,6 +21,7 @@ from memories.pack.sections import Edition, GatheredSection, GatherRequest, Pack
 from memories.pack.service import HELD_OUT, ComposedPack
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, ContextReplay
+from memories.search import engine
 from memories.services.links import create_relation
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import PlannedAction, note_of, opening_of, recall_of
@@ -269,6 +270,33 @@ class SubjectTests(PackTestCase):
         with clock.frozen(clock.now() + timedelta(days=20)):
             self.assertEqual(self.subjects(), [])
 
+    def test_a_commit_names_the_subject_and_is_given_once_without_what_it_reverted(self):
+        subjects = (
+            "Ring the doorbell of the cellar twice",
+            'Revert "Ring the doorbell of the cellar twice"',
+            "Light the doorbell of the cellar",
+            "The cellar of the doorbell light",
+            "docs: the doorbell of the cellar",
+            "Tidy up\n\nThe doorbell of the cellar is painted, too.",
+        )
+        for number, subject in enumerate(subjects):
+            self.commits(1, subject, first=number)
+        given = self.subjects(query="doorbell of the cellar")
+        self.assertIn('Revert "Ring the doorbell of the cellar twice"', given)
+        self.assertNotIn("Ring the doorbell of the cellar twice", given)
+        self.assertEqual(sum("ight" in subject for subject in given), 1)
+        self.assertNotIn("Tidy up", given)
+
+    def test_the_sections_of_a_pack_share_one_ranking_of_a_store(self):
+        self.write("Doorbell", "The doorbell of the cellar rings twice.")
+        record_decision(command=DecisionRecord(title="Doorbells ring by radio", chosen="Radio."))
+        self.commits(1, "Wire up the doorbell of the cellar")
+        with mock.patch("memories.pack.sections.engine.rank", wraps=engine.rank) as rank:
+            text = self.pack(query="does the doorbell of the cellar ring twice").text
+        # That of the sections, one of the wider store, and those by which a search would know that nothing is about it
+        self.assertLessEqual(rank.call_count, 4)
+        self.assertIn("rings twice", text)
+
     def test_guidelines_and_passages_of_the_subject_come_first(self):
         self.guideline("Commit often", 99)
         self.guideline("Write migrations by hand", 10)
@@ -326,6 +354,13 @@ class WorthTests(PackTestCase):
         self.assertEqual(sent.text.count("rings twice when"), 1)
         self.assertNotIn("more:", sent.text)
         self.assertFalse(sent.body.truncated)
+
+    def test_a_section_begins_at_its_best_passage(self):
+        text = f"{'Much was tidied here. ' * 40}\n\nThe doorbell of the cellar rings twice.\n\n{'More is said. ' * 40}"
+        self.reference("docs/bell.md › Doorbell", text)
+        (fact,) = self.pack(query="doorbell of the cellar").data()["sections"]["facts"]["items"]
+        self.assertIn("Doorbell: … ", fact)
+        self.assertIn("The doorbell of the cellar rings twice.", fact)
 
     def test_what_is_about_something_else_is_left_out_with_a_question(self):
         self.fill("Filler", 20)
