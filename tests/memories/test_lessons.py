@@ -250,6 +250,16 @@ class ProposalTests(LessonsTestCase):
         self.assertEqual(len(self.proposed()), MOST)
         self.assertNotIn("evil", "".join(memory.content for memory in self.proposed()))
 
+    def test_outputs_are_read_of_failed_commands_only(self) -> None:
+        self.work()
+        with patch("memories.lessons.service.lessons_of", return_value=[]) as rules:
+            propose_lessons("s1")
+        (events,), _ = rules.call_args
+        fields = [(event.type, event.has_failed, {*event.payload}) for event in events if event.type in (COMMAND, EDIT)]
+        self.assertIn((COMMAND, True, {"command", "exit_code", "output"}), fields)
+        self.assertIn((COMMAND, False, {"command"}), fields)
+        self.assertIn((EDIT, False, {"path"}), fields)
+
     def test_secrets_are_masked_and_scratch_sessions_teach_nothing(self) -> None:
         self.hook("UserPromptSubmit", prompt="Log in")
         self.hook("Stop", last_assistant_message="Done.")
