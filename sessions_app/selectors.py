@@ -188,7 +188,7 @@ class SessionEvent(NamedTuple):
 _IN_MEMORY = 100
 
 
-def session_events(events: log.EventQuerySet, most: int) -> Iterator[SessionEvent]:
+def read_events(events: log.EventQuerySet, most: int | None = None) -> Iterator[SessionEvent]:
     """Yield the first events of a query that are neither erased nor quarantined, with few of them in memory."""
     visible = outside_quarantine(events.readable(), "position")
     columns = visible.values_list("position", "event_type", "payload_json", "session_id", "occurred_at")[:most]

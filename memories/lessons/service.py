@@ -27,7 +27,7 @@ from memoryhub.core.text import flat
 from sessions_app.events import COMMIT_RECORDED
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
 from sessions_app.models import Session, SessionMode
-from sessions_app.selectors import SessionEvent, session_events
+from sessions_app.selectors import SessionEvent, read_events
 from sessions_app.services.capture import project_folders, within_folders
 
 logger = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ def _all_lessons(session: Session) -> Iterator[Lesson]:
 # With those fields of their payloads; outputs and changes can be long, and only those of failures are read
 def _newest(stored: log.EventQuerySet, most: int, *fields: str) -> list[SessionEvent]:
     events: list[SessionEvent] = []
-    for event in session_events(stored.order_by("-position"), most):
+    for event in read_events(stored.order_by("-position"), most):
         needed = {*fields, "output"} if event.has_failed else {*fields}
         payload = {name: value for name, value in event.payload.items() if name in needed}
         events.append(event._replace(payload=payload))

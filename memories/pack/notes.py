@@ -37,7 +37,7 @@ from memoryhub.core.stores.dialect import IDS, elements, has_part, json_text, po
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import first_line, one_line
 from sessions_app.events.client import COMMAND_RUN
-from sessions_app.selectors import SessionEvent, context_begins, session_events
+from sessions_app.selectors import SessionEvent, context_begins, read_events
 
 MAX_TOKENS = 150
 # Characters of the line, and of the passage of an entry in it
@@ -248,14 +248,13 @@ _FORBIDDEN = re.compile(rf"{_NEGATION}\s+`([^`\n]{{2,60}})`")
 _FORBIDDEN_WORD = re.compile(rf"{_NEGATION}\s+[`'\"]?([\w@][\w@/.:-]+)")
 
 
-def forbidden_in(content: str, attributes: Mapping[str, Any], *, words: bool = False) -> set[str]:
-    """Return what a rule forbids: code after a negation, and bad examples; with ``words``, words without quotes too."""
+def forbidden_in(content: str, attributes: Mapping[str, Any]) -> set[str]:
+    """Return what a rule forbids: code and words after a negation, and bad examples."""
     examples = attributes.get("examples") or {}
     bad = examples.get("bad", []) if isinstance(examples, dict) else []
     texts = {text.strip() for text in bad if 2 <= len(text.strip()) <= 60}
     texts.update(_FORBIDDEN.findall(content))
-    if words:
-        texts.update(word.rstrip(".:") for word in _FORBIDDEN_WORD.findall(content))
+    texts.update(word.rstrip(".:") for word in _FORBIDDEN_WORD.findall(content))
     return {text for text in texts if text.lower() not in STOP_WORDS}
 
 
@@ -272,7 +271,7 @@ def _corrections(situation: Situation) -> Iterator[int]:
     attributes = dict(Memory.objects.filter(id__in=ids).values_list("id", "attributes"))
     counts = situation.rare_in(ids)
     for memory in memories:
-        forbidden = forbidden_in(memory.content, attributes.get(memory.id, {}), words=True)
+        forbidden = forbidden_in(memory.content, attributes.get(memory.id, {}))
         is_used = any(uses(situation.added, word) for word in forbidden)
         if is_used or situation.count_names(memory.content) or counts.get(memory.id, 0) >= LEAST_RARE:
             yield memory.id
@@ -393,7 +392,7 @@ def _longest_step(command: str) -> str:
 
 # The newest first
 def _runs(events: log.EventQuerySet, key: str) -> list[SessionEvent]:
-    newest = session_events(events.order_by("-position"), _MOST_RUNS)
+    newest = read_events(events.order_by("-position"), _MOST_RUNS)
     return [run for run in newest if command_key(run.payload["command"]) == key]
 
 
@@ -411,7 +410,7 @@ _FAILED_RUNS = (
 # Another command with the same arguments, or one before the same passed; an edit that repaired the code is no cure
 def _cure_of(failed: SessionEvent) -> str:
     runs = log.events().of_session(failed.session_id).of_type(COMMAND_RUN).window(after=failed.position - 1)
-    for cure in cured_failures(list(session_events(runs, _AFTER))):
+    for cure in cured_failures(list(read_events(runs, _AFTER))):
         if cure.failed.position == failed.position:
             failed_key, passed_key = (command_key(run.payload["command"]) for run in (cure.failed, cure.passed))
             program, *arguments = failed_key.split()
@@ -423,7 +422,7 @@ def _cure_of(failed: SessionEvent) -> str:
 
 def _failure_lines(level: Level, ids: Sequence[int], _: str, now: datetime) -> dict[int, str]:
     lines: dict[int, str] = {}
-    for run in session_events(log.events().at(ids).of_type(COMMAND_RUN), len(ids)):
+    for run in read_events(log.events().at(ids).of_type(COMMAND_RUN), len(ids)):
         output = run.payload.get("output", "")
         error = next(iter(error_lines(output, 1)), output.strip().rpartition("\n")[2])
         what = f"`{one_line(command_key(run.payload['command']), 80)}` failed {clock.day(run.occurred_at)}"

@@ -33,7 +33,7 @@ from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.text import one_line
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, CommandRun
 from sessions_app.models import Session
-from sessions_app.selectors import SessionEvent, session_events
+from sessions_app.selectors import SessionEvent, read_events
 
 PAST_SOURCES = (SearchSourceName.MESSAGE, SearchSourceName.COMMAND)
 # Lines of a recall
@@ -159,7 +159,7 @@ def _cures(failures: Sequence[Event[CommandRun]]) -> dict[int, str]:
         return {}
     later = log.events().filter(spans).of_type(COMMAND_RUN, FILE_EDITED)
     events: dict[str, list[SessionEvent]] = {}
-    for event in session_events(later, _LATER * len(failures)):
+    for event in read_events(later, _LATER * len(failures)):
         if event.type == FILE_EDITED.name:
             event.payload["path"] = PurePath(event.payload["path"]).name
         events.setdefault(event.session_id, []).append(event)

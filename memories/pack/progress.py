@@ -32,7 +32,7 @@ from memoryhub.core.stores.dialect import has_part
 from memoryhub.core.text import one_line, shortened
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, TOOL_MESSAGE
 from sessions_app.models import Session
-from sessions_app.selectors import SessionEvent, session_events
+from sessions_app.selectors import SessionEvent, read_events
 
 # The newest events that are read, and the first prompts: a client's own messages may come before the user's
 _MOST_EVENTS, _FIRST = 400, 5
@@ -85,7 +85,7 @@ def _is_lookup(command: SessionEvent) -> bool:
 def has_progress(session_id: str) -> bool:
     """Return whether a session has prompts, commands or edits of its own."""
     types = (*names_of_speech(Speech.PROMPT), *_ACTIONS)
-    return any(session_events(log.events().of_session(session_id).of_type(*types), 1))
+    return any(read_events(log.events().of_session(session_id).of_type(*types), 1))
 
 
 class _SessionWork:
@@ -96,7 +96,7 @@ class _SessionWork:
         self._stored = log.events().of_session(session_id)
         self._prompt_types = names_of_speech(Speech.PROMPT)
         types = [*self._prompt_types, *names_of_speech(Speech.ANSWER), *_ACTIONS]
-        self._events = list(session_events(self._stored.of_type(*types).order_by("-position"), _MOST_EVENTS))
+        self._events = list(read_events(self._stored.of_type(*types).order_by("-position"), _MOST_EVENTS))
 
     @cached_property
     def folder(self) -> str:
@@ -115,7 +115,7 @@ class _SessionWork:
 
     @cached_property
     def first_prompt(self) -> SessionEvent | None:
-        return next(filter(_is_of_user, session_events(self._stored.of_type(*self._prompt_types), _FIRST)), None)
+        return next(filter(_is_of_user, read_events(self._stored.of_type(*self._prompt_types), _FIRST)), None)
 
     @cached_property
     def commands(self) -> list[SessionEvent]:
@@ -139,7 +139,7 @@ class _SessionWork:
     def task_list(self) -> SessionEvent | None:
         """The last list of tasks, whatever its client calls it."""
         calls = self._stored.of_type(TOOL_MESSAGE).filter(has_part("payload_json", '"status":"'))
-        return next(session_events(calls.order_by("-position"), 1), None)
+        return next(read_events(calls.order_by("-position"), 1), None)
 
     @property
     def failure(self) -> SessionEvent | None:

@@ -25,7 +25,7 @@ from memoryhub.core.contributions import PlannedAction, notes
 from memoryhub.core.events.event_types import Speech, names_of_speech
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
 from sessions_app.models import Session, SessionStatus
-from sessions_app.selectors import SessionEvent, session_events
+from sessions_app.selectors import SessionEvent, read_events
 
 # A kind is switched off if fewer than this share of its judged notes were followed, from so many judged ones on
 LEAST_FOLLOWED, LEAST_JUDGED = 0.5, 10
@@ -105,7 +105,7 @@ def _events_of(sessions: Iterable[str], *, after: int) -> dict[str, list[Session
     types = (COMMAND_RUN.name, FILE_EDITED.name, *names_of_speech(Speech.PROMPT))
     events = log.events().of_session(*sessions).of_type(*types).window(after=after)
     by_session: dict[str, list[SessionEvent]] = {}
-    for event in session_events(events, _MOST_EVENTS):
+    for event in read_events(events, _MOST_EVENTS):
         event.payload.pop("output", None)
         by_session.setdefault(event.session_id, []).append(event)
     return by_session
@@ -154,7 +154,7 @@ def _after_edit(
     if not edits:
         return NoteOutcome.UNDECIDED
     first = edits[0].payload.get("change", "")
-    forbidden = forbidden_in(memory.content, memory.attributes, words=True) if memory else set()
+    forbidden = forbidden_in(memory.content, memory.attributes) if memory else set()
     added = [line for line in first.split("\n") if line.startswith("+") and line[1:].strip()]
     wrong = [line for line in added if any(uses(line, word) for word in forbidden)]
     for edit in edits[1:]:
