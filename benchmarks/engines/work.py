@@ -56,8 +56,8 @@ def fill(store: str, number: int) -> dict[str, Any]:
 
 def write(store: str, number: int) -> dict[str, Any]:
     """Write for ``number`` seconds from the next line of standard input on; each process writes texts of its own."""
+    from benchmarks.speed.bench import ServiceDoor
     from benchmarks.speed.corpus import arguments
-    from benchmarks.speed.service import ServiceDoor
     from memoryhub.core.errors import HubError
     from memoryhub.core.stores.store import project_store, use_store
 
@@ -81,8 +81,8 @@ def write(store: str, number: int) -> dict[str, Any]:
 
 
 def search(store: str, number: int) -> dict[str, Any]:
+    from benchmarks.speed.bench import ServiceDoor
     from benchmarks.speed.corpus import question
-    from benchmarks.speed.service import ServiceDoor
     from memoryhub.core.stores.store import project_store
 
     door = ServiceDoor(project_store(store))

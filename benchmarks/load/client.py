@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx2
 
-from benchmarks.speed.processes import ANSWER_SECONDS
-from benchmarks.speed.stdio import CLIENT, ENVELOPE, Era
+from benchmarks.speed.processes import ENVELOPE, Era
+from memoryhub.management.bench import ANSWER_SECONDS, HELLO
 from memoryhub.mcp.snapshot import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
 _SESSION = "Mcp-Session-Id"
@@ -54,8 +54,7 @@ class HttpClient:
         return text
 
     async def _open(self) -> None:
-        hello = {"protocolVersion": HANDSHAKE_VERSIONS[-1], "capabilities": {}, "clientInfo": CLIENT}
-        await self._ask("initialize", hello)
+        await self._ask("initialize", HELLO)
         await self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:

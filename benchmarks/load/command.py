@@ -3,20 +3,16 @@ from __future__ import annotations
 import asyncio
 import json
 import statistics
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandParser
 from django.db import connections
-from rich.console import Console
-from rich.progress import Progress as ProgressBar
 
 from benchmarks.load.hooks import HookLoad, summary
 from benchmarks.load.run import PAGE, WRITE, Load, Outcome, Plan
 from benchmarks.machine import load, machine_facts
-from benchmarks.speed.bench import Progress
+from benchmarks.speed.bench import Progress, progress_shown
 from benchmarks.speed.figures import latency
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.origin import use_origin
@@ -50,7 +46,7 @@ class Command(HubCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         names = ("projects", "clients", "seconds", "rate", "memories", "kill_every")
         plan = Plan(**{name: options[name] for name in names})
-        with temporary_home(keep=False) as home, _progress() as progress, use_origin(source="cli", actor="bench"):
+        with temporary_home(keep=False) as home, progress_shown() as progress, use_origin(source="cli", actor="bench"):
             # The settings were made before this home
             for alias, name in (("default", "hub.db"), ("jobs", "jobs.db")):
                 connections.settings[alias]["NAME"] = str(home / name)
@@ -116,11 +112,3 @@ def _latency(seconds: list[float]) -> dict[str, float]:
     amount = latency(seconds)
     values = {"p50": amount.value, "p95": amount.p95, "p99": amount.p99, "most": 1000 * max(seconds)}
     return {name: round(value or 0.0, 1) for name, value in values.items()} | {"samples": amount.samples}
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    console = Console(stderr=True)
-    with ProgressBar(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=1)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import subprocess
 import time
@@ -15,8 +16,8 @@ from typing import Any
 
 import httpx2
 
-from benchmarks.load.servers import HttpServer
 from benchmarks.speed.bench import Progress
+from benchmarks.speed.processes import HttpServer
 from memoryhub.config.identity import SETTINGS_FILE
 from memoryhub.core import windows
 from memoryhub.core.models import RawEvent
@@ -57,7 +58,7 @@ class HookLoad:
 
     async def run(self, seconds: float) -> HookOutcome:
         server = HttpServer.hub(self._home)
-        await server.start()
+        await asyncio.to_thread(server.start)
         headers = {"Authorization": f"Bearer {sound_secret(TOKEN)}"}
         limits = httpx2.Limits(max_connections=50, max_keepalive_connections=0)
         try:
@@ -104,7 +105,7 @@ class HookLoad:
                 tasks.create_task(self._send(client, source.choice(all_windows)))
                 if now >= next_sample:
                     next_sample = now + _SAMPLE_EVERY
-                    self.outcome.samples.append({"second": round(now), **server.sample(), **self._files()})
+                    self.outcome.samples.append({"second": round(now), **_sample(server), **self._files()})
                     self._progress("hook events", round(now), round(seconds))
                 next_event += source.expovariate(self._rate)
                 await asyncio.sleep(max(0.0, started + next_event - time.monotonic()))
@@ -171,6 +172,42 @@ class _Window:
             command = {"command": f"pytest tests/test_gauge_{self.number}.py -k {self.events}"}
             return {"tool_name": "Bash", "tool_input": command, "tool_response": {"stdout": "1 passed"}}
         return {"last_assistant_message": f"The gauge reads {turn}."}
+
+
+def _sample(server: HttpServer) -> dict[str, int]:
+    """Return what the hub's processes take now: proportional set size in bytes, threads, open files (Linux)."""
+    family = _family(server.process.pid) if server.process else []
+    return {
+        "processes": len(family),
+        "proportional_bytes": sum(_proportional_bytes(pid) for pid in family),
+        "threads": sum(_count(f"/proc/{pid}/task") for pid in family),
+        "open_files": sum(_count(f"/proc/{pid}/fd") for pid in family),
+    }
+
+
+def _family(pid: int) -> list[int]:
+    children = [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in _read(task).split()]
+    return [pid, *(member for child in children for member in _family(child))]
+
+
+def _proportional_bytes(pid: int) -> int:
+    lines = [line.split() for line in _read(Path(f"/proc/{pid}/smaps_rollup")).splitlines()]
+    return 1024 * sum(int(words[1]) for words in lines if words[0] == "Pss:")
+
+
+def _count(folder: str) -> int:
+    try:
+        return len(os.listdir(folder))  # noqa: PTH208
+    except OSError:
+        return 0
+
+
+# A process may have ended
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def summary(load: HookLoad) -> dict[str, Any]:

@@ -15,10 +15,9 @@ import httpx2
 from asgiref.sync import sync_to_async
 
 from benchmarks.load.client import HttpClient, Refused
-from benchmarks.load.servers import HttpServer
 from benchmarks.speed.bench import Progress
 from benchmarks.speed.corpus import arguments, question
-from benchmarks.speed.stdio import Era
+from benchmarks.speed.processes import Era, HttpServer
 from memories.models import Memory
 from memories.schemas import MemoryWrite
 from memories.services import write_memories
@@ -94,7 +93,7 @@ class Load:
 
     async def on_the_hub(self) -> Outcome:
         server = HttpServer.hub(self._home)
-        await server.start()
+        await asyncio.to_thread(server.start)
         link = await sync_to_async(lambda: create_link_token(username=ensure_owner().username))()
         clients = [
             (self._project_of(number), f"{server.origin}/p/{self._project_of(number)}/mcp", token)
@@ -104,8 +103,8 @@ class Load:
 
     async def on_one_project(self, seconds: float) -> Outcome:
         project = self._plan.names[0]
-        server = HttpServer.of_one_project(self._home, project)
-        await server.start()
+        server = HttpServer(self._home, "mcp", "--project", project, "--http")
+        await asyncio.to_thread(server.start)
         clients = [(project, f"{server.origin}/mcp", self._first)] * self._plan.clients
         return await self._run("mcp --http", server, clients, seconds=seconds)
 
@@ -232,4 +231,4 @@ async def _kill(server: HttpServer, every: float, ends: float, outcome: Outcome)
         await asyncio.sleep(every)
         server.kill()
         outcome.kills += 1
-        await server.start()
+        await asyncio.to_thread(server.start)

@@ -4,19 +4,15 @@ import json
 import signal
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
 from django.core.management.base import CommandParser
 from rich.console import Console
-from rich.progress import Progress as ProgressBar
 
-from benchmarks.speed.bench import Progress, Samples
+from benchmarks.speed.bench import Samples, progress_shown
 from benchmarks.speed.measures import MEASURES, NAMES, SIZED_MEASURES
-from benchmarks.speed.report import as_data
 from benchmarks.speed.run import Plan, run
-from benchmarks.speed.table import render
+from benchmarks.speed.table import as_data, render
 from memoryhub.management.base import HubCommand
 from memoryhub.management.bench import temporary_home
 
@@ -41,15 +37,14 @@ class Command(HubCommand):
         parser.add_argument("--writes", type=_count, default=usual.writes, help="writes measured per interface")
         parser.add_argument("--searches", type=_count, default=usual.searches, help="searches measured per interface")
         parser.add_argument("--starts", type=_count, default=usual.starts, help="starts of mcp measured per kind")
-        parser.add_argument("--profile", action="store_true", help="also profile 500 writes at the first size")
         parser.add_argument("--json", action="store_true", help="print JSON")
         parser.add_argument("--keep", action="store_true", help="keep the temporary home and print its path")
 
     def handle(self, *args: Any, **options: Any) -> None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))  # by way of every clean-up
         samples = Samples(options["writes"], options["searches"], options["starts"])
-        plan = Plan(options["sizes"], samples, options["only"], options["profile"])
-        with temporary_home(keep=options["keep"]) as home, _progress() as progress:
+        plan = Plan(options["sizes"], samples, options["only"])
+        with temporary_home(keep=options["keep"]) as home, progress_shown() as progress:
             results = run(plan, home, progress)
         if options["json"]:
             self.stdout.write(json.dumps(as_data(results), indent=2, allow_nan=False))
@@ -61,14 +56,6 @@ class Command(HubCommand):
             self.stderr.write(f"the stores are in {home}")
         if results.failures:
             sys.exit(EXIT_FAILED)
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    console = Console(stderr=True)
-    with ProgressBar(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=1)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
 
 
 def _sizes(text: str) -> list[int]:

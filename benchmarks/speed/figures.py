@@ -80,17 +80,8 @@ class Failure:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileRow:
-    function: str
-    calls: int
-    own_seconds: float
-    total_seconds: float
-
-
 @dataclass(slots=True)
 class Results:
     machine: dict[str, str | int | float]
     figures: list[Figure] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    profile: list[ProfileRow] = field(default_factory=list)

@@ -1,90 +1,173 @@
-"""Start the hub's processes as clients and users start them."""
+"""Processes of the hub, started as clients and users start them, and clients over stdio and REST."""
 
 from __future__ import annotations
 
-import os
+import json
+import socket
 import subprocess
 import sys
+import time
+from contextlib import closing, suppress
+from enum import StrEnum
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
-from memories.embeddings.engine import NONE
-from memoryhub.config.current_settings import PREFIX
+from memoryhub.management.bench import ANSWER_SECONDS, HELLO, BenchClient, hub_environment, peak_of
+from memoryhub.mcp.snapshot import MODERN_VERSIONS
 
-ANSWER_SECONDS = 60.0
+_HOST = "127.0.0.1"
+_POLL_SECONDS = 0.05
 _END_SECONDS = 30.0
 _MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
+_META = "io.modelcontextprotocol/"
+ENVELOPE = {
+    f"{_META}protocolVersion": MODERN_VERSIONS[-1],
+    f"{_META}clientCapabilities": {},
+    f"{_META}clientInfo": HELLO["clientInfo"],
+}
 
 
-def command(*arguments: str) -> list[str]:
+def hub_command(*arguments: str) -> list[str]:
     return [sys.executable, str(_MANAGE), *arguments]
 
 
-def environment(home: Path, *, meaning: bool = False) -> dict[str, str]:
-    """Return an environment whose only setting of the hub is the home folder.
-
-    Args:
-        home: the home folder.
-        meaning: whether to embed texts; if so, the web server's worker is busy with it during a measurement.
-    """
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("MEMORY_HUB_") and name != "DJANGO_SETTINGS_MODULE"
-    }
-    own = {"MEMORY_HUB_HOME": str(home), "MEMORY_HUB_AUTOSTART": "off"}
-    return {**inherited, **own, **({} if meaning else {f"{PREFIX}EMBEDDING_MODEL": NONE})}
+class Era(StrEnum):
+    HANDSHAKE = "handshake"
+    MODERN = "modern"
 
 
-def start(home: Path, errors: Path, *arguments: str, meaning: bool = False) -> subprocess.Popen[bytes]:
-    with errors.open("wb") as stderr:
-        return subprocess.Popen(  # noqa: S603 - our own command line
-            command(*arguments),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=environment(home, meaning=meaning),
-            cwd=home,
-            bufsize=0,
-        )
+class StdioClient(BenchClient):
+    """A client of a new ``mcp`` process, in either era of the protocol."""
+
+    def __init__(self, home: Path, *options: str, era: Era = Era.MODERN, meaning: bool = False) -> None:
+        super().__init__(hub_command("mcp", *options), home, hub_environment(home, meaning=meaning))
+        self._era = era
+
+    def open(self) -> str:
+        if self._era is Era.HANDSHAKE:
+            return super().open()
+        self.ask("server/discover")
+        return ""
+
+    def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        if self._era is Era.MODERN:
+            params = {**(params or {}), "_meta": ENVELOPE}
+        return super().ask(method, params)
+
+    def write(self, arguments: dict[str, Any]) -> None:
+        self.call("memory_write", arguments)
+
+    def search(self, question: str) -> None:
+        if "#" not in self.call("memory_search", {"query": question}):
+            raise RuntimeError(f"memory_search found nothing for {question!r}")
 
 
-# ``mcp`` ends when its pipes close; kills it at the deadline.
-def end(process: subprocess.Popen[bytes]) -> None:
-    _close_pipes(process)
-    try:
-        process.wait(_END_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+class HttpServer:
+    """A process of the hub that listens at a port of its own, also after it was killed and started again."""
+
+    def __init__(self, home: Path, *arguments: str) -> None:
+        """``arguments`` end with the option that takes the port."""
+        self.home = home
+        self.port = _free_port()
+        self._arguments = (*arguments, str(self.port))
+        self._errors = home / f"{arguments[0]}.stderr"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.peak_bytes = 0
+
+    @classmethod
+    def hub(cls, home: Path) -> HttpServer:
+        return cls(home, "serve", "--port")
+
+    @property
+    def origin(self) -> str:
+        return f"http://{_HOST}:{self.port}"
+
+    def start(self) -> None:
+        """Start the process and wait until it answers.
+
+        Raises:
+            RuntimeError: it has ended, or did not answer within a minute.
+        """
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(  # noqa: S603 - our own command line
+                hub_command(*self._arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env=hub_environment(self.home),
+                cwd=self.home,
+            )
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while not _answers(self.port):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                reason = self._errors.read_text(errors="replace").strip()[-500:]
+                raise RuntimeError(f"{self._arguments[0]} did not start: {reason or 'it printed nothing'}")
+            time.sleep(_POLL_SECONDS)
+
+    def measure(self) -> None:
+        if self.process and self.process.poll() is None:
+            with suppress(OSError):  # outside Linux
+                self.peak_bytes = max(self.peak_bytes, peak_of(self.process.pid))
+
+    def kill(self) -> None:
+        self.measure()
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+    def stop(self) -> None:
+        self.measure()
+        if self.process:
+            self.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_END_SECONDS)
+            self.kill()
 
 
-def _close_pipes(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        if pipe:
-            pipe.close()
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind((_HOST, 0))
+        port: int = listener.getsockname()[1]
+        return port
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    end(process)
+# An open port may belong to a server that is not ready yet.
+def _answers(port: int) -> bool:
+    with closing(HTTPConnection(_HOST, port, timeout=ANSWER_SECONDS)) as probe:
+        try:
+            probe.request("GET", "/api/v1/health")
+            probe.getresponse().read()
+        except (OSError, HTTPException):
+            return False
+        return True
 
 
-def last_words(errors: Path) -> str:
-    return errors.read_text(errors="replace").strip()[-500:]
+class RestClient:
+    """A client of a ``serve`` process, over one kept-alive connection."""
 
+    def __init__(self, server: HttpServer, project: str) -> None:
+        self._connection = HTTPConnection(_HOST, server.port, timeout=ANSWER_SECONDS)
+        self._path = f"/api/v1/projects/{project}"
+        token = (server.home / "token").read_text().strip()
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
-def peak_resident_bytes(process: subprocess.Popen[bytes]) -> int:
-    """Return the peak resident memory of a process; outside Linux the process is ended to read it."""
-    try:
-        status = Path(f"/proc/{process.pid}/status").read_text()
-    except OSError:
-        return peak_at_end(process)
-    lines = dict(line.split(":", 1) for line in status.splitlines())
-    return int(lines["VmHWM"].split()[0]) * 1024
+    def write(self, arguments: dict[str, Any]) -> None:
+        self._ask("POST", "/memories", json.dumps(arguments).encode())
 
+    def search(self, question: str) -> None:
+        if not self._ask("GET", f"/search?q={quote(question)}")["results"]:
+            raise RuntimeError(f"REST found nothing for {question!r}")
 
-def peak_at_end(process: subprocess.Popen[bytes]) -> int:
-    _close_pipes(process)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    def close(self) -> None:
+        self._connection.close()
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
+        self._connection.request(method, self._path + path, body, self._headers)
+        response = self._connection.getresponse()
+        content = response.read()
+        if response.status >= 400:
+            raise RuntimeError(f"{method} {path.partition('?')[0]}: {response.status} {content[:300]!r}")
+        answer: dict[str, Any] = json.loads(content)
+        return answer

@@ -8,19 +8,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from django.db import connections
 
 from benchmarks.machine import load, machine_facts
 from benchmarks.speed.bench import Bench, Progress, Samples, SizedBench
-from benchmarks.speed.figures import Failure, Figure, ProfileRow, Results
+from benchmarks.speed.figures import Failure, Figure, Results
 from benchmarks.speed.measures import MEASURES, SIZED_MEASURES
-from benchmarks.speed.profiling import profile_writes
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import store
-
-T = TypeVar("T", Figure, ProfileRow)
 
 logger = logging.getLogger(__name__)
 
@@ -34,14 +30,9 @@ class Plan:
     samples: Samples
     # Names of measures, or their parts before the dot; empty: all
     only: Collection[str] = ()
-    profile: bool = False
 
     def wants(self, name: str) -> bool:
         return not self.only or name in self.only or name.partition(".")[0] in self.only
-
-    @property
-    def wants_stores(self) -> bool:
-        return self.profile or any(map(self.wants, SIZED_MEASURES))
 
 
 def run(plan: Plan, home: Path, progress: Progress) -> Results:
@@ -51,8 +42,9 @@ def run(plan: Plan, home: Path, progress: Progress) -> Results:
             for name, measure in MEASURES.items():
                 if plan.wants(name):
                     results.figures += _take(results, name, None, partial(measure, bench)) or []
-            for size in plan.sizes if plan.wants_stores else ():
-                _measure_size(results, plan, bench, size)
+            if any(map(plan.wants, SIZED_MEASURES)):
+                for size in plan.sizes:
+                    _measure_size(results, plan, bench, size)
     finally:
         connections.close_all()
     results.machine.update(load("after"))
@@ -68,12 +60,12 @@ def _measure_size(results: Results, plan: Plan, bench: Bench, size: int) -> None
         for name, measure in SIZED_MEASURES.items():
             if name != FILL and plan.wants(name):
                 results.figures += _take(results, name, size, partial(measure, sized)) or []
-        if plan.profile and size == plan.sizes[0]:
-            results.profile = _take(results, "profile", size, partial(profile_writes, sized)) or []
     store.forget(sized.store)
 
 
-def _take(results: Results, name: str, size: int | None, measure: Callable[[], Iterable[T]]) -> list[T] | None:
+def _take(
+    results: Results, name: str, size: int | None, measure: Callable[[], Iterable[Figure]]
+) -> list[Figure] | None:
     try:
         return list(measure())
     except Exception as error:

@@ -1,14 +1,18 @@
+"""The results of a run, as JSON data and as a table."""
+
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import groupby
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.speed.figures import Figure, ProfileRow, Results
+from benchmarks.speed.figures import Amount, Figure, Results
 from benchmarks.speed.goals import Target, Verdict, targets_of, verdict_of
 
 _STYLES = {Verdict.GOAL: "green", Verdict.FLOOR: "yellow", Verdict.MISS: "bold red"}
@@ -19,7 +23,36 @@ _TITLES = {
     "stores": "stores",
     "hook": "hooks",
 }
-_PROFILE_COLUMNS = ("calls", "own ms", "ms in all")
+
+
+def as_data(results: Results) -> dict[str, Any]:
+    return {
+        "machine": results.machine,
+        "figures": [_figure(figure) for figure in results.figures],
+        "failures": [asdict(failure) for failure in results.failures],
+    }
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    data = {
+        "key": figure.key,
+        "label": figure.label,
+        "size": figure.size,
+        "unit": str(figure.unit),
+        **_amount(figure.amount),
+        "baseline": {"what": figure.baseline_label, **_amount(figure.baseline)} if figure.baseline else None,
+        "ratio": figure.ratio,
+        "targets": [asdict(target) for target in targets_of(figure)],
+        "verdict": verdict_of(figure),
+    }
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def _amount(amount: Amount) -> dict[str, float]:
+    if amount.p95 is None or amount.p99 is None or amount.best is None:
+        return {"value": amount.value, "samples": amount.samples}
+    percentiles = {"best": amount.best, "p50": amount.value, "p95": amount.p95, "p99": amount.p99}
+    return {**percentiles, "samples": amount.samples}
 
 
 def render(results: Results) -> RenderableType:
@@ -28,8 +61,6 @@ def render(results: Results) -> RenderableType:
     for failure in results.failures:
         at = f" at {failure.size:,} memories" if failure.size else ""
         parts.append(Text(f"FAILED {failure.key}{at}: {failure.reason}", style="bold red"))
-    if results.profile:
-        parts.append(_profile(results.profile))
     return Group(*parts, Text(_summary(results)))
 
 
@@ -41,19 +72,14 @@ def _section(figure: Figure) -> str:
     return f"{figure.size:,} memories in the store" if figure.size else _TITLES[figure.key.partition(".")[0]]
 
 
-def _table(title: str, first: str, columns: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="", box=SIMPLE_HEAD)
-    table.padding = (0, 1, 0, 0)
-    table.add_column(first, overflow="fold", min_width=20)
-    for heading in columns:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
-
-
 def _figures(title: str, figures: list[Figure]) -> Table:
     rows = [list(_cells(figure)) for figure in figures]
     used = [index for index in range(len(_COLUMNS)) if any(row[index] for row in rows)]
-    table = _table(title, "", [_COLUMNS[index] for index in used])
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="", box=SIMPLE_HEAD)
+    table.padding = (0, 1, 0, 0)
+    table.add_column("", overflow="fold", min_width=20)
+    for index in used:
+        table.add_column(_COLUMNS[index], justify="right", no_wrap=True)
     table.add_column("met", no_wrap=True)
     for figure, row in zip(figures, rows, strict=True):
         verdict = verdict_of(figure)
@@ -82,15 +108,6 @@ def _short(amount: float) -> str:
     if amount >= 10:
         return f"{amount:.1f}"
     return f"{amount:.2f}" if amount >= 0.1 else f"{amount:.3f}"
-
-
-def _profile(rows: list[ProfileRow]) -> Table:
-    title = "500 writes in the service: the functions that took longest by themselves"
-    table = _table(title, "", _PROFILE_COLUMNS)
-    for row in rows:
-        milliseconds = (f"{1000 * seconds:,.1f}" for seconds in (row.own_seconds, row.total_seconds))
-        table.add_row(row.function, f"{row.calls:,}", *milliseconds)
-    return table
 
 
 def _summary(results: Results) -> str:

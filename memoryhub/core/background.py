@@ -21,6 +21,7 @@ from memoryhub.core.backends.selected import machines
 from memoryhub.core.errors import ConflictError, HubError
 from memoryhub.core.origin import current_origin
 from memoryhub.core.stores.store import StoreId, current_store, use_store
+from memoryhub.core.text import as_sentence
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +121,7 @@ def _run_task(task: Task, work: Callable[[Progress], Any], describe: Callable[[A
         with use_store(task.store):
             task.messages = describe(work(task.report))
     except HubError as error:
-        task.messages = [(failed, f"{error.message[:1].upper()}{error.message[1:]}.")]
+        task.messages = [(failed, as_sentence(error.message))]
     except Exception:
         logger.exception("%s of %s failed", task.title, task.store.name)
         task.messages = [(failed, f"{task.title} failed. The hub’s own log has the error.")]

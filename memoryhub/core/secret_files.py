@@ -7,7 +7,6 @@ Where several machines share a database, the secrets are there, and the files ar
 
 from __future__ import annotations
 
-import errno
 import os
 
 from memoryhub import env
@@ -159,6 +158,10 @@ def _new_secret() -> str:
 
 
 def _create(name: str, agreed: str = "") -> str:
+    from pathlib import Path  # here, because hooks only read
+
+    from memoryhub.core.disk import replacing
+
     path = _secret_path(name)
     env.prepare_home()
     try:
@@ -172,7 +175,8 @@ def _create(name: str, agreed: str = "") -> str:
                 return text
             _warn_of_new(name, path, replaced=bool(text))
             text = agreed or _new_secret()
-            _replace(path, f"{text}\n".encode())
+            with replacing(Path(path)) as file:
+                file.write(f"{text}\n".encode())
             os.fsync(folder)
         finally:
             os.close(folder)
@@ -189,31 +193,6 @@ def _warn_of_new(name: str, path: str, *, replaced: bool) -> None:
     state = "differed from the one of the hub's other machines" if replaced else "was empty"
     message = "the secret file %s %s; it gets another secret, so %s"
     logging.getLogger(__name__).warning(message, path, state, SECRET_FILES[name])
-
-
-def _replace(path: str, content: bytes) -> None:
-    # Synced and renamed: the path never leads to partial content.
-    draft = f"{path}.new"
-    _unlink(draft)  # left by a process that was killed
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        try:
-            if os.write(descriptor, content) < len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(draft, path)  # noqa: PTH105
-    except OSError:
-        _unlink(draft)
-        raise
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)  # noqa: PTH108
-    except FileNotFoundError:
-        return
 
 
 def _unavailable(sentence: str) -> Unavailable:

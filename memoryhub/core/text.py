@@ -36,6 +36,12 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
 
 
+def first_of(names: Sequence[str], most: int) -> str:
+    """Return the first names with commas, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
 def as_sentence(text: str) -> str:
     """Return a message as a sentence of its own: with a capital and a full stop."""
     return f"{text[:1].upper()}{text[1:]}."

@@ -7,10 +7,7 @@ server does not: hooks note it under the client's process, and the server looks 
 from __future__ import annotations
 
 import os
-import re
-from pathlib import Path
 
-from memoryhub.core.disk import replacing
 from memoryhub.env import home_text
 
 TYPE_CHECKING = False  # type checkers know the name; importing typing takes time
@@ -20,7 +17,6 @@ if TYPE_CHECKING:
 FOLDER = "run/windows"
 CHECK_SECONDS = 60.0
 _MAX_DEPTH = 8
-_KEY = re.compile(r"[0-9]{1,10}-[A-Za-z0-9_:.]{1,40}")
 # Programs between a client and what it starts.
 _WRAPPERS = frozenset(
     {
@@ -98,17 +94,28 @@ def is_running(key: str) -> bool:
 
 def note_session(key: str, session_id: str) -> None:
     """Note the session that a window is in now; nothing is noted of a window whose client has ended."""
-    if not _KEY.fullmatch(key) or session_of(key) == session_id or not is_running(key):
+    if not _is_key(key) or session_of(key) == session_id or not is_running(key):
         return
+    from pathlib import Path
+
+    from memoryhub.core.disk import replacing
+
     folder = f"{home_text()}/{FOLDER}"
     os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103
     with replacing(Path(folder, key), synced=False) as file:
         file.write(session_id.encode())
 
 
+# Every hook imports this module, so it imports here what takes long
+def _is_key(key: str) -> bool:
+    import re
+
+    return re.fullmatch(r"[0-9]{1,10}-[A-Za-z0-9_:.]{1,40}", key) is not None
+
+
 def session_of(key: str) -> str:
     """Return the session that a window is in, or "" if its client has no hooks here."""
-    if not _KEY.fullmatch(key):
+    if not _is_key(key):
         return ""
     try:
         with open(f"{home_text()}/{FOLDER}/{key}", encoding="utf-8") as file:  # noqa: PTH123
@@ -119,7 +126,7 @@ def session_of(key: str) -> str:
 
 def keep(stop: threading.Event, *, every: float = CHECK_SECONDS) -> None:
     """Remove the notes of closed windows and old sessions, until ``stop`` is set. For every hub, however started."""
-    from memoryhub.core.session_places import forget_old_places  # here, because every hook imports this module
+    from memoryhub.core.session_places import forget_old_places
 
     while True:
         forget_closed()

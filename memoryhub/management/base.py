@@ -241,7 +241,7 @@ def _line_writer(job: Job, stores: int, errors: Any) -> Watch:
 
 def entity_id(text: str) -> int:
     number = text.removeprefix("#")
-    if not (number.isascii() and number.isdigit()):
+    if not (number.isascii() and number.isdigit() and len(number) <= 15):
         raise ArgumentTypeError(f"{text!r} is not an id; write 412 or '#412'")
     return int(number)
 

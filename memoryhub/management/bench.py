@@ -41,7 +41,7 @@ ANSWER_SECONDS = 60.0
 _END_SECONDS = 10.0
 _STORE = project_store("bench")
 _BATCH = 500
-_HELLO = {
+HELLO = {
     "protocolVersion": HANDSHAKE_VERSIONS[-1],
     "capabilities": {},
     "clientInfo": {"name": "memory-hub bench", "version": "1"},
@@ -71,8 +71,8 @@ def measure(memories: int) -> list[Timing]:
         finally:
             connections.close_all()
         connect = partial(hub_client, home)
-        _start_seconds(connect)  # compiles modules and saves the snapshot that later starts use
-        starts = [_start_seconds(connect) for _ in range(STARTS)]
+        # The first start compiles modules and saves the snapshot that later starts use
+        (starts,) = _alternating(STARTS, [partial(_start_seconds, connect)])
         with hub_client(home) as client:
             client.open()
             timings = [timing("start", starts)]
@@ -81,7 +81,7 @@ def measure(memories: int) -> list[Timing]:
                 ("search", "memory_search", subjects),
                 ("pack", "memory_context", subjects),
             ):
-                _warm_up, *seconds = [client.call(tool, arguments) for arguments in calls]
+                _warm_up, *seconds = [client.timed(tool, arguments)[0] for arguments in calls]
                 timings.append(timing(operation, seconds))
             return timings
 
@@ -92,12 +92,12 @@ def timing(operation: str, seconds: list[float]) -> Timing:
 
 
 # Seconds from the start of a process to its first answer
-def _start_seconds(connect: Callable[[], BenchClient], _round: int = 0, *, lists: bool = False) -> float:
+def _start_seconds(connect: Callable[[], BenchClient], _round: int, *, lists: bool = False) -> float:
     started = time.perf_counter()
     with connect() as client:
         client.open()
         if lists:
-            client.ask("tools/list", {})
+            client.ask("tools/list")
         return time.perf_counter() - started
 
 
@@ -151,12 +151,12 @@ class BenchClient:
 
     def open(self) -> str:
         """Begin the session; return the server's name and version."""
-        about = self.ask("initialize", _HELLO).get("serverInfo", {})
+        about = self.ask("initialize", HELLO).get("serverInfo", {})
         self._send({"method": "notifications/initialized"})
         return f"{about.get('name', self.name)} {about.get('version', '')}".strip()
 
-    def call(self, tool: str, arguments: dict[str, Any]) -> float:
-        return self.timed(tool, arguments)[0]
+    def call(self, tool: str, arguments: dict[str, Any]) -> str:
+        return self.timed(tool, arguments)[1]
 
     def timed(self, tool: str, arguments: dict[str, Any]) -> tuple[float, str]:
         """Return the seconds that a call took, and the text of its answer."""
@@ -171,13 +171,13 @@ class BenchClient:
     def peak_resident_bytes(self) -> int | None:
         """Return the peak resident memory of the process and its children; None outside Linux."""
         try:
-            return _peak_of(self._process.pid)
+            return _peak_of_family(self._process.pid)
         except OSError:
             return None
 
-    def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         self._requests += 1
-        self._send({"id": self._requests, "method": method, "params": params})
+        self._send({"id": self._requests, "method": method, "params": params or {}})
         while True:
             answer = self._next_message()
             if "method" in answer or answer.get("id") != self._requests:
@@ -220,17 +220,31 @@ class BenchClient:
 
 
 def hub_client(home: Path) -> BenchClient:
-    unrelated = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    variables = {"MEMORY_HUB_HOME": str(home), f"{PREFIX}EMBEDDING_MODEL": NONE, f"{PREFIX}AUTOSTART": "off"}
-    client = BenchClient([*command_words(), "mcp", "--project", _STORE.name], home, {**unrelated, **variables})
+    command = [*command_words(), "mcp", "--project", _STORE.name]
+    client = BenchClient(command, home, hub_environment(home))
     client.name = "memory-hub"
     return client
 
 
-def _peak_of(process: int) -> int:
+def hub_environment(home: Path, *, meaning: bool = False) -> dict[str, str]:
+    """Return an environment whose only settings of the hub are its home, and whether it embeds texts."""
+    unrelated = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    unrelated.pop("DJANGO_SETTINGS_MODULE", None)
+    variables = {"MEMORY_HUB_HOME": str(home), f"{PREFIX}AUTOSTART": "off"}
+    if not meaning:
+        variables[f"{PREFIX}EMBEDDING_MODEL"] = NONE
+    return {**unrelated, **variables}
+
+
+def peak_of(process: int) -> int:
+    """Return the peak resident memory of a process in bytes; raises OSError outside Linux."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
+    return int(status["VmHWM"].split()[0]) * 1024
+
+
+def _peak_of_family(process: int) -> int:
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return int(status["VmHWM"].split()[0]) * 1024 + sum(_peak_of(int(child)) for child in children)
+    return peak_of(process) + sum(_peak_of_family(int(child)) for child in children)
 
 
 # The user's home is never opened
@@ -400,7 +414,7 @@ def _search(client: BenchClient, side: BenchSide, memories: int, number: int) ->
 
 
 def _check_tools(client: BenchClient, side: BenchSide) -> None:
-    tools = client.ask("tools/list", {})["tools"]
+    tools = client.ask("tools/list")["tools"]
     names = [tool["name"] for tool in tools]
     for template in (side.write, side.search):
         if template.tool not in names:

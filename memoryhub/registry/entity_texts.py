@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any
 
 from decisions.present import decision_text
 from decisions.schemas import DecisionGet
@@ -20,6 +18,7 @@ from memoryhub.core.log import events, head
 from memoryhub.core.log.read import described
 from memoryhub.core.log.views import as_of
 from memoryhub.core.text import indented
+from memoryhub.core.tools import Answer
 from sessions_app.audit import event_line
 from sessions_app.models import Commit, Iteration, Session, Turn
 from sessions_app.present import commit_text, iteration_text, session_text, turn_line
@@ -29,14 +28,7 @@ from sessions_app.selectors import get_iteration, list_turns, view_commit, view_
 _MOST_TURNS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class EntityText:
-    # As REST has it
-    data: dict[str, Any]
-    text: str
-
-
-def read_entities(*, command: MemoryGet) -> list[EntityText]:
+def read_entities(*, command: MemoryGet) -> list[Answer]:
     """Return what each id stands for, in the given order, or the nearest memory with a title or topic.
 
     Raises:
@@ -44,60 +36,60 @@ def read_entities(*, command: MemoryGet) -> list[EntityText]:
         Gone: it was erased, or is a deleted memory, and ``include_deleted`` is off.
     """
     if not command.ids:
-        return [EntityText(memory, memory_text(memory)) for memory in get_memories(command=command)]
+        return [Answer(memory_text(memory), memory) for memory in get_memories(command=command)]
     with nullcontext() if command.as_of is None else as_of(command.as_of):
         present = command.model_copy(update={"as_of": None})
         return [_read_entity(entity_id, present) for entity_id in command.ids]
 
 
-def _read_entity(entity_id: int, command: MemoryGet) -> EntityText:
+def _read_entity(entity_id: int, command: MemoryGet) -> Answer:
     entity = find_entities([entity_id]).get(entity_id)
     if entity and entity.type == "memory":
         (memory,) = get_memories(command=command.model_copy(update={"ids": [entity_id]}))
-        return EntityText(memory, memory_text(memory))
+        return Answer(memory_text(memory), memory)
     if entity and entity.type == "decision":
         (decision,) = get_decisions(command=DecisionGet(ids=[entity_id], lineage=True))
-        return EntityText(decision, decision_text(decision))
+        return Answer(decision_text(decision), decision)
     for read in _READERS:
         if text := read(entity_id):
             return text
     raise NotFound(f"there is no #{entity_id} here; the log ends at #{head()[0]}", id=entity_id)
 
 
-def _session(entity_id: int) -> EntityText | None:
+def _session(entity_id: int) -> Answer | None:
     session = Session.objects.filter(id=entity_id).first()
     if session is None:
         return None
     turns = list_turns(command=TurnList(session_id=session.session_id, limit=_MOST_TURNS)).results
     data = {**view_session(session), "turns": turns}
-    return EntityText(data, session_text(data))
+    return Answer(session_text(data), data)
 
 
-def _commit(entity_id: int) -> EntityText | None:
+def _commit(entity_id: int) -> Answer | None:
     commit = Commit.objects.filter(id=entity_id).first()
     if commit is None:
         return None
     data = view_commit(commit)
-    return EntityText(data, commit_text(data))
+    return Answer(commit_text(data), data)
 
 
-def _iteration(entity_id: int) -> EntityText | None:
+def _iteration(entity_id: int) -> Answer | None:
     if not Iteration.objects.filter(id=entity_id).exists():
         return None
     data = get_iteration(command=IterationGet(id=entity_id))
-    return EntityText(data, iteration_text(data))
+    return Answer(iteration_text(data), data)
 
 
-def _turn(entity_id: int) -> EntityText | None:
+def _turn(entity_id: int) -> Answer | None:
     turn = Turn.objects.filter(id=entity_id).first()
     if turn is None:
         return None
     turn_events = events().of_turn(turn.session_id, turn.turn_id)
     data = {**view_turn(turn), "events": [described(event) for event in turn_events]}
-    return EntityText(data, "\n".join([turn_line(data), *map(event_line, data["events"])]))
+    return Answer("\n".join([turn_line(data), *map(event_line, data["events"])]), data)
 
 
-def _event(entity_id: int) -> EntityText | None:
+def _event(entity_id: int) -> Answer | None:
     event = events().at([entity_id]).first()
     if event is None:
         return None
@@ -105,7 +97,7 @@ def _event(entity_id: int) -> EntityText | None:
         raise not_found(event.stream_id.partition(":")[0], [entity_id])
     data = described(event)
     payload = json.dumps(data["payload"], ensure_ascii=False, indent=1)
-    return EntityText(data, f"{event_line(data)}\n{indented(payload)}")
+    return Answer(f"{event_line(data)}\n{indented(payload)}", data)
 
 
-_READERS: tuple[Callable[[int], EntityText | None], ...] = (_session, _commit, _iteration, _turn, _event)
+_READERS: tuple[Callable[[int], Answer | None], ...] = (_session, _commit, _iteration, _turn, _event)

@@ -12,7 +12,7 @@ from typing import Any
 from governance.imports import COUNTED, Batch, counts_text
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
-from memoryhub.core.text import flat
+from memoryhub.core.text import first_of, flat
 from sessions_app.services.past_sessions import PastTurn
 
 
@@ -141,12 +141,12 @@ class ImportReport:
 
 
 # Items of one kind that a line names
-_MOST_BATCHES_NAMED = 5
+_MOST_ITEMS_NAMED = 5
 
 
 def report_line(report: ImportReport) -> str:
     named = sorted(flat(name) for name in report.names if name not in ("", report.project))
-    known_as = f" (there {_first_names(named)})" if named else ""
+    known_as = f" (there {first_of(named, _MOST_ITEMS_NAMED)})" if named else ""
     secrets = ", ".join(f"{count} {name}" for name, count in report.secrets.items())
     masked = f"; masked: {secrets}" if secrets else ""
     return f"into {report.project}{known_as}: {counts_text(report.counts) or 'nothing'}{masked}"
@@ -158,7 +158,7 @@ def left_out_lines(report: ImportReport) -> Iterator[str]:
     for item in report.left_out:
         places.setdefault(flat(item.why), []).append(flat(item.place))
     for why, alike in places.items():
-        yield f"left out, {why}: {_first_names(alike)}"
+        yield f"left out, {why}: {first_of(alike, _MOST_ITEMS_NAMED)}"
     if report.left_out_count > len(report.left_out):
         yield f"and {report.left_out_count - len(report.left_out)} more that are left out"
 
@@ -171,8 +171,3 @@ def batch_line(batch: Batch) -> str:
         state = "interrupted"
     facts = [f"#{batch.id} {batch.tool} {clock.minute(batch.began_at)}", batch.place]
     return flat("  ".join(filter(None, [*facts, counts_text(batch.counts), state])))
-
-
-def _first_names(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_BATCHES_NAMED} more" if len(names) > _MOST_BATCHES_NAMED else ""
-    return f"{', '.join(names[:_MOST_BATCHES_NAMED])}{more}"

@@ -251,14 +251,12 @@ class SecretFileTests(HubTestCase):
             self.assertEqual(done.stdout, "")
             self.assertIn(f"the secret file {self.home}/token cannot be written: File too large", done.stderr)
             self.assertEqual((self.home / "token").exists(), before is not None)
-            self.assertEqual([path.name for path in self.home.glob("*.new")], [])
+            self.assertEqual([path.name for path in self.home.glob(".token*")], [])
 
-    def test_a_draft_that_a_killed_process_left_is_no_hindrance(self) -> None:
-        (self.home / "token.new").write_text("half")
+    def test_only_its_owner_may_read_the_file(self) -> None:
         secret = read_or_create_secret("token")
         self.assertEqual((self.home / "token").read_text(), f"{secret}\n")
         self.assertEqual(stat.S_IMODE((self.home / "token").stat().st_mode), 0o600)
-        self.assertFalse((self.home / "token.new").exists())
 
     def test_the_file_is_synced_before_its_name_leads_to_it_and_the_name_after(self) -> None:
         steps: list[str] = []

@@ -151,6 +151,17 @@ class WithoutHubTests(HookTestCase):
                 self.assertEqual(env.home_text(), str(env.home()))
 
 
+class ImportTests(SimpleTestCase):
+    def test_with_a_hub_a_hook_imports_nothing_that_takes_long(self) -> None:
+        program = "import sys; from memoryhub.client.hook import front; print(*sys.modules)"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", program], check=True, capture_output=True, text=True, env=environment
+        )
+        slow = {"contextlib", "enum", "functools", "json", "pathlib", "re", "socket", "threading", "tomllib", "typing"}
+        self.assertEqual(slow.intersection(done.stdout.split()), set())
+
+
 class WithBadHubTests(HookTestCase):
     def setUp(self):
         super().setUp()

@@ -72,7 +72,7 @@ class DoctorTestCase(HubTestCase):
 
     def found(self) -> dict[str, str]:
         forget_all_stores()
-        return {finding.what: finding.repair for finding in examine_store(ALPHA).findings}
+        return {finding.what: finding.repair for finding in examine_store(ALPHA)[0]}
 
 
 class StoreTests(DoctorTestCase):

@@ -12,7 +12,6 @@ from unittest import mock
 from django.core.management import CommandError, call_command
 from django.test import Client, SimpleTestCase
 from django_q.models import OrmQ, Schedule
-from django_q.tasks import async_task
 from pydantic import ValidationError
 from selenium.webdriver.common.keys import Keys
 
@@ -25,7 +24,7 @@ from memoryhub.models import JobRun
 from memoryhub.ops import health, jobs
 from memoryhub.ops.jobs import run_job, running
 from memoryhub.ops.jobs.running import JobTarget
-from memoryhub.ops.jobs.schedules import HOWS, JobPlan, SchedulePlan, change_plan, default_of, plans, queued
+from memoryhub.ops.jobs.schedules import HOWS, JobPlan, SchedulePlan, change_plan, default_of, plans
 from memoryhub.ops.jobs.status import status_of_job
 from memoryhub.registry.people import PersonAdd, add_person
 from memoryhub.web.signin import ensure_owner
@@ -88,12 +87,6 @@ class ServiceTests(PlanTestCase):
         with self.assertRaisesRegex(Invalid, "also choose every day or every week"):
             self.change(at="03:00")
         self.assertEqual(self.change(every="week").every, "week")
-
-    def test_what_a_version_before_has_queued_is_run(self) -> None:
-        options = {"due": NOW.isoformat(), "aliases": None, "asked_by": "ada", "group": "backup"}
-        async_task("memoryhub" + ".jobs.run_scheduled", "backup", **options)
-        jobs.install_schedules()
-        self.assertEqual(queued(), {"backup": None})
 
     def test_what_makes_no_sense_is_refused_and_changes_nothing(self) -> None:
         before = plans()

@@ -130,7 +130,9 @@ class Observer:
         assert self._process.stdin and self._process.stdout
         self._process.stdin.write(json.dumps(words) + "\n")
         self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        answer = self._process.stdout.readline()
+        assert answer, f"the process ended with {self._process.wait()}: {self._process.errors[-3000:]}"
+        return json.loads(answer)
 
     def close(self) -> None:
         self._process.communicate()

@@ -444,6 +444,12 @@ class CommandTests(TwoHubsTestCase):
             self.assertIn(conflicts, self.run_bundle("apply", file))
             self.assertIn("this is the history that was merged as #5", self.run_bundle("verify", file))
 
+    def test_an_empty_project_is_refused_and_does_not_mean_the_one_that_the_file_names(self) -> None:
+        self.run_bundle("create", str(self.file), "--project=alpha")
+        for action in ("apply", "verify"):
+            with self.other_hub(), self.assertRaisesRegex(CommandError, "project id '' is not valid"):
+                self.run_bundle(action, str(self.file), "--project=")
+
     def test_a_passphrase_is_asked_for_twice(self) -> None:
         create = ("create", str(self.file), "--project=alpha", "--encrypt")
         with self.assertRaisesMessage(CommandError, "a passphrase is needed: set MEMORY_HUB_BUNDLE_PASSPHRASE, or"):

@@ -501,7 +501,7 @@ class MovedFromFilesTests(MovedTestCase):
         self.assertFalse(stores.exists(ALPHA))
         self.assert_nothing_lost()
         self.assert_nothing_revives()
-        repairs = json.dumps([finding.repair for finding in examine_store(ALPHA).findings])
+        repairs = json.dumps([finding.repair for finding in examine_store(ALPHA)[0]])
         self.assertNotIn("memory-hub restore", repairs)
         with self.assertRaisesRegex(Exception, "'alpha' has moved to postgresql://127.0.0.1"):
             call_command("doctor", "--project", "alpha")

@@ -7,18 +7,17 @@ from functools import partial
 
 from benchmarks.speed.bench import Bench, SizedBench
 from benchmarks.speed.figures import Figure
-from benchmarks.speed.measures.bulk import measure_bulk
-from benchmarks.speed.measures.calls import DOORS, measure_searches, measure_writes
-from benchmarks.speed.measures.footprint import measure_peak_memory, measure_size
-from benchmarks.speed.measures.hook import measure_hooks
-from benchmarks.speed.measures.hybrid import measure_hybrid
-from benchmarks.speed.measures.lineage import measure_lineage
-from benchmarks.speed.measures.log import measure_rebuild, measure_verify
-from benchmarks.speed.measures.pack import measure_packs
-from benchmarks.speed.measures.query import measure_queries
-from benchmarks.speed.measures.start import measure_starts
-from benchmarks.speed.measures.stores import measure_stores
-from benchmarks.speed.measures.tools import measure_tools
+from benchmarks.speed.measures.calls import DOORS, measure_hybrid, measure_packs, measure_searches, measure_writes
+from benchmarks.speed.measures.queries import measure_lineage, measure_queries
+from benchmarks.speed.measures.start import measure_hooks, measure_starts, measure_tools
+from benchmarks.speed.measures.stores import (
+    measure_bulk,
+    measure_peak_memory,
+    measure_rebuild,
+    measure_size,
+    measure_stores,
+    measure_verify,
+)
 
 Measure = Callable[[Bench], Iterator[Figure]]
 SizedMeasure = Callable[[SizedBench], Iterator[Figure]]

@@ -163,12 +163,6 @@ class HubModelAdmin(_ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
 
-    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        # Django's bulk deletion would write rows.
-        actions = super().get_actions(request)
-        actions.pop("delete_selected", None)
-        return actions
-
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
         filters = list(super().get_list_filter(request))
         if self.quarantine_field:
@@ -234,16 +228,6 @@ class HubModelAdmin(_ModelAdmin):
 
     def url(self, name: str, *arguments: Any) -> str:
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_{name}", args=arguments)
-
-    # Events are the record, so Django's admin log stays empty.
-    def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> None:  # type: ignore[override]
-        pass
-
-    def log_change(self, request: HttpRequest, obj: Model, message: Any) -> None:  # type: ignore[override]
-        pass
-
-    def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # type: ignore[override]
-        pass
 
 
 def history(stream: str) -> list[RawEvent]:

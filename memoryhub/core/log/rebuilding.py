@@ -324,7 +324,13 @@ class FreshFile:
             Unavailable: the new events do not continue the chain.
         """
         with scratch.attached(self._source), transaction.atomic(using=require_current_alias()):
-            self._take_late()
+            last = head()[0]
+            if erased_after(last, LIVE) or not is_of_one_log():
+                raise ErasedMeanwhile
+            apply_events(take_events(head(LIVE)[0]))
+            for position, flaw in check_links(first=last + 1, last=head()[0]).items():
+                if flaw:
+                    raise Unavailable(f"the file cannot be built from its log: #{position}: {flaw}")
 
     def finish(self) -> None:
         """Copy the last events and all data that is not in the log; requires the store's write lock."""
@@ -347,15 +353,6 @@ class FreshFile:
             if is_level:
                 break
         return tables
-
-    def _take_late(self) -> None:
-        last = head()[0]
-        if erased_after(last, LIVE) or not is_of_one_log():
-            raise ErasedMeanwhile
-        apply_events(take_events(head(LIVE)[0]))
-        for position, flaw in check_links(first=last + 1, last=head()[0]).items():
-            if flaw:
-                raise Unavailable(f"the file cannot be built from its log: #{position}: {flaw}")
 
 
 def _compared(model: type[models.Model]) -> TableReport:

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from memoryhub.core.secrets.rule import SecretFinding
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from memoryhub.core.secrets.cleaning import Context
 
 
@@ -82,13 +80,9 @@ FIXED = Shape(Leaf.FIXED)
 GENERATED = Shape(Leaf.GENERATED)
 
 
-def payload_shape(schema: type[BaseModel]) -> Shape:
-    return _shape_of_schema(schema)
-
-
-# Apart, because the checker takes no class of unknown type as an argument of a cached function
+# ``schema`` is a class of pydantic's. The checker takes none of unknown type as an argument of a cached function.
 @cache
-def _shape_of_schema(schema: Any) -> Shape:
+def payload_shape(schema: Any) -> Shape:
     fields = schema.model_fields.items()
     return Shape(fields={name: _shape(field.annotation, field.metadata) for name, field in fields})
 

@@ -367,4 +367,4 @@ def _is_token(value: str) -> bool:
         return False
     if value.isdigit():
         return entropy(value) >= 2.8
-    return is_uuid(value) or looks_random(value, bits=2.9) or is_gibberish(value)
+    return is_uuid(value) or looks_random(value, bits=2.9)

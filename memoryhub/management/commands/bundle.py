@@ -12,7 +12,7 @@ from django.core.management.base import CommandParser
 
 from memoryhub.core.errors import Invalid
 from memoryhub.core.stores.store import project_store
-from memoryhub.core.text import counted, flat
+from memoryhub.core.text import counted, first_of, flat
 from memoryhub.management.base import CommandGroup, StoreCommand, use_cli_origin
 from memoryhub.transfer.bundles.applying import Applied, BundleOutcome, apply_bundle, preview_bundle
 from memoryhub.transfer.bundles.archive import Bundle, create_bundle, open_bundle
@@ -55,7 +55,7 @@ class Command(StoreCommand):
             return
         bundle = open_bundle(options["file"].expanduser().absolute(), lambda: _passphrase(options["passphrase_file"]))
         store = bundle.manifest.store_id
-        if options["project"]:
+        if options["project"] is not None:
             store = project_store(options["project"])
         is_done = options["action"] == "apply" and not options["preview"]
         apply = apply_bundle if is_done else preview_bundle
@@ -132,10 +132,7 @@ _SENTENCES = {
 
 
 def _named_positions(positions: Sequence[int]) -> str:
-    named = ", ".join(f"#{position}" for position in positions[:_MOST_NAMED])
-    if len(positions) > _MOST_NAMED:
-        return f"{named} and {len(positions) - _MOST_NAMED} more"
-    return named
+    return first_of([f"#{position}" for position in positions], _MOST_NAMED)
 
 
 def _passphrase(file: Path | None, *, twice: bool = False) -> str:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from memoryhub.core.disk import replacing
 from memoryhub.core.errors import ConflictError, Invalid
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import CommandGroup, StoreCommand
+from memoryhub.management.base import CommandGroup, StoreCommand, entity_id
 from memoryhub.transfer.folder import ExportSelection, FolderForm, Kind, write_files, write_folder
 from memoryhub.transfer.jsonl import export_lines
 
@@ -33,7 +32,7 @@ class Command(StoreCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         kinds = parser.add_subparsers(dest="kind", required=True, metavar="adr|jsonl|markdown|obsidian")
         adr = kinds.add_parser("adr", help="decisions with context, options, outcome and links")
-        adr.add_argument("ids", metavar="ID", nargs="*", type=_id, help="which decisions; default: all")
+        adr.add_argument("ids", metavar="ID", nargs="*", type=entity_id, help="which decisions; default: all")
         adr.add_argument("--lineage", action="store_true", help="include their predecessors and successors")
         adr.add_argument("--format", choices=("madr", "mermaid"), default="madr", help="default: madr")
         adr.add_argument("--out", metavar="DIR", type=Path, help="folder for the files; default: standard output")
@@ -95,10 +94,3 @@ def _add_selection(parser: CommandParser) -> None:
     parser.add_argument("--scope", choices=list(MemoryScope), help="only memories of this scope")
     parser.add_argument("--since", metavar="TIME", help="only what was created since this time or day (ISO 8601)")
     parser.add_argument("--until", metavar="TIME", help="only what was created before this time or day (ISO 8601)")
-
-
-def _id(text: str) -> int:
-    digits = text.removeprefix("#")
-    if not digits.isdecimal() or not 0 < int(digits) < 2**53:
-        raise ArgumentTypeError(f"{text!r} is not an id of a decision; write one such as 412")
-    return int(digits)

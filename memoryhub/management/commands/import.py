@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import sys
 import time
-from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from memoryhub.config.repository import working_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.stores.store import list_projects
 from memoryhub.core.text import counted, flat
-from memoryhub.management.base import ProjectCommand, progress_bar, use_cli_origin
+from memoryhub.management.base import ProjectCommand, entity_id, progress_bar, use_cli_origin
 from memoryhub.transfer.file_imports import FILE_IMPORTS, FileImport
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import ImportReport, ImportSource, batch_line, left_out_lines, report_line
@@ -72,7 +71,7 @@ class Command(ProjectCommand):
             tool.add_argument("--yes", action="store_true", help="import without asking")
         batches = kinds.add_parser("list", help="list the imports that can be undone")
         undo = kinds.add_parser("undo", help="undo an import, as if it had never been")
-        undo.add_argument("batch", metavar="N", type=_batch_number, help="its number, as `import list` shows it")
+        undo.add_argument("batch", metavar="N", type=entity_id, help="its number, as `import list` shows it")
         undo.add_argument("--confirm", metavar="TOKEN", default="", help="from the preview, which is shown without it")
         for kind in (markdown, adr, git, jsonl, *tools, batches, undo):
             super().add_arguments(kind)
@@ -199,10 +198,3 @@ class Command(ProjectCommand):
             self.stdout.write(flat(f"kept #{item.id} {item.title}: {item.why}"))
         if not token:
             self.stdout.write(f"to undo it: memory-hub import undo {batch} --confirm {plan.token}")
-
-
-def _batch_number(text: str) -> int:
-    digits = text.removeprefix("#")
-    if not digits.isdecimal() or len(digits) > 15:
-        raise ArgumentTypeError(f"{text[:40]!r} is not the number of an import; write one such as 412")
-    return int(digits)

@@ -33,7 +33,10 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         prepare_databases()
-        store = project_store(options["project"]) if options["project"] else org_store(options["org"])
+        if options["project"] is None:
+            store = org_store(options["org"])
+        else:
+            store = project_store(options["project"])
         with use_cli_origin():
             getattr(self, f"_{options['act']}")(store, options)
 

@@ -55,9 +55,10 @@ class Command(HubCommand):
         on_demand = options["on_demand"]
         # A hub that a client starts is for this machine alone, whatever the client's environment has.
         network = Network() if on_demand else Network.from_options(options)
-        started = process.started_by(on_demand=on_demand, service=options["service"])
+        started = process.SERVICE if options["service"] else process.BY_HAND
         limits = Limits.from_text(os.environ.get(LIMITS, ""))
         if on_demand:
+            started = process.ON_DEMAND
             if process.find_running():
                 return
             process.log_to_file()

@@ -36,6 +36,7 @@ from memoryhub.ops.backups.service import (
     BEFORE_RESTORE,
     KEPT_BEFORE_RESTORE,
     backup_folder,
+    draft_of,
     hub_problem,
     path_to_keep,
     require_sound,
@@ -75,7 +76,7 @@ def restore(*, store: StoreId, source: Path, replace: bool = False) -> Restored:
     """
     require_stayed(store)
     previous = path_to_keep(store, BEFORE_RESTORE)
-    draft = previous.with_name(f".{previous.name}.{os.getpid()}.draft")
+    draft = draft_of(previous)
     try:
         files.copy_database(source, draft)
         position, digest = _prepared(draft, store, source)
@@ -257,7 +258,7 @@ def restore_hub(*, source: Path) -> Path | None:
     folder = backup_folder(None)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     previous = folder / f"{clock.file_stamp()}Z{BEFORE_RESTORE}"
-    draft = folder / f".{previous.name}.{os.getpid()}.draft"
+    draft = draft_of(previous)
     try:
         files.copy_database(source, draft)
         files.make_single(draft)

@@ -369,7 +369,7 @@ def back_up_hub() -> Path | None:
     if not source.exists():
         return None
     target = new_path(None)
-    draft = _draft(target)
+    draft = draft_of(target)
     try:
         files.copy_database(source, draft)
         files.make_single(draft)
@@ -390,7 +390,7 @@ def back_up_hub() -> Path | None:
 # ``target`` appears only after the copy was verified
 def _copy_verified(target: Path) -> int:
     store = current_store()
-    draft = _draft(target)
+    draft = draft_of(target)
     try:
         anchor = read_anchor(store)
     except ValueError as error:
@@ -406,7 +406,7 @@ def _copy_verified(target: Path) -> int:
     return events
 
 
-def _draft(target: Path) -> Path:
+def draft_of(target: Path) -> Path:
     return target.with_name(f".{target.name}.{os.getpid()}.draft")
 
 

@@ -26,7 +26,7 @@ from memoryhub.core.backends.sqlite.structure import template_file, template_pro
 from memoryhub.core.errors import Moved, NotFound, Unavailable
 from memoryhub.core.secret_files import REDACTION_KEY, SECRET_FILES, secret_problem
 from memoryhub.core.stores.store import GLOBAL_STORE, SLUG, StoreId, folder_of, org_store, project_store, require_stayed
-from memoryhub.core.text import counted
+from memoryhub.core.text import counted, first_of
 from memoryhub.ops.backups.service import backups_of, hub_problem, is_alive
 from memoryhub.ops.doctor.store import (
     Finding,
@@ -349,10 +349,7 @@ def _store_at(path: Path) -> StoreId | None:
 
 
 def _listed(paths: list[Path]) -> str:
-    listed = ", ".join(str(path.relative_to(env.home())) for path in paths[:3])
-    if len(paths) > 3:
-        return f"{listed} and {len(paths) - 3} more"
-    return listed
+    return first_of([str(path.relative_to(env.home())) for path in paths], 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,10 +393,10 @@ def examine(store: StoreId | None = None, *, deep: bool = False) -> DoctorReport
     findings: list[Finding] = []
     compared: dict[str, str] = {}
     for store_id in stores:
-        examination = examine_store(store_id, deep=deep)
-        findings += examination.findings
-        if examination.compared:
-            compared[JobTarget(store_id).title] = examination.compared
+        findings_of_store, what = examine_store(store_id, deep=deep)
+        findings += findings_of_store
+        if what:
+            compared[JobTarget(store_id).title] = what
     checked = ""
     if machines.SHARED and not examine_server():
         checked = machines.server_address()

@@ -111,15 +111,9 @@ _BACKUP_AGE = timedelta(days=3)
 _KEPT_LONG = timedelta(days=30)
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
-    findings: list[Finding]
-    # What was compared with the log; "" if the store could not be read
-    compared: str
-
-
-# ``deep`` compares all read models with the log; otherwise a long log is sampled (decision 32)
-def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
+# Returns also what was compared with the log: "" if the store could not be read. ``deep`` compares all read models;
+# otherwise a long log is sampled (decision 32).
+def examine_store(store: StoreId, *, deep: bool = False) -> tuple[list[Finding], str]:
     problems: list[_Pair] = []
     damage = compared = ""
     try:
@@ -141,8 +135,7 @@ def examine_store(store: StoreId, *, deep: bool = False) -> Examination:
         problems = [_damaged(store, damage)]
     backups = examine_backups(store, whole=not problems, deep=deep)
     where = JobTarget(store).title
-    findings = [Finding(where, *problem) for problem in [*problems, *backups, *_beside(store)]]
-    return Examination(findings, compared)
+    return [Finding(where, *problem) for problem in [*problems, *backups, *_beside(store)]], compared
 
 
 def _examine_open_store(store: StoreId, *, deep: bool) -> tuple[list[_Pair], str]:

@@ -39,10 +39,6 @@ _LOOK_SECONDS = 30.0
 _TYPES = {Every.MINUTE: Schedule.MINUTES, Every.HOUR: Schedule.HOURLY, Every.DAY: Schedule.DAILY}
 
 
-# The function in queued tasks of an earlier version; schedules are updated below
-_EARLIER_FUNCTION = "memoryhub.jobs.run_scheduled"
-
-
 # Without ``catch_up``: a schedule that was missed several times is queued once (decision 22)
 def install_schedules() -> None:
     with transaction.atomic(using="jobs"):
@@ -56,11 +52,6 @@ def install_schedules() -> None:
             schedule.args = repr(schedule.name)
             schedule.intended_date_kwarg = "due"
         Schedule.objects.bulk_update(older, ["func", "args", "intended_date_kwarg"])
-        for row in OrmQ.objects.all():
-            task: dict[str, Any] = row.task
-            if task.get("func") == _EARLIER_FUNCTION:
-                row.delete()
-                async_task(FUNCTION, *task["args"], **task["kwargs"], group=task["args"][0])
 
 
 def new_schedule(job: Job) -> Schedule:

@@ -104,11 +104,10 @@ class Connections:
         *,
         most_of_an_address: float = float("inf"),
         address_of: Callable[[str], str] = lambda _: "",
-        refusal: bytes = _TOO_MANY,
     ) -> None:
         self._most, self._most_of_an_address = most, most_of_an_address
         self._address_of = address_of
-        self.refusal = refusal
+        self.refusal = _TOO_MANY
         self._open: Counter[str] = Counter()
 
     @property

@@ -63,12 +63,6 @@ def _lock_path() -> Path:
     return env.home() / FILE_NAME
 
 
-def started_by(*, on_demand: bool, service: bool) -> str:
-    if on_demand:
-        return ON_DEMAND
-    return SERVICE if service else BY_HAND
-
-
 @contextmanager
 def hold_home(*, started: str) -> Iterator[Callable[..., None]]:
     descriptor = os.open(_lock_path(), os.O_RDWR | os.O_CREAT, 0o600)

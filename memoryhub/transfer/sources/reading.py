@@ -8,7 +8,6 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -37,7 +36,7 @@ SQLITE = b"SQLite format 3\0"
 _UNICODE_MARKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"
 
 
-def json_values(path: Path) -> Iterator[tuple[int, Any]]:
+def json_values(path: Path, *, follows_links: bool = True) -> Iterator[tuple[int, Any]]:
     """Yield each value of a file of JSON lines with the number of its line; None for what is cut off or no JSON.
 
     A line may have several values, as two writers leave it. A file that is one value over several lines is read too.
@@ -45,7 +44,9 @@ def json_values(path: Path) -> Iterator[tuple[int, Any]]:
     Raises:
         Invalid: the file cannot be read.
     """
-    with _open_lines(path, follows_links=True) as file:
+    with _open_file(path, follows_links=follows_links) as file:
+        if os.fstat(file.fileno()).st_size > MAX_LINES:
+            raise Invalid(f"{flat(str(path))} is larger than {MAX_LINES // 2**20} MB")
         for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
             if len(line) == MAX_LINE and not line.endswith(b"\n"):
                 _skip_line(file)
@@ -99,26 +100,13 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
     Raises:
         Invalid: the file cannot be read.
     """
-    with _open_lines(path, follows_links=False) as file:
-        for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
-            if len(line) == MAX_LINE and not line.endswith(b"\n"):
-                _skip_line(file)
-                yield number, None
-            elif line.strip():
-                yield number, _object(line)
+    for number, value in json_values(path, follows_links=False):
+        yield number, value if isinstance(value, dict) else None
 
 
 def _skip_line(file: BinaryIO) -> None:
     while (part := file.readline(MAX_LINE)) and not part.endswith(b"\n"):
         pass
-
-
-def _object(line: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(line.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def read_json(path: Path) -> Any:
@@ -311,14 +299,6 @@ def _open_file(path: Path, *, follows_links: bool = False) -> BinaryIO:
         return os.fdopen(open_foreign(path, follows_links=follows_links), "rb")
     except OSError as error:
         raise _unreadable(path, error) from error
-
-
-@contextmanager
-def _open_lines(path: Path, *, follows_links: bool) -> Iterator[BinaryIO]:
-    with _open_file(path, follows_links=follows_links) as file:
-        if os.fstat(file.fileno()).st_size > MAX_LINES:
-            raise Invalid(f"{flat(str(path))} is larger than {MAX_LINES // 2**20} MB")
-        yield file
 
 
 def _unreadable(path: Path, error: OSError) -> Invalid:
