@@ -11,7 +11,7 @@ from django.test import SimpleTestCase, tag
 from governance.inbox import InboxItemType, open_entries
 from memories import services
 from memories.lessons.corrections import correction_of, is_correction
-from memories.lessons.rules import Lesson, SessionEvent, cures, normalized_command
+from memories.lessons.rules import Lesson, cures, normalized_command
 from memories.lessons.service import MOST, propose_lessons
 from memories.models import EndType, Memory, Relation, ReviewState
 from memories.pack import pack_context
@@ -26,6 +26,7 @@ from memoryhub.core.stores.routing import require_current_alias
 from sessions_app.hook_parser import answer_for_client, parse_hook
 from sessions_app.models import Session, SessionStatus
 from sessions_app.schemas import SessionStart, SettingsChange
+from sessions_app.selectors import SessionEvent
 from sessions_app.services import start_session
 from sessions_app.services.capture import take_event
 from sessions_app.services.profile import change_settings
