@@ -87,7 +87,8 @@ def _writers(engine: _Engine, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _written(engine: _Engine, stores: Sequence[str], seconds: int) -> dict[str, Any]:
-    with _all([engine.process("write", store, seconds) for store in stores]) as processes:
+    with ExitStack() as stack:
+        processes = [stack.enter_context(engine.process("write", store, seconds)) for store in stores]
         for process in processes:
             cast(IO[str], process.stdout).readline()
         for process in processes:
@@ -118,9 +119,3 @@ def _summary(seconds: Sequence[float]) -> dict[str, float]:
     return {
         name: round(value or 0.0, 2) for name, value in (("p50", times.value), ("p95", times.p95), ("p99", times.p99))
     }
-
-
-@contextmanager
-def _all(opening: Sequence[Any]) -> Iterator[list[Any]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(each) for each in opening]

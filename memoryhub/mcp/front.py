@@ -15,7 +15,7 @@ from memoryhub.config import enabled
 from memoryhub.env import HomeError, check_home, names_a_database
 from memoryhub.mcp import jsonrpc, options, snapshot
 from memoryhub.mcp.jsonrpc import Handover, LineBuffer, MalformedError, Overlong, Wire, claim, write_all
-from memoryhub.mcp.snapshot import MODERN_VERSIONS, REPLAY_ID, Opening, handshake_version
+from memoryhub.mcp.snapshot import FRESH, LIST_METHODS, MODERN_VERSIONS, REPLAY_ID, Opening, handshake_version
 
 TYPE_CHECKING = False  # type checkers treat it as typing.TYPE_CHECKING, without the import
 if TYPE_CHECKING:
@@ -25,14 +25,7 @@ _CHUNK_BYTES = 1 << 16
 _SWITCH_INTERVAL_SECONDS = 0.0005
 _SWITCHED_OFF = "switched_off"
 _METHOD_NOT_FOUND = -32601
-_LISTS = {
-    "tools/list": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-    "prompts/list": "prompts",
-}
 _SERVER = {"name": "memory-hub", "title": "Memory Hub", "version": memoryhub.__version__}
-_FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 def main(argv: list[str]) -> int:
@@ -121,12 +114,12 @@ def _refusal_line(message: Message, refusal: HubRefusal) -> bytes:
         version = handshake_version((message.get("params") or {}).get("protocolVersion"))
         result = {"protocolVersion": version, **about}
     elif method == "server/discover":
-        result = {"supportedVersions": list(MODERN_VERSIONS), **about, **_FRESH}
+        result = {"supportedVersions": list(MODERN_VERSIONS), **about, **FRESH}
     elif method == "tools/call":
         text = f"{refusal.code}: {refusal.sentence}"
         result = {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
-    elif method in _LISTS:
-        result = {_LISTS[method]: [], **_FRESH}
+    elif method in LIST_METHODS:
+        result = {LIST_METHODS[method]: [], **FRESH}
     elif method != "ping":
         return jsonrpc.error_line(message["id"], _METHOD_NOT_FOUND, refusal.sentence)
     return jsonrpc.dump({"jsonrpc": "2.0", "id": message["id"], "result": result})

@@ -26,6 +26,7 @@ from memoryhub.core.validation import explain
 from memoryhub.mcp.binding import ADMITTED, SESSION_HEADER, Admitted, Caller
 from memoryhub.mcp.calls import Calls, Context, Questions, Result, StateSeal, clean_actor, error_result, nearest_tools
 from memoryhub.mcp.listing import input_schema, listed_name, listed_tools
+from memoryhub.mcp.snapshot import FRESH
 
 INSTRUCTIONS = """\
 Memory Hub stores what was learnt, decided and done in this project. This server is bound to one project.
@@ -58,8 +59,6 @@ PageRequest = types.PaginatedRequestParams | None
 # Handshake revisions of the protocol; later ones use INVALID_PARAMS.
 LEGACY_RESOURCE_NOT_FOUND = -32002
 MAX_TYPED = 500
-# Required in lists by the newest revision; the SDK removes it for others.
-_FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 def build_server(calls_of: Callable[[str], Calls], questions: Questions, *, profile: str) -> Server[Any]:
@@ -192,7 +191,7 @@ class _Offer:
             logger.exception("resource %s failed", uri)
             raise MCPError(types.INTERNAL_ERROR, f"internal error: {type(error).__name__}") from error
         contents = [{"uri": uri, "mimeType": match.resource.mime_type, "text": text}]
-        return {"contents": contents, **_FRESH}
+        return {"contents": contents, **FRESH}
 
     def _of(self, context: Context) -> tuple[Calls, Caller]:
         # Stdio has one connection. Over HTTP the newest revision has no sessions, so the caller's name identifies it.
@@ -234,7 +233,7 @@ def describe_tool(tool: tools.Tool, profile: str) -> Result:
 def _whole_list(name: str, entries: list[Result], page: PageRequest) -> Result:
     if page is not None and page.cursor is not None:
         raise MCPError(types.INVALID_PARAMS, "Unknown cursor: this list has one page; omit 'cursor'")
-    return {name: entries, **_FRESH}
+    return {name: entries, **FRESH}
 
 
 def _not_found(context: Context, uri: str, message: str) -> MCPError:

@@ -28,7 +28,15 @@ HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSIONS = ("2026-07-28",)
 # Id under which an answered opening is replayed to the server; its second answer is dropped.
 REPLAY_ID = "memory-hub:replayed-opening"
-LIST_METHODS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+# The field of each list
+LIST_METHODS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+# Required in lists by the newest revision; the SDK removes it for others
+FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"

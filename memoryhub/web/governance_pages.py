@@ -296,15 +296,20 @@ _MAX_QUESTION = 2_000
 _COUNTED = ("session", "turn", "commit")
 
 
-def replay_at(typed: str) -> dict[str, Any]:
-    """Return the page's context at a position, clamped to the log.
-
-    If the log has no event at the position, ``event`` and ``link`` are None.
-    """
+def show_replay(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+    """Show the log at a position; with ``fragment``, only the part that ``hub.js`` replaces."""
     last, _ = log.head()
-    if not last:
-        return {"last": 0}
-    position = min(max(number_from(typed, default=1), 1), last)
+    replayed: dict[str, Any] = {"last": last}
+    if last:
+        position = min(max(number_from(request.GET.get("position", ""), default=1), 1), last)
+        replayed |= _replay_at(position, last)
+        if "fragment" in request.GET:
+            return TemplateResponse(request, "admin/core/rawevent/replayed.html", replayed)
+    return TemplateResponse(request, "admin/core/rawevent/replay.html", {**context, "title": "Replay", **replayed})
+
+
+# If the log has no event at the position, ``event`` and ``link`` are None
+def _replay_at(position: int, last: int) -> dict[str, Any]:
     window = list(log.events().window(after=position - AROUND - 1, up_to=position + AROUND))
     events = {event.position: event for event in window}
     flaws = {}
@@ -316,7 +321,6 @@ def replay_at(typed: str) -> dict[str, Any]:
         flaw = flaws.get(entry.position, "")
         links[entry.position] = {"entry": entry, "flaw": flaw, "is_shown": entry.position == position}
     context = {
-        "last": last,
         "position": position,
         "event": events.get(position),
         "link": links.get(position),
@@ -342,9 +346,13 @@ def _payload_text(event: log.StoredEvent) -> str | None:
     return text
 
 
-def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
-    """Return the counts and one page of memories as of an event: those that a question finds, or all."""
-    head, _ = log.head()
+def show_past(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+    """Show the store as of a position, and the memories that ``q`` finds, or all; without a position, the replay."""
+    position = number_from(request.GET.get("position", ""), default=-1)
+    if position < 0:
+        return redirect("admin:replay")
+    question = request.GET.get("q", "")
+    cursor = request.GET.get("cursor", "")
     with as_of(position):
         counts = stats(command=Stats())
         page: dict[str, Any] = {"limit": _MEMORIES_PER_PAGE, "cursor": cursor or None}
@@ -352,9 +360,10 @@ def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
             listing = search(command=MemorySearch(query=query, sources=[SearchSourceName.MEMORY], **page))
         else:
             listing = list_memories(command=MemoryList(**page))
-    return {
+    past = {
+        "title": f"As of #{position}",
         "position": position,
-        "head": head,
+        "head": log.head()[0],
         "event": log.events().at([position]).defer("payload_json").first(),
         "memory_count": sum(counts["memories"].values()),
         "counts": [(counts["rows"][noun], noun) for noun in _COUNTED],
@@ -364,3 +373,4 @@ def store_as_of(*, position: int, question: str, cursor: str) -> dict[str, Any]:
         "mode": SEARCH_MODES.get(listing.meta.mode or "", ""),
         "next_cursor": listing.meta.next_cursor,
     }
+    return TemplateResponse(request, "admin/core/rawevent/past.html", {**context, **past})

@@ -14,6 +14,7 @@ from django.shortcuts import render
 from django.urls import get_script_prefix, set_script_prefix
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
+from django.utils.text import capfirst
 
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import HubError, Unavailable
@@ -194,4 +195,5 @@ def error_page(request: HttpRequest, error: HubError) -> HttpResponse:
     way_back = None
     if store is not None and reaches(store.place) and stores.exists(store) and error.code != Unavailable.code:
         way_back = StorePlace.of(store)
-    return render(request, "memoryhub/error.html", {"error": error, "way_back": way_back}, status=error.http_status)
+    context = {"code": error.code, "heading": capfirst(error.message), "way_back": way_back}
+    return render(request, "memoryhub/error.html", context, status=error.http_status)

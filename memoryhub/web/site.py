@@ -74,8 +74,8 @@ class HubAdminSite(AdminSite):
             path("imports/<int:batch_id>/", self.admin_view(page(governance_pages.show_import)), name="import"),
             path("worth/", self.admin_view(page(worth_page.worth_page, title="Worth")), name="worth"),
             path("log/verify/", self.admin_view(verify), name="verify_chain"),
-            path("core/rawevent/replay/", self.admin_view(self.replay), name="replay"),
-            path("core/rawevent/as-of/", self.admin_view(self.past), name="as_of"),
+            path("core/rawevent/replay/", self.admin_view(page(governance_pages.show_replay)), name="replay"),
+            path("core/rawevent/as-of/", self.admin_view(page(governance_pages.show_past)), name="as_of"),
             path("views/", self.admin_view(require_POST(change_views)), name="views"),
             path("live/", self.admin_view(follow_store), name="live"),
             path("tasks/<str:task_id>/", self.admin_view(page(show_task)), name="task"),
@@ -126,8 +126,7 @@ class HubAdminSite(AdminSite):
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         raise Http404("this hub has no passwords")
 
-    def password_change_done(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        raise Http404("this hub has no passwords")
+    password_change_done = password_change
 
     def verify_chain(self, request: HttpRequest) -> HttpResponse:
         from memoryhub.ops.jobs.status import check_chain
@@ -136,28 +135,6 @@ class HubAdminSite(AdminSite):
         level = messages.SUCCESS if check.ok else messages.ERROR
         messages.add_message(request, level, as_sentence(check.finding))
         return redirect("admin:core_rawevent_changelist")
-
-    def replay(self, request: HttpRequest) -> HttpResponse:
-        """Show the log at a position; with ``fragment``, only the part that ``hub.js`` replaces."""
-        from memoryhub.web.governance_pages import replay_at
-
-        replayed = replay_at(request.GET.get("position", ""))
-        if "fragment" in request.GET and replayed["last"]:
-            return TemplateResponse(request, "admin/core/rawevent/replayed.html", replayed)
-        context = {**self.each_context(request), "title": "Replay", **replayed}
-        return TemplateResponse(request, "admin/core/rawevent/replay.html", context)
-
-    def past(self, request: HttpRequest) -> HttpResponse:
-        """Show the store as of a position; without one, redirect to the replay."""
-        from memoryhub.web.governance_pages import store_as_of
-
-        position = request.GET.get("position", "")
-        if not (position.isascii() and position.isdecimal() and len(position) <= 15):
-            return redirect("admin:replay")
-        query = {"question": request.GET.get("q", ""), "cursor": request.GET.get("cursor", "")}
-        store = store_as_of(position=int(position), **query)
-        context = {**self.each_context(request), "title": f"As of #{position}", **store}
-        return TemplateResponse(request, "admin/core/rawevent/past.html", context)
 
     def show_stream(self, request: HttpRequest, stream: str) -> HttpResponse:
         """Redirect to the page of a stream's object, or to its events in the log."""

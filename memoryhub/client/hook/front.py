@@ -176,7 +176,10 @@ def _hand_over(event: ClientEvent) -> None:
         event.project = event_body.project_of(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
     if event.effect.answer == NOTE:
-        _print_note(event, connection)
+        # Nothing is recorded, so that nothing is kept or said without an answer in time
+        answer = post.receive(connection, event.deadline) if connection else None
+        if answer and not answer.is_refusal:
+            os.write(1, answer.body)
         return
     if connection is None and event.takes_context and event.effect.answer != ASK:
         _answer_alone(event)
@@ -192,13 +195,6 @@ def _hand_over(event: ClientEvent) -> None:
     elif answer.is_refusal:
         complain(answer.sentence())
     elif answer.body:
-        os.write(1, answer.body)
-
-
-# Nothing is recorded, so that nothing is kept or said without an answer in time
-def _print_note(event: ClientEvent, connection: Connection | None) -> None:
-    answer = post.receive(connection, event.deadline) if connection else None
-    if answer and not answer.is_refusal and answer.body:
         os.write(1, answer.body)
 
 

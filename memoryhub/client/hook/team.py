@@ -10,6 +10,7 @@ import select
 import time
 from _signal import ITIMER_REAL, SIG_DFL, SIGALRM, setitimer  # type: ignore[import-not-found]
 from _signal import signal as on_signal
+from contextlib import suppress
 
 from memoryhub.client.hook import event_body
 from memoryhub.client.hook.post import MAX_ANSWER
@@ -134,10 +135,16 @@ def _become_background(event: ClientEvent) -> None:
 def _send(event: ClientEvent, connection: TeamConnection, writing: int) -> None:
     from memoryhub.teams import sending
 
-    answer = _Pipe(event.key, writing)
+    pipe = open(writing, "wb", buffering=0)  # noqa: SIM115
+
+    def write_context(sent: SpooledEvent, context: str) -> None:
+        if sent.id == event.key and not pipe.closed:
+            with suppress(OSError), pipe:  # the client did not wait
+                pipe.write(context.encode("utf-8", "replace"))
+
     wait = max(0.0, event.deadline - time.monotonic()) if event.takes_context else 0.0
-    is_sent = sending.send_waiting(connection, wait=wait, handler=answer.handle_context)
-    answer.close()
+    is_sent = sending.send_waiting(connection, wait=wait, handler=write_context)
+    pipe.close()
     if is_sent or not autostart.is_allowed():
         return
     descriptor = os.open(f"{connection.place}/retry.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -148,26 +155,6 @@ def _send(event: ClientEvent, connection: TeamConnection, writing: int) -> None:
         time.sleep(pause)
         if sending.send_waiting(connection):
             return
-
-
-class _Pipe:
-    def __init__(self, key: str, writing: int) -> None:
-        self._key = key
-        self._writing = writing
-
-    def handle_context(self, event: SpooledEvent, context: str) -> None:
-        if event.id == self._key:
-            try:
-                os.write(self._writing, context.encode("utf-8", "replace"))
-            except OSError:
-                return  # the client did not wait
-            finally:
-                self.close()
-
-    def close(self) -> None:
-        if self._writing >= 0:
-            os.close(self._writing)
-            self._writing = -1
 
 
 def _deadline(event: ClientEvent, connection: TeamConnection) -> float:

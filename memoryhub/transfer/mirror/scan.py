@@ -7,13 +7,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from memoryhub import env
 from memoryhub.core.disk import replacing
@@ -164,14 +163,10 @@ def load(folder: Path, store: str, form: str) -> MirrorState:
         ConflictError: it is a mirror of another store, or in another form.
     """
     try:
-        data: dict[str, Any] = json.loads(_state_path(folder).read_bytes())
-        for kind in _ENTRIES:
-            for entry in data[kind].values():
-                entry["stamp"] = tuple(entry["stamp"])
-            data[kind] = {uid: MirrorEntry(**entry) for uid, entry in data[kind].items()}
-        if data.pop("format") < _FORMAT:
+        data = json.loads(_state_path(folder).read_bytes())
+        if data["format"] < _FORMAT:
             data["erasure"] = 0
-        state = MirrorState(**data)
+        state = _STATE.validate_python(data)
     except FileNotFoundError:
         return MirrorState(store, str(folder), form)
     except (ValueError, TypeError, KeyError) as error:
@@ -186,22 +181,13 @@ def load(folder: Path, store: str, form: str) -> MirrorState:
     return state
 
 
-# As ``asdict`` without copies, which are slow for large folders
-def _data(entry: MirrorEntry) -> dict[str, Any]:
-    return {name: getattr(entry, name) for name in _ENTRY}
-
-
-_ENTRIES = ("memories", "decisions")
-_STATE = tuple(name.name for name in fields(MirrorState))
-_ENTRY = tuple(name.name for name in fields(MirrorEntry))
+_STATE = TypeAdapter(MirrorState)
 
 
 def save(state: MirrorState) -> None:
     path = _state_path(Path(state.folder))
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    data = {"format": _FORMAT} | {name: getattr(state, name) for name in _STATE}
-    for kind in _ENTRIES:
-        data[kind] = {uid: _data(entry) for uid, entry in getattr(state, kind).items()}
+    data = {"format": _FORMAT} | _STATE.dump_python(state)
     with replacing(path) as file:
         file.write(json.dumps(data, ensure_ascii=False).encode())
 
