@@ -195,14 +195,10 @@ def near_memories(memory_id: int, state: MemoryState) -> list[SimilarMemory]:
 def _most_alike(
     memory_id: int, words: frozenset[str], groups: Sequence[Sequence[str]], *, by_score: bool, least: float
 ) -> list[SimilarMemory]:
-    matches, parameters = text_index.with_any(groups, by_score=by_score, most=_CANDIDATES)
-    candidates = rows.fetch(
-        f"SELECT m.id, m.title, m.content FROM ({matches}) f JOIN memories_memory m ON m.id = f.id "
-        f"WHERE m.deleted_at IS NULL AND m.id <> %s AND m.id {OUTSIDE}",
-        [*parameters, memory_id],
-    )
     alike = []
-    for candidate, title, content in candidates:
+    for candidate, title, content in _candidates(groups, by_score=by_score):
+        if candidate == memory_id:
+            continue
         share = round(share_of(words, words_of(f"{title} {content}")), 2)
         if share >= least:
             alike.append(SimilarMemory(id=candidate, title=title, alike=share))
@@ -214,13 +210,18 @@ def already_stored(text: str) -> bool:
     words = words_of(text)
     if not words or not has_full_text():
         return False
-    matches, parameters = text_index.with_any(rare_pairs(words) or [tuple(words)], by_score=False, most=_CANDIDATES)
-    candidates = rows.fetch(
-        f"SELECT m.title, m.content FROM ({matches}) f JOIN memories_memory m ON m.id = f.id "
-        f"WHERE m.deleted_at IS NULL AND m.id {OUTSIDE}",
-        [*parameters],
+    candidates = _candidates(rare_pairs(words) or [tuple(words)], by_score=False)
+    return any(len(words & words_of(f"{title} {content}")) >= ALIKE * len(words) for _, title, content in candidates)
+
+
+# Id, title and content of live memories that have all words of a group
+def _candidates(groups: Sequence[Sequence[str]], *, by_score: bool) -> list[tuple[int, str, str]]:
+    matches, parameters = text_index.with_any(groups, by_score=by_score, most=_CANDIDATES)
+    sql = (
+        f"SELECT m.id, m.title, m.content FROM ({matches}) f JOIN memories_memory m ON m.id = f.id "
+        f"WHERE m.deleted_at IS NULL AND m.id {OUTSIDE}"
     )
-    return any(len(words & words_of(f"{title} {content}")) >= ALIKE * len(words) for title, content in candidates)
+    return rows.fetch(sql, parameters)
 
 
 def words_of(text: str) -> frozenset[str]:

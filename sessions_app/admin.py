@@ -180,7 +180,7 @@ class SessionAdmin(WorkAdmin):
 
     def detail(self, request: HttpRequest, session: models.Session) -> dict[str, Any]:
         events = timeline.session_events(session)
-        types = timeline.count_types(events)
+        types = events.count_by_type()
         return {
             "title": timeline.session_titles([session])[session.session_id] or "No purpose",
             "duration": self.duration(session),
@@ -259,7 +259,7 @@ class TurnAdmin(WorkAdmin):
             "title": timeline.first_prompts([turn]).get(turn.id) or f"Turn {turn.turn_id}",
             "session": models.Session.objects.filter(session_id=turn.session_id).first(),
             "duration": self.duration(turn),
-            "counts": [pair for pair in counted_things(timeline.count_types(events)) if not pair[1].startswith("turn")],
+            "counts": [pair for pair in counted_things(events.count_by_type()) if not pair[1].startswith("turn")],
             "is_alone": True,
             **rail(request, events),
         }

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from memoryhub.core import log
 from memoryhub.core.contributions import parts_of
@@ -166,6 +167,33 @@ def context_begins(session_id: str) -> int:
     """Return the position of a session's last compaction, or 0; what it was given before is not in its context."""
     compactions = log.events().of_session(session_id).of_type(CONTEXT_COMPACTED)
     return compactions.values_list("position", flat=True).last() or 0
+
+
+class SessionEvent(NamedTuple):
+    """What a session did or said: an event with its payload as JSON data."""
+
+    position: int
+    type: str
+    payload: dict[str, Any]
+    session_id: str = ""
+    occurred_at: str = ""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it is a command with an exit code that is not 0."""
+        return bool(self.payload.get("exit_code"))
+
+
+# Payloads can be of 100,000 characters
+_IN_MEMORY = 100
+
+
+def read_events(events: log.EventQuerySet, most: int | None = None) -> Iterator[SessionEvent]:
+    """Yield the first events of a query that are neither erased nor quarantined, with few of them in memory."""
+    visible = outside_quarantine(events.readable(), "position")
+    columns = visible.values_list("position", "event_type", "payload_json", "session_id", "occurred_at")[:most]
+    for position, name, payload, session_id, occurred_at in columns.iterator(_IN_MEMORY):
+        yield SessionEvent(position, name, json.loads(payload or "{}"), session_id, occurred_at)
 
 
 def root_of_project() -> str:

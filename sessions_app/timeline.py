@@ -9,7 +9,7 @@ from datetime import date, datetime
 from itertools import groupby
 from typing import Any
 
-from django.db.models import Count, Min, Q, Sum
+from django.db.models import Min, Q, Sum
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Length
 
@@ -112,11 +112,6 @@ def turn_events(turn: Turn) -> EventQuerySet:
     stream = log.events().filter(position=turn.id).order_by().values("stream_id")
     last = log.events().filter(stream_id__in=stream).order_by("-stream_seq").values("position")[:1]
     return events.filter(position__lte=last)
-
-
-def count_types(events: EventQuerySet) -> dict[str, int]:
-    counts = events.order_by().values("event_type").annotate(events=Count("position"))
-    return dict(counts.values_list("event_type", "events"))
 
 
 def timeline_page(

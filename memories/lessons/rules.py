@@ -15,12 +15,7 @@ from memories.search.output import error_lines, without_varying
 from memoryhub.core.events.event_types import Speech, names_of_speech
 from memoryhub.core.text import counted, one_line
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
-
-
-class SessionEvent(NamedTuple):
-    position: int
-    type: str
-    payload: Mapping[str, Any]
+from sessions_app.selectors import SessionEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +113,6 @@ def command_key(command: str) -> str:
     return (" && ".join(normalized_command(command)) or " ".join(command.split()))[:_LONGEST_KEY]
 
 
-def has_failed(payload: Mapping[str, Any]) -> bool:
-    return bool(payload.get("exit_code"))
-
-
 class Cure(NamedTuple):
     """A command that failed, a later one of the session that passed, and what was done between."""
 
@@ -174,7 +165,7 @@ def cured_failures(events: Sequence[SessionEvent]) -> Iterator[Cure]:
             continue
         number += 1
         steps = normalized_command(event.payload["command"])
-        if has_failed(event.payload):
+        if event.has_failed:
             if steps and not _only_looks(steps, event.payload):
                 failures = [*failures[-_LATE:], _Failure(place, number, event, steps)]
             continue
@@ -189,8 +180,9 @@ def cured_failures(events: Sequence[SessionEvent]) -> Iterator[Cure]:
 
 def _cure(failed: SessionEvent, passed: SessionEvent, between: Sequence[SessionEvent]) -> Cure:
     edited = [event.payload["path"] for event in between if event.type == FILE_EDITED.name]
-    runs = [event.payload for event in between if event.type == COMMAND_RUN.name and not has_failed(event.payload)]
-    commands = [run["command"] for run in runs if not _is_look(run["command"])]
+    passed_runs = [event for event in between if event.type == COMMAND_RUN.name and not event.has_failed]
+    commands = [run.payload["command"] for run in passed_runs]
+    commands = [command for command in commands if not all(map(_looks, normalized_command(command)))]
     return Cure(failed, passed, edited, commands)
 
 
@@ -250,10 +242,6 @@ def _lesson_of(cure: Cure, errors: Sequence[str]) -> Lesson:
 
 
 _AGAIN = "when it was run again"
-
-
-def _is_look(command: str) -> bool:
-    return all(_looks(step) for step in normalized_command(command))
 
 
 def _looks(step: str) -> bool:

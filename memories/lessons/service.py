@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from pathlib import PurePath
 
 from memories.duplicates import already_stored, share_of, words_of
-from memories.lessons.rules import Lesson, SessionEvent, files_together, lessons_of, repeated_commands
+from memories.lessons.rules import Lesson, files_together, lessons_of, repeated_commands
 from memories.models import EndType, Memory, MemoryVersion, RelationType, ReviewState
 from memories.review.policy import PROPOSED_BY_RULE, RULES_DOOR
 from memories.schemas import MemoryWrite, WriteResult
@@ -22,13 +21,13 @@ from memoryhub.core import log
 from memoryhub.core.contributions import closings
 from memoryhub.core.errors import HubError
 from memoryhub.core.events.event_types import Speech, names_of_speech
-from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.dialect import begins_with
 from memoryhub.core.text import flat
 from sessions_app.events import COMMIT_RECORDED
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
 from sessions_app.models import Session, SessionMode
+from sessions_app.selectors import SessionEvent, read_events
 from sessions_app.services.capture import project_folders, within_folders
 
 logger = logging.getLogger(__name__)
@@ -43,7 +42,6 @@ _ALIKE = 0.6
 # The best lessons that are compared with what is stored
 _MOST_COMPARED = 20
 _TOPIC = "rule:"
-_COLUMNS = ("session_id", "payload_json")
 
 
 def close_session(session_id: str, *, asks: bool) -> str:
@@ -134,14 +132,12 @@ _REASONS = {
 # What a person has said and what has failed come before what repeats
 def _all_lessons(session: Session) -> Iterator[Lesson]:
     tops = project_folders(session.directory)
-    events: list[SessionEvent] = []
     types = (*names_of_speech(Speech.PROMPT), *names_of_speech(Speech.ANSWER), COMMAND_RUN.name, FILE_EDITED.name)
     stored = log.events().of_session(session.session_id).of_type(*types)
-    for position, event_type, text in _newest(stored, _MOST_EVENTS, "event_type", "payload_json"):
-        payload = json.loads(text)
-        if event_type == FILE_EDITED.name:
-            payload["path"] = within_folders(payload["path"], tops)
-        events.append(SessionEvent(position, event_type, payload))
+    events = _newest(stored, _MOST_EVENTS, "content", "command", "path", "exit_code")
+    for event in events:
+        if event.type == FILE_EDITED.name:
+            event.payload["path"] = within_folders(event.payload["path"], tops)
     yield from lessons_of(events)
     yield from repeated_commands(_past_commands(), session.session_id)
     edited = {event.payload["path"] for event in events if event.type == FILE_EDITED.name}
@@ -149,30 +145,34 @@ def _all_lessons(session: Session) -> Iterator[Lesson]:
         yield from files_together(_past_changes(tops), edited)
 
 
-def _newest(stored: log.EventQuerySet, most: int, *columns: str) -> list[tuple[int, str, str]]:
-    events = outside_quarantine(stored.readable(), "position").order_by("-position")
-    return list(events.values_list("position", *columns)[:most])[::-1]
+# With those fields of their payloads; outputs and changes can be long, and only those of failures are read
+def _newest(stored: log.EventQuerySet, most: int, *fields: str) -> list[SessionEvent]:
+    events: list[SessionEvent] = []
+    for event in read_events(stored.order_by("-position"), most):
+        needed = {*fields, "output"} if event.has_failed else {*fields}
+        payload = {name: value for name, value in event.payload.items() if name in needed}
+        events.append(event._replace(payload=payload))
+    return events[::-1]
 
 
 def _past_commands() -> Iterator[tuple[int, str, str]]:
-    stored = log.events().of_type(COMMAND_RUN)
-    for position, session, text in _newest(stored, _MOST_PAST, *_COLUMNS):
-        payload = json.loads(text)
-        if not payload.get("exit_code"):
-            yield position, session, payload["command"]
+    for run in _newest(log.events().of_type(COMMAND_RUN), _MOST_PAST, "command", "exit_code"):
+        if not run.has_failed:
+            yield run.position, run.session_id, run.payload["command"]
 
 
 # The files of each commit, and of each session without one
 def _past_changes(tops: list[PurePath]) -> list[tuple[int, frozenset[str]]]:
     changes: list[tuple[int, frozenset[str]]] = []
     committing: set[str] = set()
-    for position, session, text in _newest(log.events().of_type(COMMIT_RECORDED), _MOST_PAST, *_COLUMNS):
-        committing.add(session)
-        changes.append((position, frozenset(file["path"] for file in json.loads(text).get("files", ()))))
+    for commit in _newest(log.events().of_type(COMMIT_RECORDED), _MOST_PAST, "files"):
+        committing.add(commit.session_id)
+        changes.append((commit.position, frozenset(file["path"] for file in commit.payload.get("files", ()))))
     edits: dict[str, tuple[int, set[str]]] = {}
-    for position, session, text in _newest(log.events().of_type(FILE_EDITED), _MOST_PAST, *_COLUMNS):
-        if session not in committing:
-            edits.setdefault(session, (position, set()))[1].add(within_folders(json.loads(text)["path"], tops))
+    for edit in _newest(log.events().of_type(FILE_EDITED), _MOST_PAST, "path"):
+        if edit.session_id not in committing:
+            _, files = edits.setdefault(edit.session_id, (edit.position, set()))
+            files.add(within_folders(edit.payload["path"], tops))
     return [*changes, *((position, frozenset(files)) for position, files in edits.values())]
 
 

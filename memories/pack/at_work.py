@@ -35,16 +35,13 @@ _AT_WORK = (
     f"WHERE s.status = 'active' AND s.id {OUTSIDE} AND s.session_id <> %s AND s.session_id <> %s "
     "AND e.occurred_at >= %s ORDER BY e.position DESC LIMIT %s"
 )
-_EDITS = (
-    f"SELECT position, session_id, {json_text('payload_json', 'path')} FROM raw_events "
-    f"WHERE session_id IN {TEXTS} AND event_type = '{FILE_EDITED.name}' AND payload_json IS NOT NULL "
-    f"AND position {OUTSIDE} ORDER BY position DESC LIMIT %s"
-)
-_PROMPTS = (
-    f"SELECT position, session_id, {json_text('payload_json', 'content')} FROM raw_events "
+# Prompts or paths only: a change can be long, and this is read before each edit
+_FIELDS = (
+    "SELECT position, session_id, {field} FROM raw_events "
     f"WHERE session_id IN {TEXTS} AND event_type IN ({{types}}) AND payload_json IS NOT NULL "
     f"AND position {OUTSIDE} ORDER BY position DESC LIMIT %s"
 )
+_EDITS = _FIELDS.format(field=json_text("payload_json", "path"), types=quoted([FILE_EDITED.name]))
 # What a line needs of an event that starts a session, is a prompt or an edit
 _LINES = (
     "SELECT e.position, s.id, s.session_id, s.directory, s.started_at || '', e.event_type, e.occurred_at, "
@@ -78,7 +75,8 @@ def _edits_of(session_ids: Sequence[str]) -> list[_Edit]:
 
 def _prompts_of(session_ids: Collection[str]) -> dict[str, list[int]]:
     """Return the positions of users' prompts by session, the last first."""
-    statement = _PROMPTS.format(types=quoted(names_of_speech(Speech.PROMPT)))
+    types = quoted(names_of_speech(Speech.PROMPT))
+    statement = _FIELDS.format(field=json_text("payload_json", "content"), types=types)
     prompts: dict[str, list[int]] = {name: [] for name in session_ids}
     for position, name, content in rows.fetch(statement, [json_list(session_ids), _MOST_EDITS]):
         if is_prompt(content) and len(content) >= LEAST_CHARS:

@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from memories.kinds import BETWEEN_HEADINGS
-from memories.lessons.rules import SessionEvent, command_key, cured_failures, has_failed, normalized_command
+from memories.lessons.rules import command_key, cured_failures, normalized_command
 from memories.models import ContextPack, Memory, SearchDocument
 from memories.pack.parts import PackableMemory, folder_of_rule, packable_memories
 from memories.pack.sections import FilledSection, PackBody, PackItem, SectionDefinition, reference
@@ -37,7 +37,7 @@ from memoryhub.core.stores.dialect import IDS, elements, has_part, json_text, po
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import first_line, one_line
 from sessions_app.events.client import COMMAND_RUN
-from sessions_app.selectors import context_begins
+from sessions_app.selectors import SessionEvent, context_begins, read_events
 
 MAX_TOKENS = 150
 # Characters of the line, and of the passage of an entry in it
@@ -248,14 +248,13 @@ _FORBIDDEN = re.compile(rf"{_NEGATION}\s+`([^`\n]{{2,60}})`")
 _FORBIDDEN_WORD = re.compile(rf"{_NEGATION}\s+[`'\"]?([\w@][\w@/.:-]+)")
 
 
-def forbidden_in(content: str, attributes: Mapping[str, Any], *, words: bool = False) -> set[str]:
-    """Return what a rule forbids: code after a negation, and bad examples; with ``words``, words without quotes too."""
+def forbidden_in(content: str, attributes: Mapping[str, Any]) -> set[str]:
+    """Return what a rule forbids: code and words after a negation, and bad examples."""
     examples = attributes.get("examples") or {}
     bad = examples.get("bad", []) if isinstance(examples, dict) else []
     texts = {text.strip() for text in bad if 2 <= len(text.strip()) <= 60}
     texts.update(_FORBIDDEN.findall(content))
-    if words:
-        texts.update(word.rstrip(".:") for word in _FORBIDDEN_WORD.findall(content))
+    texts.update(word.rstrip(".:") for word in _FORBIDDEN_WORD.findall(content))
     return {text for text in texts if text.lower() not in STOP_WORDS}
 
 
@@ -272,7 +271,7 @@ def _corrections(situation: Situation) -> Iterator[int]:
     attributes = dict(Memory.objects.filter(id__in=ids).values_list("id", "attributes"))
     counts = situation.rare_in(ids)
     for memory in memories:
-        forbidden = forbidden_in(memory.content, attributes.get(memory.id, {}), words=True)
+        forbidden = forbidden_in(memory.content, attributes.get(memory.id, {}))
         is_used = any(uses(situation.added, word) for word in forbidden)
         if is_used or situation.count_names(memory.content) or counts.get(memory.id, 0) >= LEAST_RARE:
             yield memory.id
@@ -374,16 +373,15 @@ def _failures(situation: Situation) -> Iterator[int]:
     )
     if not documents:
         return
-    runs = log.events().of_type(COMMAND_RUN).readable().exclude(session_id=situation.action.session_id)
-    failed = [run for run in _runs(runs.at(documents)) if command_key(run.payload["command"]) == key]
+    runs = log.events().of_type(COMMAND_RUN).exclude(session_id=situation.action.session_id)
+    failed = _runs(runs.at(documents), key)
     if not failed:
         return
     needle = json.dumps(_longest_step(command), ensure_ascii=False)[1:-1]
-    later = _runs(runs.window(after=failed[0].position).filter(has_part("payload_json", needle)))
-    same = [run for run in later if command_key(run.payload["command"]) == key]
-    has_passed = any(not has_failed(run.payload) for run in same)
+    later = _runs(runs.window(after=failed[0].position).filter(has_part("payload_json", needle)), key)
+    has_passed = any(not run.has_failed for run in later)
     # A command that has passed since is given again only if it fails again and again
-    if (not has_passed or len({run.session_id for run in failed}) > 1) and _cure_of(failed[0].position):
+    if (not has_passed or len({run.session_id for run in failed}) > 1) and _cure_of(failed[0]):
         yield failed[0].position
 
 
@@ -392,16 +390,10 @@ def _longest_step(command: str) -> str:
     return max(normalized_command(command), key=len, default=command_key(command))
 
 
-class _Run(NamedTuple):
-    position: int
-    session_id: str
-    payload: Mapping[str, Any]
-
-
 # The newest first
-def _runs(events: log.EventQuerySet) -> list[_Run]:
-    columns = events.order_by("-position").values_list("position", "session_id", "payload_json")[:_MOST_RUNS]
-    return [_Run(position, session, json.loads(payload or "{}")) for position, session, payload in columns]
+def _runs(events: log.EventQuerySet, key: str) -> list[SessionEvent]:
+    newest = read_events(events.order_by("-position"), _MOST_RUNS)
+    return [run for run in newest if command_key(run.payload["command"]) == key]
 
 
 _WRITTEN = (
@@ -416,15 +408,10 @@ _FAILED_RUNS = (
 
 
 # Another command with the same arguments, or one before the same passed; an edit that repaired the code is no cure
-def _cure_of(position: int) -> str:
-    failed = log.events().at([position]).readable().first()
-    if failed is None:
-        return ""
-    runs = log.events().of_session(failed.session_id).of_type(COMMAND_RUN).readable().window(after=position - 1)
-    columns = runs.values_list("position", "event_type", "payload_json")[:_AFTER]
-    events = [SessionEvent(run, name, json.loads(payload or "{}")) for run, name, payload in columns]
-    for cure in cured_failures(events):
-        if cure.failed.position == position:
+def _cure_of(failed: SessionEvent) -> str:
+    runs = log.events().of_session(failed.session_id).of_type(COMMAND_RUN).window(after=failed.position - 1)
+    for cure in cured_failures(list(read_events(runs, _AFTER))):
+        if cure.failed.position == failed.position:
             failed_key, passed_key = (command_key(run.payload["command"]) for run in (cure.failed, cure.passed))
             program, *arguments = failed_key.split()
             has_arguments = set(arguments or [program]) <= set(passed_key.split())
@@ -435,12 +422,11 @@ def _cure_of(position: int) -> str:
 
 def _failure_lines(level: Level, ids: Sequence[int], _: str, now: datetime) -> dict[int, str]:
     lines: dict[int, str] = {}
-    for run in log.events().at(ids).of_type(COMMAND_RUN).readable():
-        payload = json.loads(run.payload_json or "{}")
-        output = payload.get("output", "")
+    for run in read_events(log.events().at(ids).of_type(COMMAND_RUN), len(ids)):
+        output = run.payload.get("output", "")
         error = next(iter(error_lines(output, 1)), output.strip().rpartition("\n")[2])
-        what = f"`{one_line(command_key(payload['command']), 80)}` failed {clock.day(run.occurred_at)}"
-        what = f"{what}: {one_line(error, 160)}{_cure_of(run.position)}"
+        what = f"`{one_line(command_key(run.payload['command']), 80)}` failed {clock.day(run.occurred_at)}"
+        what = f"{what}: {one_line(error, 160)}{_cure_of(run)}"
         lines[run.position] = f"{reference(level, run.position)} {what}"
     written = [entry for entry in ids if entry not in lines]
     for memory in packable_memories(f"m.id IN {IDS}", [json.dumps(written)], now=now):

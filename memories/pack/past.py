@@ -14,7 +14,7 @@ from pathlib import PurePath
 
 from django.db.models import Q
 
-from memories.lessons.rules import SessionEvent, cured_failures
+from memories.lessons.rules import cured_failures
 from memories.pack.sections import GatherRequest, PackItem, define_recallable, reference
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
@@ -33,6 +33,7 @@ from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.text import one_line
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, CommandRun
 from sessions_app.models import Session
+from sessions_app.selectors import SessionEvent, read_events
 
 PAST_SOURCES = (SearchSourceName.MESSAGE, SearchSourceName.COMMAND)
 # Lines of a recall
@@ -156,13 +157,12 @@ def _cures(failures: Sequence[Event[CommandRun]]) -> dict[int, str]:
         spans |= Q(session_id=failure.session_id, position__gte=position, position__lte=position + _LATER)
     if not failures:
         return {}
-    later = outside_quarantine(log.events().filter(spans).of_type(COMMAND_RUN, FILE_EDITED).readable(), "position")
+    later = log.events().filter(spans).of_type(COMMAND_RUN, FILE_EDITED)
     events: dict[str, list[SessionEvent]] = {}
-    for event in later.order_by("position"):
-        payload = json.loads(event.payload_json or "{}")
-        if event.event_type == FILE_EDITED.name:
-            payload["path"] = PurePath(payload["path"]).name
-        events.setdefault(event.session_id, []).append(SessionEvent(event.position, event.event_type, payload))
+    for event in read_events(later, _LATER * len(failures)):
+        if event.type == FILE_EDITED.name:
+            event.payload["path"] = PurePath(event.payload["path"]).name
+        events.setdefault(event.session_id, []).append(event)
     cures: dict[int, str] = {}
     for cure in chain.from_iterable(map(cured_failures, events.values())):
         cures[cure.failed.position] = f"; it passed later {cure.change}".rstrip() + f" (#{cure.passed.position})"

@@ -5,14 +5,11 @@ Each line is of one event, so that a replay leaves out exactly what was erased s
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import PurePosixPath
-from typing import Any
 
 from memories.lessons.rules import normalized_command
 from memories.models import ContextPack
@@ -28,13 +25,14 @@ from memories.pack.sections import (
 )
 from memories.pack_sorts import local_id
 from memories.search.output import error_lines, for_reading
-from memoryhub.core import clock
-from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
-from memoryhub.core.log.quarantine import OUTSIDE
+from memoryhub.core import clock, log
+from memoryhub.core.events.event_types import Speech, names_of_speech
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import has_part
 from memoryhub.core.text import one_line, shortened
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED, TOOL_MESSAGE
 from sessions_app.models import Session
+from sessions_app.selectors import SessionEvent, read_events
 
 # The newest events that are read, and the first prompts: a client's own messages may come before the user's
 _MOST_EVENTS, _FIRST = 400, 5
@@ -47,18 +45,6 @@ LEAST_CHARS = 12
 _RECENT_PROMPTS = 3
 
 _ACTIONS = [COMMAND_RUN.name, FILE_EDITED.name]
-_OF_SESSION = f"session_id = %s AND payload_json IS NOT NULL AND position {OUTSIDE}"
-_EVENTS = (
-    "SELECT position, event_type, occurred_at, payload_json FROM raw_events "
-    f"WHERE {_OF_SESSION} AND event_type IN ({{types}}) ORDER BY position {{order}} LIMIT %s"
-)
-# The last list of tasks, whatever its client calls it
-_TASK_LIST = (
-    "SELECT position, event_type, occurred_at, payload_json FROM raw_events "
-    f"WHERE {_OF_SESSION} AND event_type = '{TOOL_MESSAGE.name}' AND payload_json LIKE %s "
-    "ORDER BY position DESC LIMIT 1"
-)
-_HAS_STATUSES = '%"status":"%'
 _WRITTEN = (
     "SELECT stream_id, max(position) FROM raw_events WHERE session_id = %s "
     "AND (stream_id LIKE 'memory:%%' OR stream_id LIKE 'decision:%%') GROUP BY stream_id ORDER BY 2 DESC"
@@ -75,47 +61,31 @@ _LOOKUPS = frozenset("grep rg ls cat find test [ which diff head tail sed awk wc
 _LEADING_CD = re.compile(r"^\s*cd [^;&\n]+(?:&&|;)\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class _Recorded:
-    """An event of the session with its payload."""
+def _has_failed(command: SessionEvent) -> bool:
+    if command.payload.get("exit_code") is not None:
+        return command.has_failed
+    return any(map(_IS_FAILURE.search, command.payload.get("output", "").splitlines()))
 
-    position: int
-    type: str
-    occurred_at: str
-    payload: Mapping[str, Any]
 
-    @property
-    def content(self) -> str:
-        return str(self.payload.get("content", ""))
+def _command_of(event: SessionEvent) -> str:
+    command: str = event.payload["command"]
+    return _LEADING_CD.sub("", command) or command
 
-    @property
-    def has_failed(self) -> bool:
-        code = self.payload.get("exit_code")
-        if code is not None:
-            return bool(code)
-        lines = str(self.payload.get("output", "")).splitlines()
-        return any(map(_IS_FAILURE.search, lines))
 
-    @property
-    def command(self) -> str:
-        command = str(self.payload.get("command", ""))
-        return _LEADING_CD.sub("", command) or command
+# The steps of a command, each as its program and two arguments, such as ``npm run build``
+def _programs_of(command: SessionEvent) -> set[tuple[str, ...]]:
+    steps = normalized_command(command.payload["command"])
+    return {tuple([word for word in step.split() if not word.startswith("-")][:3]) for step in steps}
 
-    @property
-    def programs(self) -> set[tuple[str, ...]]:
-        """The steps of the command, each as its program and two arguments, such as ``npm run build``."""
-        steps = normalized_command(str(self.payload.get("command", "")))
-        return {tuple([word for word in step.split() if not word.startswith("-")][:3]) for step in steps}
 
-    @property
-    def is_lookup(self) -> bool:
-        return all(program[:1] and program[0] in _LOOKUPS for program in self.programs)
+def _is_lookup(command: SessionEvent) -> bool:
+    return all(program[:1] and program[0] in _LOOKUPS for program in _programs_of(command))
 
 
 def has_progress(session_id: str) -> bool:
     """Return whether a session has prompts, commands or edits of its own."""
-    types = quoted([*names_of_speech(Speech.PROMPT), *_ACTIONS])
-    return bool(rows.fetch(_EVENTS.format(types=types, order=""), [session_id, 1]))
+    types = (*names_of_speech(Speech.PROMPT), *_ACTIONS)
+    return any(read_events(log.events().of_session(session_id).of_type(*types), 1))
 
 
 class _SessionWork:
@@ -123,13 +93,10 @@ class _SessionWork:
 
     def __init__(self, session_id: str) -> None:
         self._session = session_id
+        self._stored = log.events().of_session(session_id)
         self._prompt_types = names_of_speech(Speech.PROMPT)
         types = [*self._prompt_types, *names_of_speech(Speech.ANSWER), *_ACTIONS]
-        self._events = self._read(_EVENTS.format(types=quoted(types), order="DESC"), _MOST_EVENTS)
-
-    def _read(self, statement: str, parameter: object) -> list[_Recorded]:
-        recorded = rows.fetch(statement, [self._session, parameter])
-        return [_Recorded(position, name, at, json.loads(text)) for position, name, at, text in recorded]
+        self._events = list(read_events(self._stored.of_type(*types).order_by("-position"), _MOST_EVENTS))
 
     @cached_property
     def folder(self) -> str:
@@ -143,53 +110,54 @@ class _SessionWork:
         return text.replace(f"{self.folder}/", "") if self.folder else text
 
     @cached_property
-    def prompts(self) -> list[_Recorded]:
+    def prompts(self) -> list[SessionEvent]:
         return [event for event in self._events if event.type in self._prompt_types and _is_of_user(event)]
 
     @cached_property
-    def first_prompt(self) -> _Recorded | None:
-        earliest = self._read(_EVENTS.format(types=quoted(self._prompt_types), order=""), _FIRST)
-        return next(filter(_is_of_user, earliest), None)
+    def first_prompt(self) -> SessionEvent | None:
+        return next(filter(_is_of_user, read_events(self._stored.of_type(*self._prompt_types), _FIRST)), None)
 
     @cached_property
-    def commands(self) -> list[_Recorded]:
-        return [event for event in self._events if event.type == COMMAND_RUN.name and not event.is_lookup]
+    def commands(self) -> list[SessionEvent]:
+        return [event for event in self._events if event.type == COMMAND_RUN.name and not _is_lookup(event)]
 
     @cached_property
-    def edits(self) -> list[_Recorded]:
+    def edits(self) -> list[SessionEvent]:
         """The last edit of each file."""
-        edits: dict[str, _Recorded] = {}
+        edits: dict[str, SessionEvent] = {}
         for event in self._events:
             if event.type == FILE_EDITED.name:
-                edits.setdefault(str(event.payload.get("path", "")), event)
+                edits.setdefault(event.payload["path"], event)
         return list(edits.values())
 
     @property
-    def answer(self) -> _Recorded | None:
+    def answer(self) -> SessionEvent | None:
         answers = names_of_speech(Speech.ANSWER)
         return next((event for event in self._events if event.type in answers), None)
 
     @property
-    def task_list(self) -> _Recorded | None:
-        return next(iter(self._read(_TASK_LIST, _HAS_STATUSES)), None)
+    def task_list(self) -> SessionEvent | None:
+        """The last list of tasks, whatever its client calls it."""
+        calls = self._stored.of_type(TOOL_MESSAGE).filter(has_part("payload_json", '"status":"'))
+        return next(read_events(calls.order_by("-position"), 1), None)
 
     @property
-    def failure(self) -> _Recorded | None:
+    def failure(self) -> SessionEvent | None:
         """The last command that failed and has not succeeded since."""
         since = self.prompts[:_RECENT_PROMPTS][-1].position if self.prompts else 0
         succeeded: set[tuple[str, ...]] = set()
         for command in self.commands:
             if command.position < since:
                 break
-            if not command.has_failed:
-                succeeded |= command.programs
-            elif not succeeded & command.programs:
+            if not _has_failed(command):
+                succeeded |= _programs_of(command)
+            elif not succeeded & _programs_of(command):
                 return command
         return None
 
 
-def _is_of_user(event: _Recorded) -> bool:
-    return is_prompt(event.content)
+def _is_of_user(event: SessionEvent) -> bool:
+    return is_prompt(event.payload["content"])
 
 
 def is_prompt(content: str) -> bool:
@@ -208,7 +176,7 @@ def _progress(request: GatherRequest) -> list[PackItem]:
     items = [PackItem(f"#{position}", f"- #{position} {line}", f"#{position}") for position, line in lines]
     items += _of_entries(request, work)
     if answer := work.answer:
-        text = f"- #{answer.position} answered: {one_line(answer.content, _ANSWER)}"
+        text = f"- #{answer.position} answered: {one_line(answer.payload['content'], _ANSWER)}"
         items.append(PackItem(f"#{answer.position}", text))
     return without_repeats(items)
 
@@ -226,17 +194,17 @@ def _of_session_before(request: GatherRequest) -> Lines:
 def _of_prompts(work: _SessionWork) -> Lines:
     first, prompts = work.first_prompt, work.prompts
     if first:
-        yield first.position, f"asked first: {one_line(first.content, _TASK)}"
+        yield first.position, f"asked first: {one_line(first.payload['content'], _TASK)}"
     if prompts and prompts[0] != first:
         yield prompts[0].position, f"asked last, {clock.minute(prompts[0].occurred_at)}: {_cut(prompts[0], _TASK)}"
-    earlier = [prompt for prompt in prompts[1:] if prompt != first and len(prompt.content) >= LEAST_CHARS]
+    earlier = [prompt for prompt in prompts[1:] if prompt != first and len(prompt.payload["content"]) >= LEAST_CHARS]
     for prompt in earlier[:_EARLIER_PROMPTS]:
         yield prompt.position, f"asked: {_cut(prompt, _PROMPT)}"
 
 
 # The beginning and the end: a long prompt may end with the question
-def _cut(prompt: _Recorded, longest: int) -> str:
-    text = " ".join(prompt.content.split())
+def _cut(prompt: SessionEvent, longest: int) -> str:
+    text = " ".join(prompt.payload["content"].split())
     if len(text) <= longest:
         return text
     head = longest * 2 // 3
@@ -275,7 +243,7 @@ def _of_failure(work: _SessionWork) -> Lines:
         code = failure.payload.get("exit_code")
         how = f" (exit code {code})" if code else ""
         output = _failure_lines(work.shortened(failure.payload.get("output", "")))
-        yield failure.position, f"fails: `{one_line(work.shortened(failure.command), _COMMAND)}`{how}: {output}"
+        yield failure.position, f"fails: `{one_line(work.shortened(_command_of(failure)), _COMMAND)}`{how}: {output}"
 
 
 # Without any that say what failed, the last ones
@@ -286,7 +254,7 @@ def _failure_lines(output: str) -> str:
 
 def _of_edits(work: _SessionWork) -> Lines:
     for edit in work.edits[:_FILES]:
-        yield edit.position, f"edited {within_folder(str(edit.payload.get('path', '')), work.folder)}"
+        yield edit.position, f"edited {within_folder(edit.payload['path'], work.folder)}"
 
 
 def within_folder(path: str, folder: str) -> str:
@@ -297,18 +265,18 @@ def within_folder(path: str, folder: str) -> str:
 
 
 def _of_commands(work: _SessionWork) -> Lines:
-    commands: dict[str, _Recorded] = {}
+    commands: dict[str, SessionEvent] = {}
     for command in work.commands:
-        commands.setdefault(command.command, command)
+        commands.setdefault(_command_of(command), command)
     for command in islice(commands.values(), _COMMANDS):
-        text = one_line(work.shortened(command.command), _COMMAND)
+        text = one_line(work.shortened(_command_of(command)), _COMMAND)
         yield command.position, f"ran `{text}`: {_result(work, command)}"
 
 
-def _result(work: _SessionWork, command: _Recorded) -> str:
+def _result(work: _SessionWork, command: SessionEvent) -> str:
     output = [line for line in work.shortened(command.payload.get("output", "")).splitlines() if line.strip()]
     code = command.payload.get("exit_code")
-    status = "failed" if command.has_failed else "ok"
+    status = "failed" if _has_failed(command) else "ok"
     parts = [f"exit code {code}" if code else status, one_line(output[-1], _RESULT) if output else ""]
     return ", ".join(filter(None, parts))
 
@@ -329,7 +297,7 @@ def _entries_in_use(request: GatherRequest, work: _SessionWork, written: Collect
     packs = ContextPack.objects.filter(session_id=request.progress_of).values_list("marks", flat=True)
     sent = {local_id(key) for key in chain.from_iterable(packs)} - {0} - set(written)
     activity = activity_of({session.session_id: session})[session.session_id]
-    names = {PurePosixPath(str(edit.payload.get("path", ""))).name for edit in work.edits[:_FILES]}
+    names = {PurePosixPath(edit.payload["path"]).name for edit in work.edits[:_FILES]}
     ranked: list[tuple[int, int, PackItem]] = []
     for entry, item in _entries(request, sorted(sent)).items():
         is_about = any(name in item.text or name in item.line for name in names if len(name) > _SHORTEST_NAME)

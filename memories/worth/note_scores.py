@@ -5,12 +5,10 @@ All of it is read from the log: what the session did after the note, and what th
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 
@@ -27,6 +25,7 @@ from memoryhub.core.contributions import PlannedAction, notes
 from memoryhub.core.events.event_types import Speech, names_of_speech
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
 from sessions_app.models import Session, SessionStatus
+from sessions_app.selectors import SessionEvent, read_events
 
 # A kind is switched off if fewer than this share of its judged notes were followed, from so many judged ones on
 LEAST_FOLLOWED, LEAST_JUDGED = 0.5, 10
@@ -42,14 +41,6 @@ class NoteOutcome(StrEnum):
     CONTRADICTED = "contradicted"
     # Nothing shows what became of it
     UNDECIDED = "undecided"
-
-
-class _After(NamedTuple):
-    """An event of a session."""
-
-    position: int
-    type: str
-    payload: Mapping[str, Any]
 
 
 def score_notes(since: datetime) -> list[KindScore]:
@@ -110,20 +101,20 @@ def _judge(packs: Sequence[ContextPack]) -> dict[int, NoteOutcome]:
     return outcomes
 
 
-def _events_of(sessions: Iterable[str], *, after: int) -> dict[str, list[_After]]:
+def _events_of(sessions: Iterable[str], *, after: int) -> dict[str, list[SessionEvent]]:
     types = (COMMAND_RUN.name, FILE_EDITED.name, *names_of_speech(Speech.PROMPT))
-    events = log.events().of_session(*sessions).of_type(*types).readable().window(after=after)
-    by_session: dict[str, list[_After]] = {}
-    columns = events.values_list("session_id", "position", "event_type", "payload_json")[:_MOST_EVENTS]
-    for name, position, event_type, payload in columns.iterator():
-        by_session.setdefault(name, []).append(_After(position, event_type, json.loads(payload or "{}")))
+    events = log.events().of_session(*sessions).of_type(*types).window(after=after)
+    by_session: dict[str, list[SessionEvent]] = {}
+    for event in read_events(events, _MOST_EVENTS):
+        event.payload.pop("output", None)
+        by_session.setdefault(event.session_id, []).append(event)
     return by_session
 
 
 def _outcome(
     pack: ContextPack,
     memory: Memory | None,
-    later: Sequence[_After],
+    later: Sequence[SessionEvent],
     session: Session | None,
     activity: SessionActivity | None,
 ) -> NoteOutcome:
@@ -144,8 +135,8 @@ def _outcome(
 
 
 # The first run is that of the note: the client had decided on it. Of a failure it shows whether the note was right
-def _after_run(pack: ContextPack, same: Sequence[_After], *, has_ended: bool) -> NoteOutcome:
-    failed = [run.payload.get("exit_code") not in (None, 0) for run in same]
+def _after_run(pack: ContextPack, same: Sequence[SessionEvent], *, has_ended: bool) -> NoteOutcome:
+    failed = [run.has_failed for run in same]
     if note_kind(pack.marks) == "failure" and not failed[0]:
         return NoteOutcome.CONTRADICTED
     if len(same) > 1 and (note_kind(pack.marks) != "failure" or failed[1]):
@@ -156,12 +147,14 @@ def _after_run(pack: ContextPack, same: Sequence[_After], *, has_ended: bool) ->
 
 
 # The first edit is that of the note: a later one that takes back what the note forbids, or the edit itself, follows it
-def _after_edit(pack: ContextPack, memory: Memory | None, later: Sequence[_After], *, has_ended: bool) -> NoteOutcome:
+def _after_edit(
+    pack: ContextPack, memory: Memory | None, later: Sequence[SessionEvent], *, has_ended: bool
+) -> NoteOutcome:
     edits = [event for event in later if event.type == FILE_EDITED.name and _is_path(event.payload["path"], pack.query)]
     if not edits:
         return NoteOutcome.UNDECIDED
     first = edits[0].payload.get("change", "")
-    forbidden = forbidden_in(memory.content, memory.attributes, words=True) if memory else set()
+    forbidden = forbidden_in(memory.content, memory.attributes) if memory else set()
     added = [line for line in first.split("\n") if line.startswith("+") and line[1:].strip()]
     wrong = [line for line in added if any(uses(line, word) for word in forbidden)]
     for edit in edits[1:]:
@@ -178,6 +171,6 @@ def _is_path(path: str, topic: str) -> bool:
     return path == topic or path.endswith(f"/{topic}")
 
 
-def _is_corrected(later: Sequence[_After]) -> bool:
+def _is_corrected(later: Sequence[SessionEvent]) -> bool:
     prompts = [event for event in later if event.type not in (COMMAND_RUN.name, FILE_EDITED.name)]
     return bool(prompts) and is_correction(prompts[0].payload.get("content", ""))

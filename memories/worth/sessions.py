@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from memoryhub.core import log
 from memoryhub.core.events.event_types import Speech, names_of_speech
 from memoryhub.core.log.quarantine import outside_quarantine
 from sessions_app.models import Session, SessionStatus, Turn
+from sessions_app.selectors import read_events
 
 # Ended sessions that each group needs before their difference is judged
 LEAST_SESSIONS = 20
@@ -73,12 +73,10 @@ def compare_sessions(since: datetime) -> HeldOut:
 
 
 def _latest_prompts() -> list[SessionPrompt]:
-    events = outside_quarantine(log.events().of_type(*names_of_speech(Speech.PROMPT)).readable(), "position")
-    columns = events.order_by("-position").values_list("position", "session_id", "payload_json")
+    newest = log.events().of_type(*names_of_speech(Speech.PROMPT)).order_by("-position")
     prompts: list[SessionPrompt] = []
-    for position, session, payload in columns[:_MOST_PROMPTS].iterator():
-        text = json.loads(payload or "{}").get("content") or ""
-        prompts.append(SessionPrompt(position, session, text[:_PROMPT_CHARS]))
+    for event in read_events(newest, _MOST_PROMPTS):
+        prompts.append(SessionPrompt(event.position, event.session_id, event.payload["content"][:_PROMPT_CHARS]))
     return prompts[::-1]
 
 

@@ -29,6 +29,7 @@ from sessions_app.events.client import COMMAND_RUN, CONTEXT_COMPACTED, FILE_EDIT
 from sessions_app.hook_parser import HookEvent, find_commits, parse_hook
 from sessions_app.models import Session, SessionStatus, Turn, TurnStatus
 from sessions_app.schemas import CommitRecord, HookContext, HookDelivery, SessionEnd, SessionStart
+from sessions_app.selectors import read_events
 from sessions_app.services.sessions import close_after_commit, continue_session, end_unattended
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
 from sessions_app.services.work import follow_state_file, record_commits
@@ -45,12 +46,12 @@ _MAX_PROMPTS = 5
 def digest_session(*, session_id: str, reason: str = "") -> str:
     """Return a summary of a session: prompts, commits, edited files, commands and the last answer."""
     events = log.events().of_session(session_id)
-    prompts = events.of_type(*names_of_speech(Speech.PROMPT)).payloads().values()
-    answers = list(events.of_type(*names_of_speech(Speech.ANSWER)).payloads().values())
-    commits = events.of_type(COMMIT_RECORDED).payloads().values()
+    prompts = [event.payload["content"] for event in read_events(events.of_type(*names_of_speech(Speech.PROMPT)))]
+    last_answers = list(read_events(events.of_type(*names_of_speech(Speech.ANSWER)).order_by("-position"), 1))
+    commits = [event.payload for event in read_events(events.of_type(COMMIT_RECORDED))]
     commands = events.of_type(COMMAND_RUN).count()
     lines = [
-        _digest_line("Prompts", [one_line(prompt["content"], _PROMPT_CHARS) for prompt in prompts], _MAX_PROMPTS),
+        _digest_line("Prompts", [one_line(prompt, _PROMPT_CHARS) for prompt in prompts], _MAX_PROMPTS),
         _digest_line(
             "Commits",
             [f"{commit['sha'][:10]} {one_line(commit.get('message', ''), 100)}" for commit in commits],
@@ -60,8 +61,8 @@ def digest_session(*, session_id: str, reason: str = "") -> str:
     ]
     if commands:
         lines.append(f"Commands run: {commands}.")
-    if answers:
-        lines.append(f"Last answer: {one_line(answers[-1]['content'], _ANSWER_CHARS)}")
+    for answer in last_answers:
+        lines.append(f"Last answer: {one_line(answer.payload['content'], _ANSWER_CHARS)}")
     if reason:
         lines.append(f"Ended by the client: {reason}.")
     return "\n".join(filter(None, lines)) or "No events."
@@ -71,8 +72,8 @@ def digest_session(*, session_id: str, reason: str = "") -> str:
 def _edited_files(session_id: str) -> list[str]:
     directory = Session.objects.filter(session_id=session_id).values_list("directory", flat=True).first() or ""
     tops = project_folders(directory)
-    edits = log.events().of_session(session_id).of_type(FILE_EDITED).payloads().values()
-    counts = Counter(within_folders(edit["path"], tops) for edit in edits)
+    edits = read_events(log.events().of_session(session_id).of_type(FILE_EDITED))
+    counts = Counter(within_folders(edit.payload["path"], tops) for edit in edits)
     return [path for path, _ in reversed(counts.most_common())]
 
 

@@ -11,7 +11,7 @@ from django.test import SimpleTestCase, tag
 from governance.inbox import InboxItemType, open_entries
 from memories import services
 from memories.lessons.corrections import correction_of, is_correction
-from memories.lessons.rules import Lesson, SessionEvent, cures, normalized_command
+from memories.lessons.rules import Lesson, cures, normalized_command
 from memories.lessons.service import MOST, propose_lessons
 from memories.models import EndType, Memory, Relation, ReviewState
 from memories.pack import pack_context
@@ -26,6 +26,7 @@ from memoryhub.core.stores.routing import require_current_alias
 from sessions_app.hook_parser import answer_for_client, parse_hook
 from sessions_app.models import Session, SessionStatus
 from sessions_app.schemas import SessionStart, SettingsChange
+from sessions_app.selectors import SessionEvent
 from sessions_app.services import start_session
 from sessions_app.services.capture import take_event
 from sessions_app.services.profile import change_settings
@@ -249,6 +250,16 @@ class ProposalTests(LessonsTestCase):
         self.hook("SessionEnd")
         self.assertEqual(len(self.proposed()), MOST)
         self.assertNotIn("evil", "".join(memory.content for memory in self.proposed()))
+
+    def test_outputs_are_read_of_failed_commands_only(self) -> None:
+        self.work()
+        with patch("memories.lessons.service.lessons_of", return_value=[]) as rules:
+            propose_lessons("s1")
+        (events,), _ = rules.call_args
+        fields = [(event.type, event.has_failed, {*event.payload}) for event in events if event.type in (COMMAND, EDIT)]
+        self.assertIn((COMMAND, True, {"command", "exit_code", "output"}), fields)
+        self.assertIn((COMMAND, False, {"command"}), fields)
+        self.assertIn((EDIT, False, {"path"}), fields)
 
     def test_secrets_are_masked_and_scratch_sessions_teach_nothing(self) -> None:
         self.hook("UserPromptSubmit", prompt="Log in")

@@ -31,7 +31,7 @@ from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, ContextReplay, MemoryQuery
 from memories.search import engine
 from memories.search.engine import BlendWeights, blend
-from memories.search.index import forget_removed, put, text_index, text_row
+from memories.search.index import forget_removed, put, remove, text_index, text_row
 from memories.search.parsed_query import parse, parse_search
 from memories.search.relevance import relevance_of
 from memories.search.snippets import LENGTH, passages, snippet, spans, words_in
@@ -45,10 +45,12 @@ from memoryhub.core.contributions import recall_of
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.log.erase import wipe_free_space
 from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import ABSENT, as_lines
 from memoryhub.core.search import Document
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, forget, use_store
+from sessions_app.events.client import COMMAND_RUN, CommandRun
 from sessions_app.schemas import CommitRecord, SessionEnd, SessionStart, SettingsChange
 from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.profile import change_settings
@@ -963,6 +965,18 @@ class OldFormTests(MessagesTestCase):
             self.assertEqual(rows.fetch("SELECT value FROM store_meta WHERE key = 'search_form'"), [("5",)])
             self.assert_rebuilds()
             self.assertEqual(self.found("deploy"), [memory])
+
+    def test_failed_commands_get_into_an_old_index_when_the_store_is_opened(self):
+        start_session(command=SessionStart(session_id="s1"))
+        run = CommandRun(command="make frobnicate", output="it broke", exit_code=2)
+        with log.transaction(), use_origin(session_id="s1"):
+            failed = log.append(log.prepare(COMMAND_RUN, run), stream="turn:s1:1").position
+        remove(failed)
+        rows.execute("UPDATE store_meta SET value = '4' WHERE key IN ('search_form', 'fingerprint')")
+        store = current_store()
+        forget(store)
+        with use_store(store):
+            self.assertEqual(self.found("frobnicate"), [failed])
 
     def test_sessions_without_text_leave_an_old_index_when_the_store_is_opened(self):
         session = start_session(command=SessionStart(session_id="empty")).id
