@@ -521,9 +521,9 @@ class StoreCommandTests(HubTestCase):
             for name in ([""] if command == "move" else ["--project", ""], ["--org", ""]):
                 with self.subTest(command=words, name=name), self.assertRaisesRegex(CommandError, "'' is not"):
                     self.run_in(command, *name, *others)
-        for name, what in (("--project", "project"), ("--org", "org")):
+        for option, what in (("--project", "project"), ("--org", "org")):
             with self.assertRaisesRegex(CommandError, f"{what} id '' is not"):
-                self.run_in("member", "list", name, "")
+                self.run_in("member", "list", option, "")
 
 
 class ProjectCommandTests(HubTestCase):

@@ -1,5 +1,3 @@
 """The admin's pages of decisions."""
 
 from decisions.admin.decision import DecisionAdmin
-
-__all__ = ["DecisionAdmin"]

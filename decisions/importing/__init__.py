@@ -2,5 +2,3 @@
 
 from decisions.importing.adrs import AdrReport, import_adrs, record_names
 from decisions.importing.reading import Adr, read_adr
-
-__all__ = ["Adr", "AdrReport", "import_adrs", "read_adr", "record_names"]

@@ -1,3 +1,3 @@
 """The admin pages of governance."""
 
-from governance.admin import holds, redaction, retention, rollback, staleness  # noqa: F401
+from governance.admin import holds, redaction, retention, rollback, staleness

@@ -30,7 +30,7 @@ def render(text: str, rendering: Rendering = Rendering.MARKDOWN) -> SafeString:
     """Return a text as HTML; placeholders of secrets in Markdown become badges."""
     if rendering is Rendering.CODE:
         return format_html('<pre class="json" tabindex="0">{}</pre>', text)
-    if rendering is Rendering.PLAIN or len(text) > MAX_RENDERED:
+    if len(text) > MAX_RENDERED:
         return format_html('<pre class="plain" tabindex="0">{}</pre>', text)
     rendered: SafeString = mark_safe(_renderer().render(text))  # noqa: S308 - it escapes everything; see the tests
     return rendered

@@ -7,13 +7,10 @@ from __future__ import annotations
 import os
 
 from memoryhub import env
-from memoryhub.core.foreign_files import SETTINGS_BYTES, check_toml, read_foreign
+from memoryhub.core.foreign_files import CONFIG_BYTES, check_toml, is_off, read_text, switch_in
 
 VARIABLE = "MEMORY_HUB_ENABLED"
 SETTING = "enabled"
-_OFF = frozenset({"false", "0", "no", "off"})
-# The hub's own file is read up to this size
-_CONFIG_BYTES = 1024 * 1024
 
 
 def switched_off_by(folder: str | None = None) -> str:
@@ -24,7 +21,7 @@ def switched_off_by(folder: str | None = None) -> str:
     """
     value = os.environ.get(VARIABLE)
     if value is not None:
-        return f"{VARIABLE}={value}" if value.strip().lower() in _OFF else ""
+        return f"{VARIABLE}={value}" if is_off(value) else ""
     if folder is None:
         folder = env.working_folder_text()
     return switched_off_in(folder)
@@ -33,14 +30,14 @@ def switched_off_by(folder: str | None = None) -> str:
 def switched_off_in(folder: str) -> str:
     """Return which file disables the hub for a folder, as ``switched_off_by`` without this process's environment."""
     path = f"{env.home_text()}/config.toml"
-    enabled = _enabled_in(_read_text(path, limit=_CONFIG_BYTES))
+    enabled = switch_in(read_text(path, limit=CONFIG_BYTES), SETTING)
     if enabled is None and (path := _nearest_file(folder)):
-        text = _read_text(path)
+        text = read_text(path)
         try:
             check_toml(text)
         except ValueError:
             return ""  # it would take too long to parse
-        enabled = _enabled_in(text)
+        enabled = switch_in(text, SETTING)
     return f"{SETTING} = false in {path}" if enabled is False else ""
 
 
@@ -56,22 +53,3 @@ def _nearest_file(folder: str) -> str:
             return ""
         folder = above
     return ""
-
-
-def _read_text(path: str, limit: int = SETTINGS_BYTES) -> str:
-    try:
-        return read_foreign(path, limit=limit).decode()
-    except (OSError, ValueError):
-        return ""
-
-
-def _enabled_in(text: str) -> bool | None:
-    if SETTING not in text:
-        return None
-    import tomllib  # here, because the import takes as long as a whole hook may
-
-    try:
-        value = tomllib.loads(text).get(SETTING)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, bool) else None

@@ -56,9 +56,6 @@ class HookEffect:
         """Whether the hub gets the event, to record or to answer it."""
         return self.is_recorded or bool(self.answer)
 
-    def __repr__(self) -> str:
-        return f"HookEffect({self.name!r})"
-
 
 # The session starts or continues.
 HookEffect.START = HookEffect("start", answer=PACK)

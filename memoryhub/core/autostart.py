@@ -7,33 +7,21 @@ import sys
 
 from memoryhub.core import home_database
 from memoryhub.core.file_locks import is_locked, try_lock
-from memoryhub.env import SERVE_LOCK, DatabaseUrlError, home_text, make_home
+from memoryhub.core.foreign_files import CONFIG_BYTES, is_off, read_text, switch_in
+from memoryhub.env import CONFIG_FILE, SERVE_LOCK, DatabaseUrlError, home_text, make_home
 
 VARIABLE = "MEMORY_HUB_AUTOSTART"
 SETTING = "autostart"
 # A hub that fails to start is tried again after so many seconds, not at every event of every client.
 _PAUSE_SECONDS = 30.0
-_OFF = frozenset({"false", "0", "no", "off"})
 
 
 def is_allowed() -> bool:
     """Return whether the hub may start by itself: the environment decides, else ``config.toml``; the default is yes."""
     value = os.environ.get(VARIABLE)
     if value is not None:
-        return value.strip().lower() not in _OFF
-    try:
-        with open(f"{home_text()}/config.toml", encoding="utf-8") as file:  # noqa: PTH123
-            text = file.read()
-    except (OSError, ValueError):
-        return True
-    if SETTING not in text:
-        return True
-    import tomllib
-
-    try:
-        return tomllib.loads(text).get(SETTING) is not False
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return True
+        return not is_off(value)
+    return switch_in(read_text(f"{home_text()}/{CONFIG_FILE}", limit=CONFIG_BYTES), SETTING) is not False
 
 
 def start_hub() -> bool:

@@ -16,6 +16,3 @@ class PositionField(BigInteger):
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
         # As a primary key, SQLite's ``integer`` is the row id itself.
         return "integer" if connection.vendor == "sqlite" else "bigint"
-
-    def rel_db_type(self, connection: BaseDatabaseWrapper) -> str:
-        return self.db_type(connection)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 # For settings and git's own files
 SETTINGS_BYTES = 64 * 1024
+# For the hub's own file
+CONFIG_BYTES = 1024 * 1024
+_OFF = frozenset({"false", "0", "no", "off"})
 # tomllib's time and memory grow with the square of a key's parts: 64 KB of one dotted key take 20 s and 4 GB
 _MAX_DOTS = 32
 _CHUNK = 1024 * 1024
@@ -65,6 +68,32 @@ def read_foreign(path: str | Path, *, limit: int = SETTINGS_BYTES, follows_links
     finally:
         os.close(descriptor)
     raise OSError(errno.EFBIG, f"it is larger than {_in_words(limit)}", str(path))
+
+
+def read_text(path: str, *, limit: int = SETTINGS_BYTES) -> str:
+    """Return the text of a settings file; "" if it can't be read."""
+    try:
+        return read_foreign(path, limit=limit).decode()
+    except (OSError, ValueError):
+        return ""
+
+
+def switch_in(text: str, name: str) -> bool | None:
+    """Return a setting of TOML that is true or false; None if there is none, or the text is no TOML."""
+    if name not in text:
+        return None
+    import tomllib  # here, because the import takes as long as a whole hook may
+
+    try:
+        value = tomllib.loads(text).get(name)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, bool) else None
+
+
+def is_off(value: str) -> bool:
+    """Return whether the value of a variable switches something off."""
+    return value.strip().lower() in _OFF
 
 
 def holds(path: str | Path, text: str) -> bool:

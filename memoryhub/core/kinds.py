@@ -128,7 +128,6 @@ class Tone(StrEnum):
 
 class Rendering(StrEnum):
     MARKDOWN = "markdown"
-    PLAIN = "plain"
     CODE = "code"
 
 

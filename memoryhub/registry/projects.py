@@ -6,7 +6,6 @@ cards can be read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -91,12 +90,6 @@ class ProjectDetails(StoreOverview, ProjectCard):
 class ProjectRow(StoreOverview, ProjectCard):
     folder: str = Field("", description="recorded folder, else the one in its description")
     bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectLookup:
-    project: str
-    because: str
 
 
 def create_project(*, command: ProjectCreate) -> ProjectCard:
@@ -196,7 +189,7 @@ def _view(store: StoreId, redacted: tuple[str, ...] = ()) -> ProjectCard:
         return ProjectCard(project_id=store.name, **card_fields())
 
 
-def locate(directory: Path) -> ProjectLookup:
+def locate(directory: Path) -> tuple[str, str]:
     """Return the project of a folder, and the reason.
 
     Raises:
@@ -206,11 +199,11 @@ def locate(directory: Path) -> ProjectLookup:
     project = identify_project(project=None, directory=directory)
     path, settings = settings_of_folder(directory)
     if "project" in settings:
-        return ProjectLookup(project, f"{path} says so")
+        return project, f"{path} says so"
     repository = find_repository(directory)
     if repository:
-        return ProjectLookup(project, _of_repository(repository, project))
-    return ProjectLookup(project, f"the folder is named {directory.name}, and is in no git repository")
+        return project, _of_repository(repository, project)
+    return project, f"the folder is named {directory.name}, and is in no git repository"
 
 
 def project_rows() -> list[ProjectRow]:

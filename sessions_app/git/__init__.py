@@ -12,19 +12,3 @@ from sessions_app.git.commits import (
     read_commits,
 )
 from sessions_app.git.process import branch_work, list_files, path_in_worktree, top_of_worktree
-
-__all__ = [
-    "FirstCommit",
-    "Line",
-    "blame",
-    "branch_work",
-    "count_commits",
-    "first_commits",
-    "last_changes",
-    "list_files",
-    "path_in_worktree",
-    "read_changes",
-    "read_commit",
-    "read_commits",
-    "top_of_worktree",
-]

@@ -8,15 +8,3 @@ from sessions_app.services.sessions import (
     start_session,
 )
 from sessions_app.services.work import record_commit, record_commits
-
-__all__ = [
-    "end_idle_sessions",
-    "end_session",
-    "end_unattended",
-    "find_session",
-    "pause_session",
-    "record_commit",
-    "record_commits",
-    "resume_session",
-    "start_session",
-]

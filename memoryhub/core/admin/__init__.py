@@ -10,19 +10,3 @@ from memoryhub.core.admin.facets import (
     since_filter,
     value_filter,
 )
-
-__all__ = [
-    "ConditionFilter",
-    "DefaultFilter",
-    "Facet",
-    "HubChangeList",
-    "HubModelAdmin",
-    "RawEventAdmin",
-    "ValueFilter",
-    "cells",
-    "needs",
-    "next_page",
-    "page_of_entity",
-    "since_filter",
-    "value_filter",
-]

@@ -160,11 +160,9 @@ def _secret_group(spans: list[Span]) -> Span:
 
 
 def checked(match: SecretMatch) -> Span | None:
-    """Return the span of the secret if it passes its rule's entropy, allowlist and checks."""
+    """Return the span of the secret if it passes its rule's entropy and checks."""
     rule = match.rule
     if rule.entropy and entropy(match.secret) < rule.entropy:
-        return None
-    if any(matches(pattern, match.secret) for pattern in rule.allow):
         return None
     span = match.span
     for name in rule.checks:

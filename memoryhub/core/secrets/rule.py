@@ -119,8 +119,6 @@ class Rule:
     # The minimum entropy of the secret, in bits per character.
     entropy: float = 0.0
     checks: tuple[str, ...] = ()
-    # Patterns of strings that look like this secret but are not.
-    allow: tuple[bytes, ...] = ()
     back: int = 0
     # How many bytes are read from the keyword on.
     reach: int = 512
@@ -155,7 +153,6 @@ def rule_of(data: dict[str, Any]) -> Rule:
         RuleForm(data.get("form", "at")),
         _keywords(data["keywords"]),
         checks=tuple(data.get("checks", ())),
-        allow=tuple(pattern.encode() for pattern in data.get("allow", ())),
         **{name: data[name].encode() for name in ("pattern", "name", "not_after") if name in data},
         **{name: data[name] for name in ("any_case", "entropy", "back", "reach", "inside") if name in data},
     )

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from memoryhub.core.secrets.rule import SecretFinding
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from memoryhub.core.secrets.cleaning import Context
 
 
@@ -80,9 +82,13 @@ FIXED = Shape(Leaf.FIXED)
 GENERATED = Shape(Leaf.GENERATED)
 
 
-# ``schema`` is a class of pydantic's. The checker takes none of unknown type as an argument of a cached function.
+def payload_shape(schema: type[BaseModel]) -> Shape:
+    return _shape_of_schema(schema)
+
+
+# Apart, because the checker takes no class of unknown type as an argument of a cached function
 @cache
-def payload_shape(schema: Any) -> Shape:
+def _shape_of_schema(schema: Any) -> Shape:
     fields = schema.model_fields.items()
     return Shape(fields={name: _shape(field.annotation, field.metadata) for name, field in fields})
 

@@ -30,7 +30,7 @@ from memoryhub.core.errors import Damaged, Locked, Moved, NotFound, OutcomeUnkno
 from memoryhub.core.permissions import reaches, sees
 from memoryhub.core.stores import rows, schema
 from memoryhub.core.stores.routing import current_alias, use_alias
-from memoryhub.core.stores.store_id import (
+from memoryhub.core.stores.store_id import (  # noqa: F401 - those who open stores name them
     GLOBAL_STORE,
     SLUG,
     Scope,
@@ -40,25 +40,6 @@ from memoryhub.core.stores.store_id import (
     org_store,
     project_store,
 )
-
-__all__ = [
-    "GLOBAL_STORE",
-    "SLUG",
-    "Scope",
-    "StoreId",
-    "current_store",
-    "folder_of",
-    "forget",
-    "list_orgs",
-    "list_projects",
-    "list_shared",
-    "org_store",
-    "project_store",
-    "require_stayed",
-    "require_store",
-    "unknown_store",
-    "use_store",
-]
 
 logger = logging.getLogger(__name__)
 

@@ -59,8 +59,7 @@ class Command(HubCommand):
             project = check_project_id(options["id"], "ID")
             projects.require_project(project)
         else:
-            location = projects.locate(working_folder())
-            project, because = location.project, location.because
+            project, because = projects.locate(working_folder())
         head = [project]
         if because:
             head.append(flat(f"  because   {because}"))

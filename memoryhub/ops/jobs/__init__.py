@@ -2,7 +2,7 @@
 
 from django.utils.module_loading import autodiscover_modules
 
-from memoryhub.ops.jobs import standard  # noqa: F401 - the hub's own
+from memoryhub.ops.jobs import standard
 from memoryhub.ops.jobs.running import BUSY, run_due, run_job
 from memoryhub.ops.jobs.schedules import install_schedules, release_held, run_scheduled
 

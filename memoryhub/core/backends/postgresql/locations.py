@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import psycopg
@@ -19,6 +19,7 @@ from memoryhub.core.backends.postgresql import faults
 from memoryhub.core.backends.postgresql.options import connection_settings
 from memoryhub.core.backends.postgresql.pool import ERRORS, Pool, Raw, pool_of, run
 from memoryhub.core.errors import Locked, Unavailable
+from memoryhub.core.home_database import display_url
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store_id import Scope, StoreId
 
@@ -234,15 +235,7 @@ def note_view(name: str, url: str) -> None:
 
 def location_of(store: StoreId) -> str:
     """Return the address of a store, for people, without a user and a password."""
-    return f"{place_of(url_of(store))}#{store.text}"
-
-
-@cache
-def place_of(url: str) -> str:
-    """Return the address of a database without its user and password."""
-    parts = psycopg.conninfo.conninfo_to_dict(url)
-    port = f":{parts['port']}" if parts.get("port") else ""
-    return f"postgresql://{parts.get('host', '')}{port}/{parts.get('dbname', '')}"
+    return f"{display_url(url_of(store))}#{store.text}"
 
 
 @contextmanager

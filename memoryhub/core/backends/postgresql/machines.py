@@ -17,8 +17,9 @@ from django.db import DatabaseError, ProgrammingError
 
 from memoryhub import env
 from memoryhub.core.backends.postgresql import locations
-from memoryhub.core.backends.postgresql.locations import HEADS, HUB, JOBS, Direct, direct, lock_of, place_of
+from memoryhub.core.backends.postgresql.locations import HEADS, HUB, JOBS, Direct, direct, lock_of
 from memoryhub.core.errors import Locked, Unavailable
+from memoryhub.core.home_database import display_url
 from memoryhub.core.stores.store_id import StoreId
 
 logger = logging.getLogger(__name__)
@@ -144,7 +145,7 @@ class _Heads:
             return {}
         except Exception as error:  # noqa: BLE001 - pages of other stores must follow them all the same
             if url not in self._away_until:
-                logger.warning("changes of stores on %s are not noticed: %s", place_of(url), error)
+                logger.warning("changes of stores on %s are not noticed: %s", display_url(url), error)
             self._away_until[url] = 0.0 if url == main else time.monotonic() + self._AWAY_SECONDS
             return {}
         self._away_until.pop(url, None)
@@ -306,7 +307,7 @@ WHERE d.description ~ '^(project|org|global):' ORDER BY n.nspname
 
 
 def server_address() -> str:
-    return place_of(env.database_url())
+    return display_url(env.database_url())
 
 
 def server_problems() -> Iterator[Problem]:
@@ -315,7 +316,7 @@ def server_problems() -> Iterator[Problem]:
         ((version, encoding, creates),) = direct().rows(_SERVER)
     except DatabaseError as error:
         yield (
-            f"{_WHERE} at {place_of(env.database_url())}",
+            f"{_WHERE} at {display_url(env.database_url())}",
             f"it can't be reached: {str(error).strip()}",
             f"start the server, or correct {env.DATABASE_VARIABLE}; the hub reconnects automatically",
         )

@@ -30,7 +30,6 @@ from memoryhub.core.backends.postgresql.locations import (
     location_of,
     lock_of,
     locked,
-    place_of,
     quote,
     schema_of,
     shortened,
@@ -220,7 +219,7 @@ def upgrading(store: StoreId) -> AbstractContextManager[None]:
 def back_up(store: StoreId, *, reason: str) -> None:
     folder = env.prepare_home() / "backups" / FOLDERS[store.scope] / store.name
     make_folder(folder)
-    path = folder / f"{clock.now().strftime('%Y%m%dT%H%M%S%f')[:-3]}-{reason}.csv.gz"
+    path = folder / f"{clock.file_stamp()}-{reason}.csv.gz"
     pool = pool_of(url_of(store))
     raw = pool.take()
     try:
@@ -419,7 +418,9 @@ def discard_draft(store: StoreId, epoch: str) -> None:
 def arrive(store: StoreId, epoch: str, anchor: Anchor) -> None:
     prepare_to_leave(store)
     if exists(store):
-        raise ConflictError(f"there is a {store.scope} {store.name!r} in {place_of(url_of(store))} already")
+        raise ConflictError(
+            f"there is a {store.scope} {store.name!r} in {home_database.display_url(url_of(store))} already"
+        )
     schema = quote(schema_of(store))
     try:
         direct(store).rows(

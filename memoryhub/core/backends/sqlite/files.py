@@ -110,8 +110,7 @@ def back_up(path: Path, *, reason: str) -> Path:
     """Copy a live store with SQLite's online backup, and return the path under ``backups/``."""
     folder = env.prepare_home() / "backups" / path.parent.relative_to(env.home())
     make_folder(folder)
-    stamp = clock.now().strftime("%Y%m%dT%H%M%S%f")[:-3]
-    target = folder / f"{stamp}-{reason}.db"
+    target = folder / f"{clock.file_stamp()}-{reason}.db"
     with (
         closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS)) as source,
         closing(sqlite3.connect(target)) as copy,

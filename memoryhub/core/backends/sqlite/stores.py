@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from stat import S_IWUSR
@@ -46,13 +46,6 @@ QUEUE_NAME = "jobs.db"
 _HUB_FILES = {"default": HUB_NAME, "jobs": QUEUE_NAME}
 
 
-# A file that replaced another one has another inode.
-@dataclass(frozen=True, slots=True)
-class StoreFile:
-    inode: int
-    device: int
-
-
 def exists(store: StoreId) -> bool:
     try:
         status = path_of(store).stat()
@@ -71,7 +64,8 @@ def _stores_with_file(scope: Scope) -> list[StoreId]:
     return [StoreId(scope, name) for name in folder_names if SLUG.fullmatch(name)]
 
 
-def identity(store: StoreId) -> StoreFile | None:
+# A file that replaced another one has another inode
+def identity(store: StoreId) -> tuple[int, int] | None:
     try:
         stat = path_of(store).stat()
     except FileNotFoundError:
@@ -84,7 +78,7 @@ def identity(store: StoreId) -> StoreFile | None:
         )
     if not stat.st_mode & S_IWUSR and has_left(path_of(store), stat):
         return None
-    return StoreFile(stat.st_ino, stat.st_dev)
+    return stat.st_ino, stat.st_dev
 
 
 def settings(store: StoreId) -> dict[str, Any]:
