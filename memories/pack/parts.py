@@ -414,10 +414,12 @@ def _fact(
 # From the best passage on, or else the one that has the most of the words
 def _fact_line(name: str, memory: PackableMemory, words: Sequence[str], start: int = 0) -> str:
     content = memory.content
+    if start or words:
+        content = split_joined(content)[0]
     if 0 < start < len(content) - _FACT // 2:
         content = f"… {content[start:]}"
     elif words:
-        content = snippet(split_joined(content)[0], words, _FACT)
+        content = snippet(content, words, _FACT)
     text = _titled(memory.title, content, _FACT)
     return f"- {name} {type_name(memory.kind, memory.type)} {clock.day(memory.updated_at)} {text}"
 
