@@ -1,10 +1,11 @@
 """How much an entry is about a question, by its best passage, and whether nothing stored is (decision 91).
 
 The score of bm25 orders the answers to one question. The relevance of an entry can be compared with a threshold, for
-stores and texts of any size. It is a logistic function of three figures: the rarity of the words that the question and
+stores and texts of any size. It is a logistic function of a few figures: the rarity of the words that the question and
 the passage share, beside the size of both; the share of the question's words that the store has at all; and the cosine,
-if meaning answers. Whether anything is about a question depends on the share of its words in a passage of the best
-hits. How the figures were chosen is in docs/internals/retrieval.md.
+if meaning answers, or else, for entries, their adjacent words and the share of the title. Whether anything is about a
+question depends on the share of its words in a passage of the best hits. How the figures were chosen is in
+docs/internals/retrieval.md.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from math import exp, log, sqrt
 
 from memories.embeddings.engine import BUNDLED_VOCABULARY
@@ -36,16 +38,22 @@ class Relevance:
 
 
 @dataclass(frozen=True, slots=True)
-class _Coefficients:
-    shared: float
+class Coefficients:
     known: float
-    near: float
     constant: float
+    # The shared words by their rarity in the store, and by their rarity in the store and in English
+    shared: float = 0.0
+    unusual: float = 0.0
+    pairs: float = 0.0
+    title: float = 0.0
+    near: float = 0.0
 
 
-# The constants put the operating point of both at the default of ``recall_threshold``
-_BY_WORDS = _Coefficients(shared=24.8, known=3.4, near=0.0, constant=-5.2)
-_BY_MEANING = _Coefficients(shared=26.6, known=0.6, near=9.1, constant=-6.2)
+# The constants put the operating point at the default of ``recall_threshold``
+BY_WORDS = Coefficients(known=3.4, constant=-5.2, shared=24.8)
+BY_MEANING = Coefficients(known=0.6, constant=-6.2, shared=26.6, near=9.1)
+# Memories and decisions have titles that say what they are about
+ENTRIES_BY_WORDS = Coefficients(known=1.0, constant=-5.0, unusual=45.7, pairs=1.0, title=3.1)
 # Documents without any of the words that are assumed beside those of the store: rarity says little in a small one
 _ASSUMED = 50
 # A word in more documents counts as if it were in so many
@@ -57,6 +65,10 @@ _LEAST_STORE = 20
 _LONG = 6
 # A question without any word that counts is no smaller than this
 _LEAST_SIZE = 0.05
+# Pairs of adjacent words that count, the characters between two such, and words of the shortest title
+_PAIRS, _BETWEEN, _SHORTEST_TITLE = 3, 3, 3
+# Places in the vocabulary of English: a word at the first would count nothing, one that is not in it is at the second
+_EVERYDAY, _UNLISTED = 300, 40_000
 # One word alone is enough if it is none of the most usual English ones, or else beside a cosine; a text that has fewer
 # words of the question is rated no higher than this
 _LEAST_WORDS, _USUAL, _NEAR, _ALONE = 2, 22_000, 0.45, 0.3
@@ -72,21 +84,29 @@ class _Question:
     # 1 for a word that no document has, 0 for one in every other document
     weights: Sequence[float]
     known: float
-
+    # The weights, lower for words that are usual in English
+    unusual: Sequence[float]
+    # Places of words that follow each other
+    pairs: frozenset[tuple[int, int]]
     # Whether each is a name or a term, rather than a word that is in any text
     are_names: Sequence[bool]
 
     def weight_of(self, places: Collection[int]) -> float:
         return sum(self.weights[place] for place in places)
 
-    @property
-    def size(self) -> float:
-        total = sum(self.weights)
-        return total if total < _LONG else sqrt(total * _LONG)
+
+def _share(weights: Sequence[float], passage: _Passage) -> float:
+    total = sum(weights)
+    size = total if total < _LONG else sqrt(total * _LONG)
+    shared = sum(weights[place] for place in passage.words)
+    return shared / (sqrt(passage.size) * max(size, _LEAST_SIZE) ** 0.75)
 
 
 def relevance_of(
-    query: ParsedQuery, ids: Sequence[int], near: Mapping[int, float] | None = None
+    query: ParsedQuery,
+    ids: Sequence[int],
+    near: Mapping[int, float] | None = None,
+    by: Coefficients = BY_WORDS,
 ) -> dict[int, Relevance]:
     """Map documents of the current store to how much they are about a question; empty without a full-text index.
 
@@ -94,6 +114,7 @@ def relevance_of(
         query: the parsed question.
         ids: the documents, such as the best hits of ``engine.rank``.
         near: their cosines, as in ``Ranked.cosines``; None to go by words alone.
+        by: the weights of the figures.
     """
     if not ids or not query.terms or not has_full_text():
         return {}
@@ -107,8 +128,8 @@ def relevance_of(
     for document, row in documents.items():
         title = "" if row["source"] in UNTITLED else row["title"]
         best = _best_passage(texts.get(document, ""), title, question, indexed.get(document, set()))
-        cosine = None if near is None else near.get(document, 0.0)
-        relevances[document] = Relevance(_score(question, best, cosine), best.start, best.end)
+        cosine = near.get(document, 0.0) if near else 0.0
+        relevances[document] = Relevance(_score(question, best, cosine, by), best.start, best.end)
     return relevances
 
 
@@ -117,13 +138,14 @@ def odds(score: float) -> float:
     return score / max(1 - score, 1e-9)
 
 
-def _score(question: _Question, passage: _Passage, cosine: float | None) -> float:
-    by = _BY_WORDS if cosine is None else _BY_MEANING
-    shared = passage.weight / max(question.size, _LEAST_SIZE) ** 0.75
-    score = 1 / (1 + exp(-(by.shared * shared + by.known * question.known + by.near * (cosine or 0.0) + by.constant)))
+def _score(question: _Question, passage: _Passage, cosine: float, by: Coefficients) -> float:
+    evidence = by.constant + by.known * question.known + by.near * cosine
+    evidence += by.shared * _share(question.weights, passage) + by.unusual * _share(question.unusual, passage)
+    evidence += by.pairs * min(passage.pairs, _PAIRS) + by.title * passage.title
+    score = 1 / (1 + exp(-evidence))
     telling = [place for place in passage.words if question.weights[place]]
     has_name = any(question.are_names[place] for place in telling)
-    if len(telling) < _LEAST_WORDS and not has_name and (cosine or 0.0) < _NEAR:
+    if len(telling) < _LEAST_WORDS and not has_name and cosine < _NEAR:
         return min(score, _ALONE)
     return score
 
@@ -136,7 +158,12 @@ def _question(query: ParsedQuery) -> _Question:
     for count in counts:
         is_everywhere = documents >= _LEAST_STORE + _ASSUMED and 3 * count > documents - _ASSUMED
         weights.append(0.0 if is_everywhere else max(0.0, _rarity(documents, count)) / rarest)
-    return _Question(words, weights, sum(map(bool, counts)) / len(counts), list(map(_is_name, words)))
+    unusual: list[float] = []
+    for word, weight in zip(words, weights, strict=True):
+        unusual.append(weight * log(_place_in_english(word) / _EVERYDAY) / log(_UNLISTED / _EVERYDAY))
+    pairs = frozenset((first, second) for (_, _, first), (_, _, second) in pairwise(occurrences(query.text, words)))
+    share = sum(map(bool, counts)) / len(counts)
+    return _Question(words, weights, share, unusual, pairs, list(map(_is_name, words)))
 
 
 def _is_name(word: str) -> bool:
@@ -145,13 +172,17 @@ def _is_name(word: str) -> bool:
     # A word of another language than English has forms
     if forms_of(word) or UNSPACED.match(word):
         return False
-    return _usual_words().isdisjoint((word, stem(word), f"{stem(word)}e"))
+    return _place_in_english(word) > _USUAL
+
+
+def _place_in_english(word: str) -> int:
+    return min(_places_in_english().get(form, _UNLISTED) for form in (word, stem(word), f"{stem(word)}e"))
 
 
 # The vocabulary of the bundled model is in the order of how often its words are used
 @cache
-def _usual_words() -> frozenset[str]:
-    return frozenset(BUNDLED_VOCABULARY.read_text("utf-8").split("\n")[:_USUAL])
+def _places_in_english() -> dict[str, int]:
+    return {word: place for place, word in enumerate(BUNDLED_VOCABULARY.read_text("utf-8").split("\n"), 1)}
 
 
 # Forms of one word count once
@@ -163,33 +194,50 @@ def _distinct(words: Sequence[str]) -> Iterator[str]:
         yield term(first, all_forms(variants))
 
 
+_Occurrences = Sequence[tuple[int, int, int]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Passage:
     # Sum of its words' weights, for its length
     weight: float
     words: Collection[int]
+    # In words
+    size: float
     start: int
     end: int
+    # Pairs of words that follow each other as in the question, and share of the title's words that the question has
+    pairs: int = 0
+    title: float = 0.0
 
 
 def _best_passage(text: str, title: str, question: _Question, indexed: set[int]) -> _Passage:
     # The index knows all forms of a word, and has no other words
     at = occurrences(text[:_READ], question.words)
-    anywhere = {word for _, _, word in occurrences(title, question.words)}
+    in_title = occurrences(title, question.words)
+    anywhere = {word for _, _, word in in_title}
+    titled = len(anywhere) / max(_SHORTEST_TITLE, len(set(map(stem, terms(title)))))
     # Those that the entry has in its tags and attributes count everywhere, as those of the title
     if len(text) <= _READ:
         anywhere |= indexed - {word for _, _, word in at}
-    best = _Passage(-1.0, (), 0, 0)
+    best = _Passage(-1.0, (), 1.0, 0, 0)
     for start, end in passages(text[:_READ]) or [(0, 0)]:
         words = (words_between(at, start, end) | anywhere) & indexed
         size = max(_SHORTEST, (end - start + len(title)) / _PER_WORD)
         weight = question.weight_of(words) / sqrt(size)
         if weight > best.weight:
-            best = _Passage(weight, words, start, end)
-    return replace(best, start=_first_shown(text, best, question, at))
+            best = _Passage(weight, words, size, start, end)
+    adjacent = _adjacent(in_title) | _adjacent([item for item in at if best.start <= item[0] < best.end])
+    pairs = len(adjacent & question.pairs)
+    return replace(best, start=_first_shown(text, best, question, at), pairs=pairs, title=titled)
 
 
-_Occurrences = Sequence[tuple[int, int, int]]
+def _adjacent(at: _Occurrences) -> set[tuple[int, int]]:
+    pairs: set[tuple[int, int]] = set()
+    for (_, end, first), (start, _, second) in pairwise(at):
+        if first != second and start - end <= _BETWEEN:
+            pairs.add((first, second))
+    return pairs
 
 
 # The sentence of a passage from which a line shows most of the words
