@@ -99,7 +99,8 @@ def _share(weights: Sequence[float], passage: _Passage) -> float:
     total = sum(weights)
     size = total if total < _LONG else sqrt(total * _LONG)
     shared = sum(weights[place] for place in passage.words)
-    return shared / (sqrt(passage.size) * max(size, _LEAST_SIZE) ** 0.75)
+    scale: float = max(size, _LEAST_SIZE) ** 0.75
+    return shared / (sqrt(passage.size) * scale)
 
 
 def relevance_of(
