@@ -348,6 +348,7 @@ NOT_CALLED = {
     "governance.staleness.selectors.queue": "list_stale calls it",
     "governance.rollback.selectors.rollback_line": "formats an item, without the store",
     "memories.selectors.versions.conflict_text": "formats an item, without the store",
+    "sessions_app.selectors.read_events": "takes a query set; lessons, notes and the pack of a session call it",
 }
 _SEARCH = MemorySearch(query="tide gauge")
 
