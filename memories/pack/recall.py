@@ -23,7 +23,7 @@ from memories.scopes import Level
 from memories.search import engine
 from memories.search.index import has_full_text
 from memories.search.parsed_query import ParsedQuery
-from memories.search.relevance import BY_MEANING, ENTRIES_BY_WORDS, Relevance, odds, relevance_of
+from memories.search.relevance import Relevance, odds, relevance_of
 from memories.search.weights import SAYS_LITTLE, successors_of
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores.store import use_store
@@ -150,8 +150,7 @@ def relevant_entries(
     best = [hit for hit, _ in ranked.hits if hit not in empty]
     unsent = [hit for hit in best if hit not in sent]
     candidates = list(dict.fromkeys(best[:_CANDIDATES] + unsent[:_CANDIDATES]))
-    by = ENTRIES_BY_WORDS if ranked.cosines is None else BY_MEANING
-    relevances = relevance_of(prompt, candidates, ranked.cosines, by)
+    relevances = relevance_of(prompt, candidates, ranked.cosines, have_titles=True)
     for replaced, heads in successors_of(candidates).items():
         for head in heads:
             if head in relevances and relevances[head].score < relevances[replaced].score:

@@ -38,7 +38,7 @@ class Relevance:
 
 
 @dataclass(frozen=True, slots=True)
-class Coefficients:
+class _Coefficients:
     known: float
     constant: float
     # The shared words by their rarity in the store, and by their rarity in the store and in English
@@ -50,10 +50,10 @@ class Coefficients:
 
 
 # The constants put the operating point at the default of ``recall_threshold``
-BY_WORDS = Coefficients(known=3.4, constant=-5.2, shared=24.8)
-BY_MEANING = Coefficients(known=0.6, constant=-6.2, shared=26.6, near=9.1)
-# Memories and decisions have titles that say what they are about
-ENTRIES_BY_WORDS = Coefficients(known=1.0, constant=-5.0, unusual=45.7, pairs=1.0, title=3.1)
+_BY_WORDS = _Coefficients(known=3.4, constant=-5.2, shared=24.8)
+_BY_MEANING = _Coefficients(known=0.6, constant=-6.2, shared=26.6, near=9.1)
+# Where titles say what a text is about
+_TITLED_BY_WORDS = _Coefficients(known=1.0, constant=-5.0, unusual=45.7, pairs=1.0, title=3.1)
 # Documents without any of the words that are assumed beside those of the store: rarity says little in a small one
 _ASSUMED = 50
 # A word in more documents counts as if it were in so many
@@ -107,7 +107,8 @@ def relevance_of(
     query: ParsedQuery,
     ids: Sequence[int],
     near: Mapping[int, float] | None = None,
-    by: Coefficients = BY_WORDS,
+    *,
+    have_titles: bool = False,
 ) -> dict[int, Relevance]:
     """Map documents of the current store to how much they are about a question; empty without a full-text index.
 
@@ -115,10 +116,13 @@ def relevance_of(
         query: the parsed question.
         ids: the documents, such as the best hits of ``engine.rank``.
         near: their cosines, as in ``Ranked.cosines``; None to go by words alone.
-        by: the weights of the figures.
+        have_titles: whether they are memories and decisions, whose titles say what they are about; by words alone.
     """
     if not ids or not query.terms or not has_full_text():
         return {}
+    by = _TITLED_BY_WORDS if have_titles else _BY_WORDS
+    if near is not None:
+        by = _BY_MEANING
     question = _question(query)
     indexed: dict[int, set[int]] = {}
     for document, place in text_index.matches(question.words, ids):
@@ -139,7 +143,7 @@ def odds(score: float) -> float:
     return score / max(1 - score, 1e-9)
 
 
-def _score(question: _Question, passage: _Passage, cosine: float, by: Coefficients) -> float:
+def _score(question: _Question, passage: _Passage, cosine: float, by: _Coefficients) -> float:
     evidence = by.constant + by.known * question.known + by.near * cosine
     evidence += by.shared * _share(question.weights, passage) + by.unusual * _share(question.unusual, passage)
     evidence += by.pairs * min(passage.pairs, _PAIRS) + by.title * passage.title
