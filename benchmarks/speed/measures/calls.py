@@ -127,13 +127,13 @@ def _described(name: str) -> ModelId:
 @contextmanager
 def _with_vectors(sized: SizedBench, model: ModelId) -> Iterator[None]:
     with use_store(sized.store):
-        found = vectors.begin(model)
+        index = vectors.begin(model)
         done = 0
         for ids in _documents():
-            vectors.save(found, _made_up(ids, model.dimensions), up_to=log.head()[0])
+            vectors.save(index, _made_up(ids, model.dimensions), up_to=log.head()[0])
             done += len(ids)
             sized.progress("vectors", done, sized.size)
-        vectors.complete(found)
+        vectors.complete(index)
     try:
         yield
     finally:

@@ -127,18 +127,18 @@ def measure_hooks(bench: Bench) -> Iterator[Figure]:
     """
     homes = {"running": bench.rest.home, "stopped": bench.home / "stopped"}
     homes["stopped"].mkdir(mode=0o700)
-    taken: dict[str, list[float]] = {name: [] for name in homes}
+    seconds: dict[str, list[float]] = {name: [] for name in homes}
     interpreter: list[float] = []
     for number in range(bench.samples.starts + 1):
         bench.progress("hooks", number, bench.samples.starts)
         interpreter.append(seconds_of(_start_python))
         for name, home in homes.items():
-            taken[name].append(_run_hook(home))
+            seconds[name].append(_run_hook(home))
             time.sleep(_REST_SECONDS)
     _check_stored(homes)
     for name, label in _LABELS.items():
         # The first call of each is a warm-up.
-        amount, baseline = latency(taken[name][1:]), latency(interpreter[1:])
+        amount, baseline = latency(seconds[name][1:]), latency(interpreter[1:])
         yield Figure(f"hook.{name}", label, Unit.MILLISECONDS, amount, None, baseline, _BARE)
 
 

@@ -112,11 +112,11 @@ def measure_verify(sized: SizedBench) -> Iterator[Figure]:
     """
     sized.progress("verify", 0, 1)
     with use_store(sized.store):
-        found: list[log.Verification] = []
-        seconds = seconds_of(lambda: found.append(log.verify()))
-    if not found[0].ok:
-        raise RuntimeError(found[0].describe())
-    rate = Amount(found[0].events / seconds, samples=found[0].events)
+        verifications: list[log.Verification] = []
+        seconds = seconds_of(lambda: verifications.append(log.verify()))
+    if not verifications[0].ok:
+        raise RuntimeError(verifications[0].describe())
+    rate = Amount(verifications[0].events / seconds, samples=verifications[0].events)
     yield Figure("verify", "verify, events", Unit.PER_SECOND, rate, sized.size)
 
 
