@@ -89,6 +89,8 @@ def _head(decision: dict[str, Any]) -> str:
     head = f"#{decision['id']} decision {decision['status']} {clock.day(decision['decided_at'])}"
     if decision.get("quarantine"):
         head += f" ({decision['quarantine']})"
+    for mark in decision["marks"]:
+        head += f" ({mark['text']})"
     return head
 
 

@@ -25,6 +25,7 @@ from decisions.events import (
     Edge,
 )
 from decisions.models import ArtifactKind, Decision, EdgeRelation, LinkType
+from memories.validity.projectors import store_provenance
 from memoryhub.core import clock
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
@@ -84,6 +85,7 @@ def record(event: Event[DecisionRecorded]) -> None:
     for edge in payload.edges:
         _add_edge(event, event.position, edge)
     _add_evidence(event, event.position, payload.artifacts, payload.commits)
+    store_provenance(event.position, payload.provenance)
 
 
 @projects(DECISION_LINKED)

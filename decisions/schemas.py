@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, WithJ
 
 from decisions.events import Alternative
 from decisions.models import DecisionStatus, EdgeRelation, Impact, LinkType
+from memories.schemas import MarkView
 from memoryhub.core.schemas import (
     LISTED_AS,
     MAX_AUTHOR,
@@ -234,6 +235,8 @@ class DecisionView(BaseModel):
     commits: list[dict[str, Any]]
     # {"kind": …, "value": …}
     artifacts: list[dict[str, Any]]
+    # What is known against it, as of a memory
+    marks: list[MarkView] = Field(default_factory=list)
     # Since when and why it is in quarantine; lists and searches then leave it out.
     quarantine: str = ""
 

@@ -16,6 +16,7 @@ from decisions.schemas import DecisionGet, DecisionList, DecisionView
 from memories.selectors.memories import ids_among
 from memories.uses.events import Use
 from memories.uses.notes import note_read
+from memories.validity.marks import marks_of
 from memoryhub.core import clock
 from memoryhub.core.entities import not_found
 from memoryhub.core.errors import Invalid, NotFound
@@ -26,7 +27,7 @@ from memoryhub.core.search import retrieval
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_list
 
-_DERIVED = {"edges", "superseded_by", "heads", "commits", "artifacts", "quarantine"}
+_DERIVED = {"edges", "superseded_by", "heads", "commits", "artifacts", "marks", "quarantine"}
 _STORED = [name for name in DecisionView.model_fields if name not in _DERIVED]
 
 
@@ -61,6 +62,7 @@ def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dic
     edges, superseded_by = _edges(ids), _superseded_by(decisions)
     commits, artifacts = commits_of(ids), _artifacts(ids)
     quarantine = quarantine_marks(ids)
+    marks = marks_of(ids)
     superseded = {decision.id for decision in decisions if decision.status == DecisionStatus.SUPERSEDED}
     replaced = heads([key for key in ids if key in superseded_by or key in superseded]) if with_heads else {}
     results = []
@@ -72,6 +74,7 @@ def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dic
             heads=replaced.get(decision.id, []),
             commits=commits.get(decision.id, []),
             artifacts=artifacts.get(decision.id, []),
+            marks=[mark.data() for mark in marks.get(decision.id, ())],
             quarantine=quarantine.get(decision.id, ""),
         )
         results.append(view.model_dump(mode="json"))

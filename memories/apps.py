@@ -14,4 +14,5 @@ class MemoriesConfig(AppConfig):
         from memories.search import index, sources  # noqa: F401
         from memories.uses import drain  # noqa: F401
         from memories.uses import projectors as use_projectors  # noqa: F401
+        from memories.validity import projectors as validity_projectors  # noqa: F401
         from memories.worth import note_scores  # noqa: F401

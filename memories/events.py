@@ -3,19 +3,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, JsonValue
 
-from memories.models import EndType, MemoryKind, MemoryScope, RelationType, Resolution, ReviewState
+from memories.models import (
+    AmendmentKind,
+    AnchorSource,
+    EndType,
+    MemoryKind,
+    MemoryScope,
+    RelationType,
+    Resolution,
+    ReviewState,
+)
 from memories.pack_sorts import reference_of, sort_of
 from memoryhub.core.entities import define_entity
 from memoryhub.core.events.event_types import EventGroup, Retention, TurnRule, define_event
 from memoryhub.core.events.rollback import NOTHING_DEPENDS, reverses, sets_aside
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.permissions import Act
-from memoryhub.core.schemas import STORED, DerivedName, EventRef, Generated, Instant, Payload, Sha256, StoredTag
+from memoryhub.core.schemas import STORED, DerivedName, EventRef, Generated, GitSha, Instant, Payload, Sha256, StoredTag
 from memoryhub.core.stores.store import SLUG
+
+AnchorDigest = Annotated[str, Generated("(?:[0-9a-f]{32})?", "a digest of 32 hexadecimal digits")]
 
 
 class ResourceLink(Payload):
@@ -73,9 +84,62 @@ class ReviewStatus(Payload):
 ACCEPTED = ReviewStatus()
 
 
+class AnchorRecord(Payload):
+    """A part of the code that an entry is about."""
+
+    # From the top of the working tree
+    path: DerivedName = Field(min_length=1, max_length=1_000)
+    # Name of a definition; "" for lines or a whole file
+    symbol: DerivedName = ""
+    # Numbers of the lines, from 1; 0 for a whole file
+    first: int = 0
+    last: int = 0
+    # Of the lines
+    digest: AnchorDigest = ""
+    # Words of the entry that the file had, such as names and values
+    words: list[str] = Field(default_factory=list)
+    made_from: AnchorSource = AnchorSource.TEXT
+
+
+class ProvenanceRecord(Payload):
+    """The state of the working tree in which an entry was written, and the code that it is about."""
+
+    # "" where it is not known, or does not matter
+    commit: GitSha | Literal[""] = ""
+    branch: DerivedName = ""
+    # Whether the session had edited files that were not committed yet
+    has_edits: bool = False
+    anchors: list[AnchorRecord] = Field(default_factory=list)
+
+
+class EntryAnchored(Payload):
+    """A person or a client changed the anchors of an entry, or they were renewed."""
+
+    entity_id: EventRef
+    anchors: list[AnchorRecord]
+    reason: str = ""
+
+
+class AmendmentFound(Payload):
+    """An entry seems to amend or contradict an earlier one."""
+
+    newer_id: EventRef
+    older_id: EventRef
+    kind: AmendmentKind
+    # Explicit words of the same author on the same subject
+    is_certain: bool = False
+
+
+class AmendmentJudged(Payload):
+    amendment_id: EventRef
+    is_accepted: bool
+    reason: str = ""
+
+
 class MemoryWritten(MemoryState):
     # Set only if the memory is not accepted
     review: ReviewStatus | None = None
+    provenance: ProvenanceRecord | None = None
     # When another tool wrote it, and last changed it; set only if it is imported
     written_at: Instant | None = None
     revised_at: Instant | None = None
@@ -94,6 +158,7 @@ class MemoryRevised(MemoryState):
     review: ReviewStatus | None = None
     # When another tool changed it; set only if it is imported
     revised_at: Instant | None = None
+    provenance: ProvenanceRecord | None = None
 
 
 class Verdict(StrEnum):
@@ -167,6 +232,7 @@ ItemReference = Annotated[
     str,
     Generated(r"[a-z_]+ (?:\d{1,9}-\d{1,9} )?[a-z]*#\d{1,20}", "a section and an id, such as 'facts #412'"),
 ]
+ItemName = Annotated[str, Generated(r"[a-z]*#\d{1,20}", "a reference such as #412")]
 ItemMark = Annotated[str, Generated("[0-9a-f]{10}", "a mark of 10 hexadecimal digits")]
 StoreName = Annotated[
     str, Generated(f"(?:global|org|project):(?:{SLUG.pattern})", "a scope and a store, such as project:alpha")
@@ -193,6 +259,10 @@ class ContextPacked(Payload):
     progress_of: str = ""
     # Whether nothing stored was about the query
     absent: bool = False
+    # What was known against its entries, by their references: of those that it gave with that remark, and of those
+    # that it only listed for a recheck
+    remarks: dict[ItemName, str] = Field(default_factory=dict)
+    rechecks: dict[ItemName, str] = Field(default_factory=dict)
 
 
 def _about_pack(payload: Mapping[str, Any]) -> str:
@@ -256,6 +326,21 @@ _define_link = partial(define_event, group=LINKS, retention=Retention.KEPT, chan
 TAG_CREATED = _define_link("tag.created", TagCreated, label="Tag created", rollback=_DESCRIBED)
 RELATION_CREATED = _define_link("relation.created", RelationCreated, label="Relation created", rollback=_RELATED)
 RELATION_DELETED = _define_link("relation.deleted", RelationDeleted, label="Relation deleted", rollback=_UNRELATED)
+
+ENTRY_ANCHORED = define_event(
+    "entry.anchored",
+    EntryAnchored,
+    label="Anchors changed",
+    group=MEMORIES,
+    retention=Retention.WITH_STREAM,
+    rollback=NOTHING_DEPENDS,
+    changes_stream=False,
+)
+_define_amendment = partial(
+    define_event, group=LINKS, retention=Retention.KEPT, rollback=NOTHING_DEPENDS, changes_stream=False
+)
+AMENDMENT_FOUND = _define_amendment("amendment.found", AmendmentFound, label="Amendment found")
+AMENDMENT_JUDGED = _define_amendment("amendment.judged", AmendmentJudged, label="Amendment judged", act=Act.REVIEW)
 
 CONTEXT_PACKED = define_event(
     "context.packed",

@@ -293,6 +293,73 @@ class Conflict(StoreModel):
         return f"#{self.id} versions {self.version_a} and {self.version_b} of #{self.memory_id}"
 
 
+class AnchorSource(models.TextChoices):
+    TEXT = "text", "Its text"
+    SESSION = "session", "Edits of its session"
+    COMMIT = "commit", "Its commits"
+    PERSON = "person", "A person"
+
+
+class Anchor(StoreModel):
+    """A part of the code that a memory or decision is about."""
+
+    pk = models.CompositePrimaryKey("entity_id", "number")
+    entity_id = PositionField()
+    number = models.PositiveSmallIntegerField()
+    path = models.TextField()
+    symbol = models.TextField(blank=True)
+    first = models.PositiveIntegerField(help_text="Number of the first line; 0 for a whole file")
+    last = models.PositiveIntegerField()
+    digest = models.CharField(max_length=32, blank=True, help_text="Of the lines")
+    words = models.JSONField(default=list, help_text="Names and values of the entry that the file had")
+    made_from = models.CharField(max_length=16, choices=AnchorSource)
+
+    class Meta:
+        indexes = [models.Index(fields=["path"], name="anchor_path")]
+
+    def __str__(self) -> str:
+        return f"anchor {self.number} of #{self.entity_id}"
+
+
+class Provenance(StoreModel):
+    """The state of the working tree in which a memory or decision was written, by its id."""
+
+    id = PositionField(primary_key=True)
+    commit = models.CharField(max_length=64)
+    branch = models.TextField(blank=True)
+    has_edits = models.BooleanField(help_text="Its session had edits that were not committed")
+
+    class Meta:
+        indexes = [models.Index(fields=["branch"], name="provenance_branch")]
+
+    def __str__(self) -> str:
+        return f"provenance of #{self.id}"
+
+
+class AmendmentKind(models.TextChoices):
+    AMENDS = "amends", "Amends"
+    CONTRADICTS = "contradicts", "Contradicts"
+
+
+class Amendment(StoreModel):
+    """The newer of two entries seems to amend or contradict the older one."""
+
+    id = PositionField(primary_key=True)
+    newer_id = PositionField()
+    older_id = PositionField()
+    kind = models.CharField(max_length=16, choices=AmendmentKind)
+    is_certain = models.BooleanField()
+    is_accepted = models.BooleanField(null=True, help_text="None until a person judges it")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["newer_id", "older_id"], name="amendment_once")]
+        indexes = [models.Index(fields=["older_id"], name="amendment_older")]
+
+    def __str__(self) -> str:
+        return f"#{self.newer_id} {self.kind} #{self.older_id}"
+
+
 # How many packs must have included a memory before it counts as ignored
 IGNORED_AFTER = 5
 

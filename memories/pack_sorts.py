@@ -13,6 +13,8 @@ ABSENT = "nothing stored is about the subject; below is only the nearest of"
 RECALL_SECTION = "recall"
 # The kinds of notes before an action, each the one section of a note, in the order in which they are asked
 NOTE_SECTIONS = ("correction", "rejected", "failure", "rule")
+# The section of session packs that lists what needs a recheck
+RECHECK_SECTION = "stale"
 # The one section of a notice that another session edits the same file
 OVERLAP_SECTION = "overlap"
 

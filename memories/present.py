@@ -82,7 +82,7 @@ def relation_text(result: RelationResult) -> str:
 
 
 def warnings(item: dict[str, Any]) -> str:
-    """Return the reasons to distrust an item: quarantined, deleted, expired, superseded or disputed."""
+    """Return the reasons to distrust an item: quarantined, deleted, expired, superseded, disputed or marked."""
     review = ""
     if item.get("review") == ReviewState.REJECTED:
         review = f"rejected{clause(': ', item['review_reason'])}"
@@ -95,6 +95,7 @@ def warnings(item: dict[str, Any]) -> str:
         "expired" if item.get("expired") else "",
         *(f"conflict #{conflict} open" for conflict in item.get("conflicts", [])),
         *(f"superseded by #{successor}" for successor in item.get("superseded_by", [])),
+        *(mark["text"] for mark in item.get("marks", [])),
     ]
     return clause(" (", ", ".join(filter(None, reasons)), ")")
 

@@ -235,7 +235,9 @@ def unrelate(event: Event[RelationDeleted]) -> None:
 
 @projects(CONTEXT_PACKED)
 def keep_pack(event: Event[ContextPacked]) -> None:
-    columns = event.payload.model_dump(exclude={"packed_at", "zone", "absent", "progress_of", "work"})
+    columns = event.payload.model_dump(
+        exclude={"packed_at", "zone", "absent", "progress_of", "work", "remarks", "rechecks"}
+    )
     rows.insert(ContextPack, id=event.position, created_at=clock.from_text(event.payload.packed_at), **columns)
 
 

@@ -11,11 +11,17 @@ from memories.pack.sections import (
     GatheredSection,
     PackBody,
     PackItem,
+    Remarks,
     SectionDefinition,
+    all_sections,
+    ids_at,
     isolated,
+    remarks_on,
 )
-from memories.pack_sorts import SESSION, reference_of
+from memories.pack_sorts import RECHECK_SECTION, SESSION, reference_of
+from memories.scopes import Level
 from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.text import one_line
 
 
 def compose(gathered: Sequence[GatheredSection], max_tokens: int, *, sent: Mapping[str, str] | None = None) -> PackBody:
@@ -64,6 +70,44 @@ def _as_sent(section: SectionDefinition, items: Sequence[PackItem], sent: Mappin
     return sent_items
 
 
+def remarks_of(gathered: Sequence[GatheredSection], level: Level) -> Remarks:
+    """Return what is known against the entries of the current store that were gathered."""
+    references = {item.reference for section in gathered for item in section.items}
+    ids = sorted(ids_at(level, references))
+    return remarks_on(level, ids)
+
+
+def with_remarks(gathered: Sequence[GatheredSection], remarks: Remarks) -> list[GatheredSection]:
+    """Return the sections with remarks; entries that need a recheck are listed once, in its section."""
+    rechecks: dict[str, PackItem] = {}
+    sections: dict[str, GatheredSection] = {}
+    for definition, items, total in gathered:
+        remaining: list[PackItem] = []
+        for item in items:
+            if item.reference in remarks.rechecks:
+                rechecks.setdefault(item.reference, _recheck_item(item, remarks.rechecks[item.reference]))
+            elif item.reference in remarks.beside:
+                remaining.append(item.with_remark(remarks.beside[item.reference]))
+            else:
+                remaining.append(item)
+        sections[definition.name] = GatheredSection(definition, remaining, total - (len(items) - len(remaining)))
+    if rechecks:
+        definition = next(section for section in all_sections() if section.name == RECHECK_SECTION)
+        queue = sections.get(definition.name, GatheredSection(definition, [], 0))
+        items = [*rechecks.values(), *queue.items]
+        sections[definition.name] = GatheredSection(definition, items, queue.total + len(rechecks))
+    return sorted(filter(_has_items, sections.values()), key=lambda section: section.section.order)
+
+
+def _has_items(section: GatheredSection) -> bool:
+    return bool(section.items)
+
+
+# The beginning of its line, which names it, and why
+def _recheck_item(item: PackItem, why: str) -> PackItem:
+    return PackItem(item.reference, lambda: one_line(item.with_remark(why).line, _RECHECK))
+
+
 def changed_since(body: PackBody, marks: Mapping[str, str]) -> tuple[PackBody, list[str]]:
     """Return the items that are new or changed against an earlier pack's marks, and the references that are gone."""
     changed: list[FilledSection] = []
@@ -75,6 +119,8 @@ def changed_since(body: PackBody, marks: Mapping[str, str]) -> tuple[PackBody, l
     return PackBody(changed, body.truncated), gone
 
 
+# Characters of the line of an entry that needs a recheck
+_RECHECK = 200
 # The colon of a title, and the count of items left out
 _TITLE_TOKENS = 12
 

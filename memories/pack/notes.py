@@ -21,7 +21,7 @@ from memories.kinds import BETWEEN_HEADINGS
 from memories.lessons.rules import command_key, cured_failures, normalized_command
 from memories.models import ContextPack, Memory, SearchDocument
 from memories.pack.parts import PackableMemory, folder_of_rule, packable_memories
-from memories.pack.sections import FilledSection, PackBody, PackItem, SectionDefinition, reference
+from memories.pack.sections import FilledSection, PackBody, PackItem, Remarks, SectionDefinition, reference, remarks_on
 from memories.pack_sorts import NOTE, NOTE_SECTIONS, reference_of
 from memories.scopes import Level
 from memories.search.index import has_full_text, text_index
@@ -142,14 +142,20 @@ class NoteSource(NamedTuple):
         for entry in self.find(situation):
             name = reference(level, entry)
             if name not in without:
+                remarks = remarks_on(level, [entry])
                 for line in self.lines(level, [entry], topic, now).values():
-                    return self.body(name, line)
+                    if name not in remarks.rechecks:
+                        return self.body(name, line, remarks)
         return None
 
-    def body(self, name: str, line: str) -> PackBody:
-        item = PackItem(name, line).cut(_LINE)
+    def body(self, name: str, line: str, remarks: Remarks) -> PackBody:
+        item = PackItem(name, line)
+        if name in remarks.beside:
+            item = item.with_remark(remarks.beside[name])
+        item = item.cut(_LINE)
         section = SectionDefinition(self.name, self.label, 0, 1.0, _LINE, lambda _: (), "")
-        return PackBody([FilledSection(section, [item], 0, estimate_tokens(item.line))], sort=NOTE)
+        filled = FilledSection(section, [item], 0, estimate_tokens(item.line))
+        return PackBody([filled], sort=NOTE, remarks=remarks)
 
 
 _sources: dict[str, NoteSource] = {}
@@ -201,7 +207,9 @@ def notes_in_context(session_id: str) -> dict[str, Collection[str]]:
     return {topic: keys for topic, keys in sent.values_list("query", "marks") if note_kind(keys)}
 
 
-def noted_body(levels: Sequence[Level], marks: Collection[str], topic: str, now: datetime) -> PackBody:
+def noted_body(
+    levels: Sequence[Level], marks: Collection[str], topic: str, now: datetime, remarks: Remarks
+) -> PackBody:
     """Return a note as it was given, by its mark; empty if its entry was erased since."""
     for key in marks:
         section, _, name = key.partition(" ")
@@ -210,7 +218,7 @@ def noted_body(levels: Sequence[Level], marks: Collection[str], topic: str, now:
             if reference(level, 0).partition("#")[0] == scope:
                 with use_store(level.store):
                     for line in _sources[section].lines(level, [int(entry)], topic, now).values():
-                        return _sources[section].body(name, line)
+                        return _sources[section].body(name, line, remarks)
     return PackBody([])
 
 

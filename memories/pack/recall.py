@@ -10,13 +10,16 @@ from itertools import chain
 from memories.models import ContextPack
 from memories.pack.past import MOST_OF_PAST, PAST_SOURCES, past_items
 from memories.pack.sections import (
+    NO_REMARKS,
     FilledSection,
     GatherRequest,
     PackBody,
     PackItem,
+    Remarks,
     SectionDefinition,
+    ids_at,
     recallable_sources,
-    reference,
+    remarks_on,
 )
 from memories.pack_sorts import RECALL, RECALL_SECTION, passage_of, reference_of
 from memories.scopes import Level
@@ -42,13 +45,16 @@ def recall_body(request: GatherRequest, least: float) -> PackBody:
     """Return the entries whose relevance is at least ``least``, without those that the session was given."""
     earlier = set(chain.from_iterable(_packs_in_context(request.session_id)))
     scored: list[tuple[float, PackItem]] = []
+    remarks = NO_REMARKS
     is_answered = False
     for level in request.chain:
         sent = ids_at(level, map(reference_of, earlier))
         with use_store(level.store):
             relevances = relevant_entries(request.query, level=level, least=least, sent=sent)
+            if level is request.chain[0]:
+                remarks = remarks_on(level, list(relevances))
         is_answered = is_answered or bool(relevances)
-        hidden = sent | request.hidden(level, relevances)
+        hidden = sent | request.hidden(level, relevances) | ids_at(level, remarks.rechecks)
         passages: dict[int, slice | None] = {}
         for entry, relevance in relevances.items():
             if entry not in hidden:
@@ -72,7 +78,7 @@ def recall_body(request: GatherRequest, least: float) -> PackBody:
         if item.text not in texts and len(best) < most and odds(score) >= least_odds:
             best.append(item)
             texts |= {item.text} - {""}
-    return _recall_pack(best, len(best))
+    return _recall_pack(best, len(best), remarks)
 
 
 def _packs_in_context(session_id: str) -> Iterable[Collection[str]]:
@@ -80,9 +86,9 @@ def _packs_in_context(session_id: str) -> Iterable[Collection[str]]:
     return ContextPack.objects.filter(session_id=session_id, id__gt=begins).values_list("marks", flat=True)
 
 
-def recalled_body(request: GatherRequest, marks: Collection[str]) -> PackBody:
+def recalled_body(request: GatherRequest, marks: Collection[str], remarks: Remarks) -> PackBody:
     """Return what was given before, by the keys of its marks; what was erased since is left out."""
-    return _recall_pack(_items_of(request, marks), len(marks))
+    return _recall_pack(_items_of(request, marks), len(marks), remarks)
 
 
 def _items_of(request: GatherRequest, keys: Collection[str]) -> list[PackItem]:
@@ -98,13 +104,16 @@ def _items_of(request: GatherRequest, keys: Collection[str]) -> list[PackItem]:
 
 # The text of an item depends on how many were given, not on their lengths, so that a replay is the same after one of
 # them was erased
-def _recall_pack(items: Sequence[PackItem], count: int) -> PackBody:
+def _recall_pack(items: Sequence[PackItem], count: int, remarks: Remarks) -> PackBody:
     if not items:
         return PackBody([])
     tokens = (MAX_TOKENS - RECALL.frame_tokens) // count
-    cut = [item.within(tokens) for item in sorted(items, key=_latest_first)]
+    cut: list[PackItem] = []
+    for item in sorted(items, key=_latest_first):
+        remark = remarks.beside.get(item.reference, "")
+        cut.append((item.with_remark(remark) if remark else item).within(tokens))
     section = FilledSection(SECTION, cut, 0, sum(estimate_tokens(item.line) for item in cut))
-    return PackBody([section], sort=RECALL)
+    return PackBody([section], sort=RECALL, remarks=remarks)
 
 
 # The marks of a pack do not keep an order
@@ -120,13 +129,6 @@ def _items_at(level: Level, passages: Mapping[int, slice | None], now: datetime)
         for items_of_source in recallable_sources().values():
             items |= items_of_source(level, list(passages), now, later)
     return items
-
-
-def ids_at(level: Level, references: Iterable[str]) -> set[int]:
-    """Return the ids of those references that are to entries of a level."""
-    scope = reference(level, 0).partition("#")[0]
-    parts = (name.partition("#") for name in references)
-    return {int(entry) for name, _, entry in parts if name == scope}
 
 
 def relevant_entries(

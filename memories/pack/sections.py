@@ -27,6 +27,7 @@ from memories.search.parsed_query import ParsedQuery, parse
 from memories.search.relevance import Relevance, relevance_of
 from memories.search.snippets import words_in
 from memories.search.weights import USUAL
+from memories.validity.marks import marks_of
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores import rows
@@ -223,6 +224,11 @@ class PackItem:
     def mark(self) -> str:
         return mark_of(self.line)
 
+    def with_remark(self, remark: str) -> PackItem:
+        """Return the item with a remark after its reference, which stays when the line is cut."""
+        marked = f"{self.reference} ({remark})"
+        return PackItem(self.reference, lambda: self.line.replace(self.reference, marked, 1), self.text, self.passage)
+
     def shorter(self) -> PackItem:
         return PackItem(self.reference, f"{self.line[: len(self.line) * 9 // 10]}…", passage=self.passage)
 
@@ -301,6 +307,13 @@ def reference(level: Level, entity_id: int) -> str:
     return f"{widest}#{entity_id}"
 
 
+def ids_at(level: Level, references: Iterable[str]) -> set[int]:
+    """Return the ids of those references that are to entries of a level."""
+    scope = reference(level, 0).partition("#")[0]
+    parts = (name.partition("#") for name in references)
+    return {int(entry) for name, _, entry in parts if name == scope}
+
+
 @contextmanager
 def isolated(section: SectionDefinition) -> Iterator[None]:
     # Not what the store refuses: that is no fault of the section, and a pack without it would seem complete
@@ -330,6 +343,36 @@ class FilledSection:
 
 
 @dataclass(frozen=True, slots=True)
+class Remarks:
+    """What is known against the entries of a pack, by their references; stored with the pack for its replay."""
+
+    # Of entries that are given with the remark
+    beside: Mapping[str, str] = field(default_factory=dict)
+    # Of entries that are only listed for a recheck
+    rechecks: Mapping[str, str] = field(default_factory=dict)
+
+    def among(self, references: Collection[str]) -> Remarks:
+        beside = {name: text for name, text in self.beside.items() if name in references}
+        return Remarks(beside, {name: text for name, text in self.rechecks.items() if name in references})
+
+
+NO_REMARKS = Remarks()
+
+
+def remarks_on(level: Level, ids: Sequence[int]) -> Remarks:
+    """Return what is known against entries of the current store."""
+    beside: dict[str, str] = {}
+    rechecks: dict[str, str] = {}
+    for entry, marks in marks_of(ids).items():
+        against = [mark.text for mark in marks if mark.withheld]
+        if against:
+            rechecks[reference(level, entry)] = "; ".join(against)
+        else:
+            beside[reference(level, entry)] = "; ".join(mark.text for mark in marks)
+    return Remarks(beside, rechecks)
+
+
+@dataclass(frozen=True, slots=True)
 class PackBody:
     sections: Sequence[FilledSection]
     # Whether there is more than these items
@@ -337,6 +380,7 @@ class PackBody:
     sort: PackSort = SESSION
     # Whether nothing stored is about the query
     absent: bool = False
+    remarks: Remarks = NO_REMARKS
 
     @property
     def text(self) -> str:

@@ -11,17 +11,27 @@ from django.db.models import Q
 from django.utils import timezone
 
 from memories import scopes
-from memories.events import CONTEXT_PACKED, ContextPacked
+from memories.events import CONTEXT_PACKED, ContextPacked, filled
 from memories.models import ContextPack, MemoryScope
 from memories.pack.at_work import MAX_TOKENS as OVERLAP_TOKENS
 from memories.pack.at_work import overlap_body, sent_overlap_body
-from memories.pack.composing import changed_since, compose
+from memories.pack.composing import changed_since, compose, remarks_of, with_remarks
 from memories.pack.notes import MAX_TOKENS as NOTE_TOKENS
 from memories.pack.notes import note_body, noted_body, topic_of
 from memories.pack.progress import has_progress
 from memories.pack.recall import MAX_TOKENS as RECALL_TOKENS
-from memories.pack.recall import ids_at, recall_body, recalled_body
-from memories.pack.sections import BEYOND_DOUBT, Edition, GatherRequest, PackBody, gather, most_items
+from memories.pack.recall import recall_body, recalled_body
+from memories.pack.sections import (
+    BEYOND_DOUBT,
+    NO_REMARKS,
+    Edition,
+    GatherRequest,
+    PackBody,
+    Remarks,
+    gather,
+    ids_at,
+    most_items,
+)
 from memories.pack_sorts import ABSENT, NOTE, OVERLAP, RECALL, SESSION, local_id, reference_of
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.scopes import Level
@@ -83,13 +93,13 @@ class ComposedPack:
 
     def data(self) -> dict[str, Any]:
         sections: dict[str, dict[str, Any]] = {}
-        for filled in self.body.sections:
-            sections[filled.section.name] = {
-                "title": filled.section.title,
-                "items": [item.line.removeprefix("- ") for item in filled.items],
-                "left_out": filled.left_out,
-                "more": filled.section.more,
-                "tokens": filled.tokens,
+        for part in self.body.sections:
+            sections[part.section.name] = {
+                "title": part.section.title,
+                "items": [item.line.removeprefix("- ") for item in part.items],
+                "left_out": part.left_out,
+                "more": part.section.more,
+                "tokens": part.tokens,
             }
         meta = {"pack": self.id, "digest": self.digest, "estimated_tokens": _MOST_TOKENS}
         if self.unrecorded:
@@ -242,6 +252,8 @@ def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
     gathered = gather(request)
     absent = request.has_question and request.best_relevance() < BEYOND_DOUBT
     absent = absent and (not gathered or is_absent(request.query.text, _rankings(request)))
+    remarks = remarks_of(gathered, request.chain[0])
+    gathered = with_remarks(gathered, remarks)
     budget = max_tokens
     body = replace(compose(gathered, budget), absent=absent)
     while answers_json():
@@ -256,7 +268,7 @@ def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
         else:
             break
         body, budget = replace(shorter, absent=absent), smaller
-    return body, budget
+    return replace(body, remarks=remarks), budget
 
 
 # As a search for the subject ranks, so that both say the same
@@ -326,6 +338,7 @@ def _last_equal(max_tokens: int, request: GatherRequest, body: PackBody) -> int:
 
 
 def _send(request: GatherRequest, body: PackBody, positions: list[tuple[str, int]], max_tokens: int) -> int:
+    remarks = body.remarks.among(body.references())
     payload = ContextPacked(
         session_id=request.session_id,
         query=request.query.text if request.is_asked else "",
@@ -339,6 +352,7 @@ def _send(request: GatherRequest, body: PackBody, positions: list[tuple[str, int
         work="" if request.is_asked else request.query.text,
         progress_of=request.progress_of or "",
         absent=body.absent,
+        **filled(remarks=dict(remarks.beside), rechecks=dict(remarks.rechecks)),
     )
     draft = log.prepare(CONTEXT_PACKED, payload)
     # The event belongs to the session that gets the pack, whichever interface sends it
@@ -412,14 +426,15 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
             progress_of = payload.progress_of if payload else ""
             most = most_items(sent.max_tokens)
             request = GatherRequest(chain, sent.created_at, query, bool(sent.query), sent.session_id, progress_of, most)
+            remarks = Remarks(payload.remarks, payload.rechecks) if payload else NO_REMARKS
             if sent.sort is RECALL:
-                body = recalled_body(request, sent.marks)
+                body = recalled_body(request, sent.marks, remarks)
             elif sent.sort is OVERLAP:
                 body = sent_overlap_body(request, list(map(local_id, sent.marks)))
             elif sent.sort is NOTE:
-                body = noted_body(chain, sent.marks, sent.query, sent.created_at)
+                body = noted_body(chain, sent.marks, sent.query, sent.created_at, remarks)
             else:
-                body = _composed_again(request, sent, absent=bool(payload and payload.absent))
+                body = _composed_again(request, sent, remarks, absent=bool(payload and payload.absent))
         marks = body.marks()
     lost = {key for key, mark in sent.marks.items() if marks.get(key) != mark}
     erased = _count_erased(sent, lost) if lost else 0
@@ -430,10 +445,10 @@ def replay_pack(*, command: ContextReplay) -> ComposedPack:
 
 
 # The digest tells in which edition a pack was sent
-def _composed_again(request: GatherRequest, sent: ContextPack, *, absent: bool) -> PackBody:
+def _composed_again(request: GatherRequest, sent: ContextPack, remarks: Remarks, *, absent: bool) -> PackBody:
     bodies: list[PackBody] = []
     for edition in sorted(Edition, reverse=True):
-        gathered = gather(replace(request, edition=edition))
+        gathered = with_remarks(gather(replace(request, edition=edition)), remarks)
         body = replace(compose(gathered, sent.max_tokens, sent=sent.marks), absent=absent)
         if body.digest == sent.digest:
             return body

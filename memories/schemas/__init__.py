@@ -315,6 +315,14 @@ class ConflictResult(BaseModel):
     split_id: int | None = None
 
 
+class MarkView(BaseModel):
+    """Something that is known against an entry, compared with the caller's working tree."""
+
+    # changed, gone, branch, amended, contradicted, failed or origin
+    kind: str
+    text: str
+
+
 class MemoryView(BaseModel):
     """A memory."""
 
@@ -354,6 +362,8 @@ class MemoryView(BaseModel):
     conflicts: list[int]
     # Ids of what supersedes it.
     superseded_by: list[int]
+    # What is known against it: the code that it is about has changed, its branch is not merged, a newer entry amends it
+    marks: list[MarkView] = Field(default_factory=list)
     # Since when and why it is in quarantine; lists and searches then leave it out.
     quarantine: str = ""
 

@@ -21,6 +21,7 @@ from memories.search.index import Hits, text_index
 from memories.search.parsed_query import ParsedQuery, with_parts
 from memories.search.snippets import only_asks
 from memories.search.weights import REFINED, USUAL, Factors, Pipeline, Scores, by_index, refine, successors_of, weigh
+from memories.validity.marks import Mark
 from memoryhub.core.search import text_queries
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, LIKE, number_of
@@ -61,6 +62,8 @@ class Ranked:
     near: Scores | None = None
     # Cosines of all hits that it ranked, also of those that are not near
     cosines: Scores | None = None
+    # What is known against the best hits
+    marks: Mapping[int, Sequence[Mark]] = field(default_factory=dict)
 
     def similarities(self, ids: Collection[int]) -> dict[int, float]:
         """Return how near some hits are to the question, 0 to 1.

@@ -25,6 +25,7 @@ from memories.superseded import superseded_by
 from memories.uses.events import Use
 from memories.uses.notes import note_read
 from memories.uses.selectors import uses_of
+from memories.validity.marks import marks_of
 from memoryhub.core import clock
 from memoryhub.core.entities import not_found
 from memoryhub.core.errors import Gone, Invalid, NotFound
@@ -40,7 +41,16 @@ from memoryhub.core.text import flat
 from memoryhub.core.tools import MAX_SUGGESTIONS
 from sessions_app.selectors import profile
 
-_DERIVED = {"memory_type", "attributes", "related_chunks", "expired", "conflicts", "superseded_by", "quarantine"}
+_DERIVED = {
+    "memory_type",
+    "attributes",
+    "related_chunks",
+    "expired",
+    "conflicts",
+    "superseded_by",
+    "marks",
+    "quarantine",
+}
 _STORED = [name for name in MemoryView.model_fields if name not in _DERIVED]
 # Parts of a memory that callers can ask for
 _PARTS: dict[str, Callable[[list[int]], dict[int, Any]]] = {
@@ -69,6 +79,7 @@ def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
     conflicts = open_conflicts(ids)
     successors = superseded_by(ids)
     aside = quarantine_marks(ids)
+    marks = marks_of(ids)
     now = clock.now()
     viewed = []
     for memory in memories:
@@ -81,6 +92,7 @@ def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
                 expired=memory.valid_until is not None and memory.valid_until <= now,
                 conflicts=conflicts.get(memory.id, []),
                 superseded_by=successors.get(memory.id, []),
+                marks=[mark.data() for mark in marks.get(memory.id, ())],
                 quarantine=aside.get(memory.id, ""),
             ).model_dump(mode="json")
         )

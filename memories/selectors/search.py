@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from memories import scopes
@@ -12,6 +13,7 @@ from memories.present import hit_line
 from memories.schemas import MemorySearch
 from memories.scopes import hidden_among
 from memories.search import engine
+from memories.search.index import Hits
 from memories.search.parsed_query import ParsedQuery, parse_search
 from memories.search.relevance import is_absent
 from memories.search.snippets import snippet, spans, words_in
@@ -20,6 +22,7 @@ from memories.selectors.versions import open_conflicts
 from memories.substance import split_joined
 from memories.superseded import superseded_by
 from memories.uses.notes import note_found
+from memories.validity.marks import marks_of
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
@@ -98,6 +101,8 @@ def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> tup
         with use_store(level.store):
             all_ranked = engine.rank(query, mode, level, blended=True)
         ranked = without_hidden(all_ranked, level, chain)
+        if level.store == current_store():
+            ranked = with_marks(ranked)
         rankings.append(ranked)
         scale = 1.0
         if len(chain) > 1:
@@ -113,6 +118,27 @@ def without_hidden(ranked: engine.Ranked, level: scopes.Level, chain: Sequence[s
     """Return the ranking of a level without memories that a nearer one in the chain hides."""
     hidden = hidden_among([hit_id for hit_id, _ in ranked.hits], level, chain)
     return replace(ranked, hits=[hit for hit in ranked.hits if hit[0] not in hidden])
+
+
+# Best hits that are compared with the working tree: no page shows more at once
+_MARKED = 50
+
+
+def with_marks(ranked: engine.Ranked) -> engine.Ranked:
+    """Return a ranking of the current store with what is known against its best hits, which lowers them."""
+    marks = marks_of([hit_id for hit_id, _ in ranked.hits[:_MARKED]])
+    if not marks:
+        return ranked
+    factors = dict(ranked.factors)
+    hits: Hits = []
+    for hit_id, score in ranked.hits:
+        lowering = [mark for mark in marks.get(hit_id, ()) if mark.weight < 1]
+        if lowering:
+            factors[hit_id] = factors.get(hit_id, {}) | {mark.kind.value: mark.weight for mark in lowering}
+            score *= min(mark.weight for mark in lowering)  # noqa: PLW2901
+        hits.append((hit_id, score))
+    hits.sort(key=itemgetter(1), reverse=True)
+    return replace(ranked, hits=hits, factors=factors, marks=marks)
 
 
 # Makes scores of stores comparable. A word score depends on how rare the words are in a store: in a store of two
@@ -202,6 +228,7 @@ def hits(
                 "conflicts": conflicts.get(document_id, []),
                 "superseded_by": successors.get(document_id, []),
                 "note": notes.get(document_id, ""),
+                "marks": [mark.data() for mark in ranked.marks.get(document_id, ())],
             }
         )
     if explained:

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from memories.events import (
+    AMENDMENT_FOUND,
+    AMENDMENT_JUDGED,
+    ENTRY_ANCHORED,
+    MEMORY_REVISED,
+    MEMORY_WRITTEN,
+    AmendmentFound,
+    AmendmentJudged,
+    AnchorRecord,
+    EntryAnchored,
+    MemoryRevised,
+    MemoryWritten,
+    ProvenanceRecord,
+)
+from memories.models import Amendment, Anchor, Provenance
+from memoryhub.core.events.projection import Event, projects
+from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
+from memoryhub.core.stores import rows
+
+
+def store_provenance(entity_id: int, record: ProvenanceRecord | None) -> None:
+    """Write the provenance and the anchors of a new entry or a new text; needs an open transaction of the log."""
+    if record is None:
+        return
+    if record.commit:
+        rows.execute("DELETE FROM memories_provenance WHERE id = %s", [entity_id])
+        rows.insert(Provenance, id=entity_id, commit=record.commit, branch=record.branch, has_edits=record.has_edits)
+    _store_anchors(entity_id, record.anchors)
+
+
+def _store_anchors(entity_id: int, anchors: list[AnchorRecord]) -> None:
+    rows.execute("DELETE FROM memories_anchor WHERE entity_id = %s", [entity_id])
+    for number, anchor in enumerate(anchors):
+        rows.insert(Anchor, entity_id=entity_id, number=number, **anchor.model_dump())
+
+
+@projects(MEMORY_WRITTEN)
+def locate_memory(event: Event[MemoryWritten]) -> None:
+    store_provenance(event.position, event.payload.provenance)
+
+
+@projects(MEMORY_REVISED)
+def relocate_memory(event: Event[MemoryRevised]) -> None:
+    store_provenance(event.payload.memory_id, event.payload.provenance)
+
+
+@projects(ENTRY_ANCHORED)
+def anchor_entry(event: Event[EntryAnchored]) -> None:
+    _store_anchors(event.payload.entity_id, event.payload.anchors)
+
+
+@projects(AMENDMENT_FOUND)
+def add_amendment(event: Event[AmendmentFound]) -> None:
+    payload = event.payload
+    rows.execute(
+        "DELETE FROM memories_amendment WHERE newer_id = %s AND older_id = %s", [payload.newer_id, payload.older_id]
+    )
+    rows.insert(Amendment, id=event.position, is_accepted=None, created_at=event.occurred_at, **payload.model_dump())
+
+
+@projects(AMENDMENT_JUDGED)
+def judge_amendment(event: Event[AmendmentJudged]) -> None:
+    rows.update(Amendment, event.payload.amendment_id, is_accepted=event.payload.is_accepted)
+
+
+_ROWS_OF_ENTRY = (
+    "DELETE FROM memories_anchor WHERE entity_id = %s",
+    "DELETE FROM memories_provenance WHERE id = %s",
+    "DELETE FROM memories_amendment WHERE newer_id = %s",
+    "DELETE FROM memories_amendment WHERE older_id = %s",
+)
+
+
+@projects(PAYLOAD_ERASED)
+def forget_entries(event: Event[PayloadErased]) -> None:
+    for stream in event.payload.streams:
+        kind, _, entity_id = stream.partition(":")
+        if kind in ("memory", "decision"):
+            for sql in _ROWS_OF_ENTRY:
+                rows.execute(sql, [int(entity_id)])
