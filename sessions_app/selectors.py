@@ -3,18 +3,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from memoryhub.config.current_settings import current_folder
+from memoryhub.config.repository import resolved
 from memoryhub.core import log
 from memoryhub.core.contributions import parts_of
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import outside_quarantine, quarantine_notes
 from memoryhub.core.log.read import timeline_entry
+from memoryhub.core.origin import current_origin
 from memoryhub.core.paging import newest_first
+from memoryhub.core.permissions import Act, allows
 from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.stores import rows
 from sessions_app import schemas
 from sessions_app.events.client import CONTEXT_COMPACTED
+from sessions_app.git.worktree import WorkingTree, working_tree_at
 from sessions_app.models import Commit, Iteration, Profile, Session, Turn
 from sessions_app.present import commit_line, iteration_line, session_line, turn_line
 
@@ -201,3 +207,37 @@ def root_of_project() -> str:
     # Raw: each pack asks
     roots = rows.column("SELECT root_path FROM sessions_app_profile")
     return roots[0] if roots else ""
+
+
+def is_readable(folder: Path) -> bool:
+    """Return whether the caller may have git read a folder of this machine: others than administrators the project's.
+
+    They may name a folder of their own machine, and on this one only mean the project's.
+    """
+    if allows(Act.ADMINISTER):
+        return True
+    root = root_of_project()
+    return bool(root) and resolved(folder).is_relative_to(resolved(Path(root)))
+
+
+def caller_tree() -> WorkingTree | None:
+    """Return the working tree in which the caller works: of its folder, its session's, or the project's own.
+
+    None if that is no folder here, such as one of another machine, or is outside git.
+    """
+    directory = current_folder().directory
+    if directory:
+        return working_tree_at(Path(directory))
+    directory = _directory_of_session(current_origin().session_id)
+    if directory and not (directory.startswith("/") and is_readable(Path(directory))):
+        return None
+    directory = directory or root_of_project()
+    return working_tree_at(Path(directory)) if directory.startswith("/") else None
+
+
+# Raw: each search asks
+def _directory_of_session(session_id: str) -> str:
+    if not session_id:
+        return ""
+    directories = rows.column("SELECT directory FROM sessions_app_session WHERE session_id = %s", [session_id])
+    return directories[0] if directories else ""

@@ -33,6 +33,10 @@ class Repository:
     is_submodule: bool
     is_linked: bool
     is_bare: bool
+    # The folder that it was found at, and that folder's git directory; a linked working tree has one of its own
+    top: Path
+    git_dir: Path
+    has_worktree: bool
 
     @property
     def folder_name(self) -> str:
@@ -138,7 +142,10 @@ def _repository(folder: Path, git_dir: Path) -> Repository:
     for section, key, value in settings:
         if section.startswith("remote.") and key == "url" and value:
             remotes.setdefault(section.removeprefix("remote."), value)
-    return Repository(common, main, remotes, is_submodule, bool(pointer), git_dir == folder)
+    is_bare = git_dir == folder
+    is_said_to_be_bare = any((section, key, value) == ("core", "bare", "true") for section, key, value in settings)
+    has_worktree = bool(pointer) or not (is_bare or is_said_to_be_bare)
+    return Repository(common, main, remotes, is_submodule, bool(pointer), is_bare, folder, git_dir, has_worktree)
 
 
 def _main_folder(common: Path, settings: list[tuple[str, str, str]]) -> Path:

@@ -14,7 +14,6 @@ from memoryhub.core.entities import require_entities
 from memoryhub.core.errors import ConflictError, NotFound
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.foreign_files import read_foreign
-from memoryhub.core.permissions import Act, allows
 from memoryhub.core.schemas import Payload
 from memoryhub.core.stores.dialect import begins_with
 from memoryhub.core.text import flat
@@ -23,7 +22,7 @@ from sessions_app.events.client import FILE_EDITED
 from sessions_app.hook_parser import HookEvent
 from sessions_app.models import Commit, Iteration, IterationStatus
 from sessions_app.schemas import CommitRead, CommitRecord, IterationAdvance, IterationComplete, IterationStart
-from sessions_app.selectors import find_iteration, root_of_project
+from sessions_app.selectors import find_iteration, is_readable
 
 _BATCH = 500
 
@@ -59,14 +58,6 @@ def record_commit(*, command: CommitRead, directory: Path | None = None) -> Comm
         return commit
 
 
-# Others name a folder of their own machine; on the hub's, they may only mean the project's.
-def _is_readable(folder: Path) -> bool:
-    if allows(Act.ADMINISTER):
-        return True
-    root = root_of_project()
-    return bool(root) and folder.resolve().is_relative_to(Path(root).resolve())
-
-
 def _links_of(command: CommitRead) -> dict[str, Any]:
     links: dict[str, Any] = {}
     if command.decision_ids:
@@ -95,7 +86,7 @@ def _stream(sha: str) -> str:
 
 
 def _from_git(command: CommitRead, directory: Path | None) -> CommitRecord | None:
-    if directory is None or not _is_readable(directory):
+    if directory is None or not is_readable(directory):
         return None
     commit = git.read_commit(directory, command.sha.lower())
     if commit is None:
