@@ -37,6 +37,8 @@ from decisions.schemas import (
     Evidence,
 )
 from decisions.selectors import find_decision, find_decisions
+from memories.events import filled
+from memories.validity.provenance import current_workplace, provenance_of
 from memoryhub.config.current_settings import project_settings, settings_decided_by
 from memoryhub.core import clock, log
 from memoryhub.core.errors import ConflictError, Forbidden, Invalid, NotFound
@@ -116,6 +118,7 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
     """
     if command.status is DecisionStatus.SUPERSEDED:
         raise Invalid("status superseded cannot be set; record the decision that replaces it")
+    provenance = provenance_of("\n".join(_texts_of(command)), current_workplace())
     with log.transaction():
         first = log.find_by_key(command.idempotency_key, DECISION_RECORDED)
         if first:
@@ -125,7 +128,11 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
         refuse_superseded(edges, branch=command.branch)
         commits, waiting = commits_named(command.commits)
         payload = DecisionRecorded(
-            **_fields(command), edges=edges, commits=commits, artifacts=[*artifacts_of(command), *waiting]
+            **_fields(command),
+            **filled(provenance=provenance),
+            edges=edges,
+            commits=commits,
+            artifacts=[*artifacts_of(command), *waiting],
         )
         draft = log.prepare(DECISION_RECORDED, payload)
         event = log.append(draft, entity="decision", idempotency_key=command.idempotency_key)
@@ -156,6 +163,10 @@ def supersede_decision(*, command: DecisionSupersede) -> DecisionResult:
         # Older versions allowed line breaks in these.
         before |= {name: flat(before[name]) for name in ("title", "phase", "topic")}
         return record_decision(command=DecisionRecord(**{**before, **fields, "supersedes": [earlier.id]}))
+
+
+def _texts_of(command: DecisionRecord) -> list[str]:
+    return [command.title, command.context, command.chosen, command.rationale, *command.files]
 
 
 def _fields(command: DecisionFields) -> dict[str, Any]:

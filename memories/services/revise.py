@@ -20,6 +20,7 @@ from memories.events import (
     MemoryRevised,
     MemoryState,
     MemoryWritten,
+    ProvenanceRecord,
     ReviewStatus,
     filled,
 )
@@ -39,6 +40,7 @@ from memories.schemas import (
 )
 from memories.selectors.memories import find_memory
 from memories.selectors.versions import find_conflict, state_at
+from memories.validity.provenance import current_workplace, provenance_of
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import clock, log
@@ -67,7 +69,7 @@ def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> 
     if window is None:
         seconds = 0 if command.must_be_current else project_settings().conflict_window_seconds
         window = timedelta(seconds=seconds)
-    with scopes.writing(command.scope), log.transaction():
+    with scopes.writing(command.scope) as scope, log.transaction():
         first = log.find_by_key(command.idempotency_key, MEMORY_REVISED)
         if first:
             return result_of(first)
@@ -81,9 +83,18 @@ def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> 
             return with_memory(write_result(existing, WriteStatus.UNCHANGED))
         if (state.title, state.scope) != (existing.state.title, existing.state.scope):
             refuse_taken_title(existing, state)
+        provenance = None
+        if (state.title, state.content) != (existing.state.title, existing.state.content):
+            provenance = provenance_of(f"{state.title}\n{state.content}", current_workplace(scope))
         base = command.base_version or existing.version
         result = append_version(
-            existing, state, base=base, reason=command.change_reason, key=command.idempotency_key, unseen=unseen
+            existing,
+            state,
+            base=base,
+            reason=command.change_reason,
+            key=command.idempotency_key,
+            unseen=unseen,
+            provenance=provenance,
         )
         return with_memory(result)
 
@@ -120,6 +131,7 @@ def append_version(
     unseen: int | None = None,
     review: ReviewStatus | None = None,
     revised_at: str | None = None,
+    provenance: ProvenanceRecord | None = None,
 ) -> WriteResult:
     """Append the next version of ``existing``; needs an open transaction of the log.
 
@@ -132,6 +144,7 @@ def append_version(
         unseen: the version that the writer missed, which makes it a conflict.
         review: review status; default: as the project's policy decides.
         revised_at: when another tool made the change; default: now.
+        provenance: where the new text was learnt; default: where the last one was.
     """
     review = review or ReviewGate().of_revision(existing, state)
     stored_review = None if review == ACCEPTED else review
@@ -142,7 +155,7 @@ def append_version(
             "version": existing.version + 1,
             "base_version": base,
             "reason": reason,
-            **filled(conflicts_with=unseen, review=stored_review, revised_at=revised_at),
+            **filled(conflicts_with=unseen, review=stored_review, revised_at=revised_at, provenance=provenance),
         }
     )
     draft = log.prepare(MEMORY_REVISED, payload)

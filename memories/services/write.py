@@ -13,6 +13,7 @@ from memories.pack.sections import refuse_echo
 from memories.review.policy import ReviewGate
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
 from memories.services.revise import append_version, result_of, with_memory, write_result
+from memories.validity.provenance import Workplace, current_workplace, provenance_of
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, Invalid
@@ -21,7 +22,7 @@ from memoryhub.core.origin import current_origin
 
 _BATCH = 500
 _NOT_STATE = {"if_exists", "named", "related_chunks", "idempotency_key"}
-_NOT_REVISED = {"review", "written_at", "revised_at"}
+_NOT_REVISED = {"review", "written_at", "revised_at", "provenance"}
 
 
 def write_memory(*, command: MemoryWrite) -> WriteResult:
@@ -51,7 +52,9 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
         batch = commands[start : start + _BATCH]
         with scopes.writing(batch[0].scope) as scope:
             policy = ReviewGate()
-            drafts = [log.prepare(MEMORY_WRITTEN, _payload(command, scope, policy)) for command in batch]
+            workplace = current_workplace(scope)
+            payloads = [_payload(command, scope, policy, workplace) for command in batch]
+            drafts = [log.prepare(MEMORY_WRITTEN, payload) for payload in payloads]
             with log.transaction():
                 existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)
                 for command, draft in zip(batch, drafts, strict=True):
@@ -64,7 +67,9 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
     return results
 
 
-def _payload(command: MemoryWrite, scope: MemoryScope, policy: ReviewGate) -> MemoryWritten:
+def _payload(
+    command: MemoryWrite, scope: MemoryScope, policy: ReviewGate, workplace: Workplace | None
+) -> MemoryWritten:
     refuse_echo(command.content)
     fields = command.model_dump(exclude=_NOT_STATE, exclude_unset=True)
     if command.type:
@@ -77,7 +82,8 @@ def _payload(command: MemoryWrite, scope: MemoryScope, policy: ReviewGate) -> Me
         fields["scope"] = scope
     fields["author"] = command.author or current_origin().actor
     written = MemoryWritten(**fields)
-    return written.model_copy(update=filled(review=policy.of_new(written)))
+    provenance = provenance_of(f"{command.title}\n{command.content}", workplace)
+    return written.model_copy(update=filled(review=policy.of_new(written), provenance=provenance))
 
 
 def _write(
@@ -135,6 +141,13 @@ def _write_to_title(existing: Existing, command: MemoryWrite, draft: Draft[Memor
 
 def _revise(existing: Existing, draft: Draft[MemoryWritten], key: str | None) -> WriteResult:
     state = existing.state.with_changes(**draft.payload.model_dump(exclude=_NOT_REVISED, exclude_unset=True))
-    revised_at = draft.payload.revised_at
-    result = append_version(existing, state, base=existing.version, reason="", key=key, revised_at=revised_at)
+    result = append_version(
+        existing,
+        state,
+        base=existing.version,
+        reason="",
+        key=key,
+        revised_at=draft.payload.revised_at,
+        provenance=draft.payload.provenance,
+    )
     return result.model_copy(update={"redacted": list(draft.redactions)})
