@@ -16,7 +16,7 @@ from decisions.schemas import DecisionGet, DecisionList, DecisionView
 from memories.selectors.memories import ids_among
 from memories.uses.events import Use
 from memories.uses.notes import note_read
-from memories.validity.marks import marks_of
+from memories.validity.selectors import marks_of
 from memoryhub.core import clock
 from memoryhub.core.entities import not_found
 from memoryhub.core.errors import Invalid, NotFound

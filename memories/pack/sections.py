@@ -27,7 +27,7 @@ from memories.search.parsed_query import ParsedQuery, parse
 from memories.search.relevance import Relevance, relevance_of
 from memories.search.snippets import words_in
 from memories.search.weights import USUAL
-from memories.validity.marks import marks_of
+from memories.validity.selectors import marks_of
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores import rows

@@ -25,7 +25,7 @@ from memories.superseded import superseded_by
 from memories.uses.events import Use
 from memories.uses.notes import note_read
 from memories.uses.selectors import uses_of
-from memories.validity.marks import marks_of
+from memories.validity.selectors import marks_of
 from memoryhub.core import clock
 from memoryhub.core.entities import not_found
 from memoryhub.core.errors import Gone, Invalid, NotFound

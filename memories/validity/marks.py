@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -33,9 +32,3 @@ class Mark:
 
     def data(self) -> dict[str, str]:
         return {"kind": self.kind.value, "text": self.text}
-
-
-def marks_of(ids: Sequence[int]) -> dict[int, list[Mark]]:
-    """Map entries of the current store to what is known against them, compared with the caller's working tree."""
-    marks: dict[int, list[Mark]] = {entity_id: [] for entity_id in ids}
-    return {entity_id: entity_marks for entity_id, entity_marks in marks.items() if entity_marks}
