@@ -9,6 +9,7 @@ import selectors
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -63,14 +64,18 @@ _ENVIRONMENT = {
 
 
 def run(
-    directory: Path, *arguments: str, max_output: int = MAX_OUTPUT, seconds: float = SECONDS
+    directory: Path,
+    *arguments: str,
+    standard_input: bytes = b"",
+    max_output: int = MAX_OUTPUT,
+    seconds: float = SECONDS,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run git in a folder and return its exit code, its output and its reason.
 
     Raises:
         Unavailable: git is not installed, does not answer in time, or prints more than ``max_output`` bytes.
     """
-    with _started(directory, arguments) as process:
+    with _started(directory, arguments, standard_input) as process:
         output = bytearray()
         answer = _GitOutput(process, directory, seconds=seconds, silence=seconds)
         for chunk in answer.chunks():
@@ -170,17 +175,20 @@ class _GitOutput:
 
 # In a session of its own, git has no terminal to ask on, and can be ended with all that it started.
 @contextmanager
-def _started(directory: Path, arguments: tuple[str, ...]) -> Iterator[subprocess.Popen[bytes]]:
+def _started(
+    directory: Path, arguments: tuple[str, ...], standard_input: bytes = b""
+) -> Iterator[subprocess.Popen[bytes]]:
     environment = _environment()
     try:
-        process = subprocess.Popen(  # noqa: S603  (arguments of our own, no shell)
-            _git_command(directory, arguments, environment["PATH"]),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-        )
+        with _input_file(standard_input) as source:
+            process = subprocess.Popen(  # noqa: S603  (arguments of our own, no shell)
+                _git_command(directory, arguments, environment["PATH"]),
+                stdin=source,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+            )
     except (OSError, ValueError) as error:
         raise Unavailable(f"git cannot be started in {str(directory)[:80]!r}: {error}") from error
     with process:
@@ -194,6 +202,18 @@ def _started(directory: Path, arguments: tuple[str, ...]) -> Iterator[subprocess
             # Until it is waited for, the process keeps its id, so the group is its own
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+# A file and no pipe: git may print more than a pipe holds before it has read all
+@contextmanager
+def _input_file(content: bytes) -> Iterator[int]:
+    if not content:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile(prefix="memory-hub-") as file:
+        file.write(content)
+        file.seek(0)
+        yield file.fileno()
 
 
 def _git_command(directory: Path, arguments: tuple[str, ...], path: str) -> list[str]:

@@ -58,6 +58,13 @@ def working_tree_at(directory: Path) -> WorkingTree | None:
     return _trees.of(location.git_dir, lambda _, files: _read_tree(location, files))
 
 
+def branch_tip(tree: WorkingTree, branch: str) -> str | None:
+    """Return the hash of a local branch's newest commit; "" if there is no such branch, None if it is not known."""
+    if not branch:
+        return ""
+    return _tips.of(f"{tree.common_dir}\0{branch}", lambda _, files: _read_tip(tree.common_dir, branch, files))
+
+
 @dataclass(frozen=True, slots=True)
 class _Location:
     top: Path
@@ -107,6 +114,7 @@ class _Cache(Generic[T]):
 
 _locations: _Cache[_Location | None] = _Cache()
 _trees: _Cache[WorkingTree | None] = _Cache()
+_tips: _Cache[str | None] = _Cache()
 
 
 # A folder's times change with each file in it
@@ -146,7 +154,7 @@ def _read_tree(location: _Location, files: _Files) -> WorkingTree | None:
     name = _linked_ref(head)
     if name == _IN_TABLES:
         return _ask_git(location, files)
-    sha_of_ref = _resolved_ref(location, name, files)
+    sha_of_ref = _resolved_ref(location.common_dir, name, files)
     if sha_of_ref is None:
         return _ask_git(location, files)
     return WorkingTree(location.top, location.common_dir, sha_of_ref, _branch_of(os.fsencode(name)))
@@ -184,17 +192,24 @@ def _linked_ref(content: bytes) -> str:
 
 
 # "" where the ref does not exist, as before the first commit; None where only git can tell
-def _resolved_ref(location: _Location, name: str, files: _Files) -> str | None:
+def _resolved_ref(common_dir: Path, name: str, files: _Files) -> str | None:
     for _ in range(_MAX_LINKS):
         if not name:
             return ""
-        content = files.read(f"{location.common_dir}/{name}")
+        content = files.read(f"{common_dir}/{name}")
         if sha := _SHA.match(content):
             return sha[1].decode("ascii")
         if not content:
-            return _packed_ref(f"{location.common_dir}/packed-refs", name, files)
+            return _packed_ref(f"{common_dir}/packed-refs", name, files)
         name = _linked_ref(content)
     return ""
+
+
+def _read_tip(common_dir: Path, branch: str, files: _Files) -> str | None:
+    if files.exists(f"{common_dir}/reftable"):
+        return None
+    link = f"ref: {_BRANCH}{branch}".encode("utf-8", "surrogateescape")
+    return _resolved_ref(common_dir, _linked_ref(link), files)
 
 
 def _packed_ref(path: str, name: str, files: _Files) -> str | None:
