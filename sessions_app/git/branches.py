@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.foreign_files import read_foreign
@@ -63,7 +64,8 @@ _Key = tuple[str, str, BranchWork, str]
 # Answers, and until when one holds: for ever if git could tell
 _states: dict[_Key, tuple[BranchState, float]] = {}
 _changes: dict[tuple[str, str, str], Change] = {}
-_present: set[tuple[str, str]] = set()
+# The last HEAD of a working tree, and commits that it has
+_merged: dict[Path, tuple[str, set[str]]] = {}
 
 
 def branch_states(
@@ -102,7 +104,7 @@ def _cached_state(tree: WorkingTree, work: BranchWork) -> BranchState | None:
 
 
 def _store(tree: WorkingTree, decided: dict[BranchWork, BranchState]) -> None:
-    for cache in (_states, _changes, _present):
+    for cache in (_states, _changes, _merged):
         if len(cache) + len(decided) > _MOST_CACHED:
             cache.clear()
     for work, state in decided.items():
@@ -144,26 +146,18 @@ class _Git:
 
 
 @dataclass(slots=True)
-class _Line:
-    """The commits of a branch up to one of them that HEAD lacks, and where they leave HEAD's history."""
-
-    commits: set[str]
-    base: str
-
-
-@dataclass(slots=True)
 class _Subject:
-    """A commit that HEAD lacks, with the newest commit of its branch that is known."""
+    """A commit that HEAD lacks, the newest commit of its branch that is known, and where both leave HEAD's history."""
 
     sha: str
-    line: _Line
+    base: str
     tip: str
-    tip_line: _Line
+    base_of_tip: str
 
     def pairs(self) -> list[Pair]:
         """Return what may be in HEAD as one commit: the commit itself, and the branch up to it and up to its tip."""
         pairs = [(self.sha, "")]
-        pairs += [(sha, line.base) for sha, line in ((self.sha, self.line), (self.tip, self.tip_line)) if line.base]
+        pairs += [(sha, base) for sha, base in ((self.sha, self.base), (self.tip, self.base_of_tip)) if base]
         return list(dict.fromkeys(pairs))
 
 
@@ -188,6 +182,10 @@ class _History:
         commits = set.intersection(*(self._by_path.get(path, set()) for path in change.files))
         return sorted(commits, key=lambda sha: (len(self.changes[sha].files), sha))
 
+    def touches_all(self, change: Change) -> bool:
+        """Return whether each file of a change was changed since, which it was if HEAD has the change."""
+        return bool(change.files) and all(path in self._by_path for path in change.files)
+
 
 class _Decisions:
     def __init__(self, tree: WorkingTree) -> None:
@@ -195,7 +193,9 @@ class _Decisions:
         self._git = _Git(tree)
         # Commits that HEAD lacks, with their parents
         self._parents: dict[str, list[str]] = {}
-        self._lines: dict[str, _Line] = {}
+        self._bases: dict[str, str] = {}
+        # Commits of HEAD, numbered from the newest
+        self._ages: dict[str, int] = {}
         self._common = str(tree.common_dir)
         self._histories: dict[str, _History] = {}
         self._patches: dict[Pair, Patch] = {}
@@ -207,9 +207,7 @@ class _Decisions:
         if not self._tree.head or not valid:
             return states
         tips = {work: branch_tip(self._tree, work.branch) or "" for work in valid if _is_elsewhere(self._tree, work)}
-        if not self._read_parents([*(work.commit for work in valid), *filter(None, tips.values())]):
-            return states
-        present = self._present_among([work.commit for work in valid])
+        present = self._present_among({work.commit for work in valid}, set(filter(None, tips.values())))
         subjects: dict[BranchWork, str] = {}
         for work in valid:
             if work.commit not in present:
@@ -222,24 +220,30 @@ class _Decisions:
         by_commit = self._compared({sha: work.branch for work, sha in subjects.items()})
         return states | {work: by_commit.get(sha, _UNKNOWN) for work, sha in subjects.items()}
 
-    def _read_parents(self, shas: Iterable[str]) -> bool:
-        names = [sha for sha in dict.fromkeys(shas) if sha not in self._parents]
-        if not names:
-            return True
-        output = self._git.ask(("rev-list", "--parents", "--ignore-missing", *names, "--not", self._tree.head))
-        for line in (output or b"").decode("ascii").splitlines():
-            sha, *parents = line.split(" ")
-            self._parents[sha] = parents
-        return output is not None
-
-    def _present_among(self, shas: Sequence[str]) -> set[str]:
-        present = {sha for sha in shas if sha in self._parents or (self._common, sha) in _present}
-        absent = [sha for sha in dict.fromkeys(shas) if sha not in present]
+    # The commits that git knows. Those that HEAD had before are not asked for again if it still has the one before.
+    def _present_among(self, commits: set[str], tips: set[str]) -> set[str]:
+        head, merged = _merged.get(self._tree.top, ("", set[str]()))
+        if head and self._git.ask(("merge-base", "--is-ancestor", head, self._tree.head)) is None:
+            merged = set()
+        unread = commits - merged
+        if not self._read_parents(unread | tips):
+            return commits & merged
+        absent = unread.difference(self._parents)
         if absent:
             output = self._git.ask(("rev-list", "--no-walk=unsorted", "--ignore-missing", *absent)) or b""
-            present.update(output.decode("ascii").split())
-        _present.update((self._common, sha) for sha in present)
-        return present
+            merged = merged | absent.intersection(output.decode("ascii").split())
+        _merged[self._tree.top] = self._tree.head, merged
+        return commits.intersection(merged.union(self._parents))
+
+    # Children come before their parents
+    def _read_parents(self, shas: Collection[str]) -> bool:
+        if not shas:
+            return True
+        head = self._tree.head
+        output = self._git.ask(("rev-list", "--topo-order", "--parents", "--ignore-missing", *shas, "--not", head))
+        lines = (output or b"").decode("ascii").splitlines()
+        self._parents = {sha: parents for sha, *parents in (line.split(" ") for line in lines)}
+        return output is not None
 
     # The state, or the commit that HEAD has to be compared with
     def _decided_by_ancestry(self, work: BranchWork, tip: str) -> BranchState | str:
@@ -250,42 +254,54 @@ class _Decisions:
         if tip not in self._parents:
             return _MERGED
         # The edits are in the branch's next commit, which is none of these if it was rebased since
-        following = [sha for sha in self._line_to(tip).commits if work.commit in self._parents[sha]]
+        following = [sha for sha in self._line_of(tip, set()) if work.commit in self._parents[sha]]
         return following[0] if following else _UNKNOWN
 
-    def _line_to(self, tip: str) -> _Line:
-        if tip not in self._lines:
-            commits, outside, pending = {tip}, set[str](), [tip]
-            while pending:
-                for parent in self._parents[pending.pop()]:
-                    if parent not in self._parents:
-                        outside.add(parent)
-                    elif parent not in commits:
-                        commits.add(parent)
-                        pending.append(parent)
-            self._lines[tip] = _Line(commits, self._base(tip, outside))
-        return self._lines[tip]
+    def _line_of(self, tip: str, visited: set[str]) -> set[str]:
+        """Return the commits of a branch up to its tip that HEAD lacks, without those visited before."""
+        line, pending = {tip}, [tip]
+        while pending:
+            for parent in self._parents[pending.pop()]:
+                if parent in self._parents and parent not in visited and parent not in line:
+                    line.add(parent)
+                    pending.append(parent)
+        return line
 
-    # "" for a history that shares nothing with HEAD
-    def _base(self, tip: str, outside: set[str]) -> str:
-        if len(outside) < 2:
-            return next(iter(outside), "")
-        output = self._git.ask(("merge-base", tip, self._tree.head))
-        return (output or b"").decode("ascii").strip()
+    # Where a commit leaves HEAD's history; "" if it shares nothing with it. Of several places the newest is taken, as
+    # a merge base is.
+    def _base_of(self, sha: str) -> str:
+        pending = [sha]
+        while sha not in self._bases:
+            parents = self._parents[pending[-1]]
+            unread = [parent for parent in parents if parent in self._parents and parent not in self._bases]
+            if unread:
+                pending += unread
+                continue
+            bases = {self._bases.get(parent, parent) for parent in parents} - {""}
+            self._bases[pending.pop()] = min(bases, key=self._age) if len(bases) > 1 else "".join(bases)
+        return self._bases[sha]
+
+    def _age(self, sha: str) -> tuple[int, str]:
+        if not self._ages:
+            output = self._git.ask(("rev-list", f"--max-count={_MOST_CACHED}", self._tree.head))
+            self._ages = {sha: age for age, sha in enumerate((output or b"").decode("ascii").split())}
+        return self._ages.get(sha, _MOST_CACHED), sha
 
     def _compared(self, branches: dict[str, str]) -> dict[str, BranchState]:
         """Map commits that HEAD lacks to their states, given their branches."""
         if not branches:
             return {}
         tips = self._tips_of(set(branches.values()))
-        self._read_parents(tip for shas in tips.values() for tip in shas)
-        subjects = [self._subject(sha, branch, branches, tips) for sha, branch in branches.items()]
-        self._read_changes([pair for subject in subjects for pair in subject.pairs()])
+        if not self._read_parents(set(branches).union(*tips.values())):
+            return {}
+        subjects = self._subjects(branches, tips)
+        self._read_changes(pair for subject in subjects for pair in subject.pairs())
         states = {subject.sha: self._by_names(subject) for subject in subjects}
         open_subjects = [subject for subject in subjects if states[subject.sha] is None]
         pairs: dict[Pair, None] = {}
         for subject in open_subjects:
-            pairs |= dict.fromkeys([*subject.pairs(), *((sha, "") for sha in self._candidates(subject))])
+            for pair, shas in self._candidates(subject).items():
+                pairs |= dict.fromkeys([pair, *((sha, "") for sha in shas)])
         self._patches = read_patches_of(self._git.ask, list(pairs))
         states |= {subject.sha: self._by_lines(subject) for subject in open_subjects}
         return {sha: state for sha, state in states.items() if state}
@@ -304,12 +320,25 @@ class _Decisions:
             tips.setdefault(name, []).append(sha)
         return tips
 
-    def _subject(self, sha: str, branch: str, branches: dict[str, str], tips: dict[str, list[str]]) -> _Subject:
-        line = self._line_to(sha)
-        later = [*tips.get(branch, ()), *(other for other, name in branches.items() if name == branch)]
-        lines = {tip: self._line_to(tip) for tip in later if tip in self._parents}
-        tip = max((tip for tip in lines if sha in lines[tip].commits), key=lambda tip: len(lines[tip].commits))
-        return _Subject(sha, line, tip, lines[tip])
+    # The newest commit of a branch is that of a ref, or the newest one that is asked for
+    def _subjects(self, branches: dict[str, str], tips: dict[str, list[str]]) -> list[_Subject]:
+        names: dict[str, set[str]] = {}
+        tip_names = [(branch, sha) for branch, shas in tips.items() for sha in shas]
+        for branch, sha in [*((branch, sha) for sha, branch in branches.items()), *tip_names]:
+            names.setdefault(sha, set()).add(branch)
+        visited: dict[str, set[str]] = {}
+        subjects = []
+        for tip in self._parents:
+            for branch in names.get(tip, ()):
+                seen = visited.setdefault(branch, set())
+                if tip in seen:
+                    continue
+                line = self._line_of(tip, seen)
+                seen |= line
+                for sha in line:
+                    if branches.get(sha) == branch:
+                        subjects.append(_Subject(sha, self._base_of(sha), tip, self._base_of(tip)))
+        return subjects
 
     def _history(self, base: str) -> _History:
         if base not in self._histories:
@@ -335,38 +364,51 @@ class _Decisions:
 
     # None where the lines have to be compared
     def _by_names(self, subject: _Subject) -> BranchState | None:
-        history = self._history(subject.line.base)
-        changes = map(self._change, subject.pairs())
-        if any(change.content in history.contents for change in changes if change and change.files):
+        history = self._history(subject.base)
+        changes = list(filter(None, map(self._change, subject.pairs())))
+        if any(change.content in history.contents for change in changes if change.files):
             return _MERGED
-        return None
+        if len(changes) < len(subject.pairs()) or any(map(history.touches_all, changes)):
+            return None
+        return self._unmerged(subject)
 
-    def _candidates(self, subject: _Subject) -> list[str]:
-        history = self._history(subject.line.base)
-        candidates: list[str] = []
-        for change in map(self._change, subject.pairs()):
-            if change and change.files:
-                candidates += history.touching(change)[:_MOST_CANDIDATES]
-        return list(dict.fromkeys(candidates))
+    def _candidates(self, subject: _Subject) -> dict[Pair, list[str]]:
+        history = self._history(subject.base)
+        candidates: dict[Pair, list[str]] = {}
+        for pair in subject.pairs():
+            change = self._change(pair)
+            if change and history.touches_all(change):
+                candidates[pair] = history.touching(change)[:_MOST_CANDIDATES]
+        return candidates
 
     def _by_lines(self, subject: _Subject) -> BranchState:
-        history = self._history(subject.line.base)
-        candidates = self._candidates(subject)
-        patches = [self._patches.get(pair) for pair in subject.pairs()]
-        patches_of_head = [self._patches.get((sha, "")) for sha in candidates]
-        for patch in filter(None, patches):
-            if any(patch.is_part_of(other) for other in patches_of_head if other):
+        is_unread = False
+        for pair, shas in self._candidates(subject).items():
+            patch = self._patches.get(pair)
+            for sha in shas:
+                other = self._patches.get((sha, ""))
+                if patch is None or other is None:
+                    is_unread = True
+                elif patch.is_part_of(other) or self._is_rewritten(pair, patch, sha, other):
+                    return _MERGED
+        change = self._change((subject.sha, subject.base))
+        if change and self._history(subject.base).touches_all(change):
+            is_present = is_in_files(self._git.ask, change, self._tree.head)
+            if is_present:
                 return _MERGED
-        own, own_change = patches[0], self._change((subject.sha, ""))
-        for sha, other in zip(candidates, patches_of_head, strict=True):
-            is_rewritten = own_change and history.changes[sha].identity == own_change.identity
-            if own and other and is_rewritten and 2 * len(own.added & other.added) > len(own.added):
-                return _MERGED
-        change = self._change((subject.sha, subject.line.base))
-        is_present = change and is_in_files(self._git.ask, change, self._tree.head)
-        if is_present:
-            return _MERGED
-        if is_present is None or None in (*patches, *patches_of_head) or not history.is_complete:
+            is_unread |= is_present is None
+        return _UNKNOWN if is_unread else self._unmerged(subject)
+
+    # A rebase with conflicts and an amendment leave author, time and subject, and most of the lines
+    def _is_rewritten(self, pair: Pair, patch: Patch, sha: str, other: Patch) -> bool:
+        change, change_of_head = self._change(pair), self._change((sha, ""))
+        if not change or not change_of_head or change.identity != change_of_head.identity:
+            return False
+        return not pair[1] and 2 * len(patch.added & other.added) > len(patch.added)
+
+    def _unmerged(self, subject: _Subject) -> BranchState:
+        change = self._change((subject.sha, subject.base))
+        if not self._history(subject.base).is_complete or (subject.base and not change):
             return _UNKNOWN
         return BranchState(BranchStatus.UNMERGED, frozenset(map(os.fsdecode, change.files if change else ())))
 
