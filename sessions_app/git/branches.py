@@ -35,6 +35,10 @@ _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _BRANCH_NAME = re.compile(r"(?!-)[^\s~^:?*\[\\\x00-\x20\x7f]{1,250}")
 
 
+# Git takes `./` and `../` from the folder that it works in
+_PATH = re.compile(r"(?!\.{0,2}/)[^\n\0]+")
+
+
 class BranchStatus(StrEnum):
     MERGED = "merged"
     # Edited on another branch, whose newest commit is still the one before
@@ -52,17 +56,10 @@ class BranchWork:
     has_edits: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BranchState:
-    status: BranchStatus
-    # Files that an unmerged branch changes, from the top of the repository
-    paths: frozenset[str] = frozenset()
-
-
-_MERGED, _UNKNOWN = BranchState(BranchStatus.MERGED), BranchState(BranchStatus.UNKNOWN)
 _Key = tuple[str, str, BranchWork, str]
 # Answers, and until when one holds: for ever if git could tell
-_states: dict[_Key, tuple[BranchState, float]] = {}
+_states: dict[_Key, tuple[BranchStatus, float]] = {}
+_unchanged: dict[tuple[str, str, str], bool] = {}
 _changes: dict[tuple[str, str, str], Change] = {}
 # The last HEAD of a working tree, and commits that it has
 _merged: dict[Path, tuple[str, set[str]]] = {}
@@ -70,7 +67,7 @@ _merged: dict[Path, tuple[str, set[str]]] = {}
 
 def branch_states(
     tree: WorkingTree, works: Collection[BranchWork], every_work: Callable[[], Collection[BranchWork]] = tuple
-) -> dict[BranchWork, BranchState]:
+) -> dict[BranchWork, BranchStatus]:
     """Map works to their states in a working tree; git is only asked about what it was not asked before.
 
     Args:
@@ -96,19 +93,33 @@ def dropped_commits(tree: WorkingTree, commits: Collection[str]) -> set[str]:
     return set(shas).intersection((output or b"").decode("ascii").split())
 
 
-def _cached_state(tree: WorkingTree, work: BranchWork) -> BranchState | None:
+def unchanged_files(tree: WorkingTree, files: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Return the files, as commits and paths, that are in HEAD exactly as they were in the commit."""
+    asked = [(sha, path) for sha, path in dict.fromkeys(files) if _SHA.fullmatch(sha) and _PATH.fullmatch(path)]
+    unread = [file for file in asked if (tree.head, *file) not in _unchanged]
+    if unread and tree.head:
+        names = "".join(f"{sha}:{path}\n{tree.head}:{path}\n" for sha, path in unread)
+        output = _Git(tree).ask(("cat-file", "--batch-check=%(objectname)"), os.fsencode(names)) or b""
+        names_of_contents = output.split(b"\n")
+        if len(names_of_contents) == 2 * len(unread) + 1:
+            pairs = zip(names_of_contents[::2], names_of_contents[1::2], strict=False)
+            _unchanged.update({(tree.head, *file): old == new for file, (old, new) in zip(unread, pairs, strict=True)})
+    return {file for file in asked if _unchanged.get((tree.head, *file))}
+
+
+def _cached_state(tree: WorkingTree, work: BranchWork) -> BranchStatus | None:
     if work.commit == tree.head and not _is_elsewhere(tree, work):
-        return _MERGED
+        return BranchStatus.MERGED
     state, until = _states.get(_key(tree, work), (None, 0.0))
     return state if not until or until > time.monotonic() else None
 
 
-def _store(tree: WorkingTree, decided: dict[BranchWork, BranchState]) -> None:
-    for cache in (_states, _changes, _merged):
+def _store(tree: WorkingTree, decided: dict[BranchWork, BranchStatus]) -> None:
+    for cache in (_states, _unchanged, _changes, _merged):
         if len(cache) + len(decided) > _MOST_CACHED:
             cache.clear()
     for work, state in decided.items():
-        until = time.monotonic() + _AGAIN_SECONDS if state.status is BranchStatus.UNKNOWN else 0.0
+        until = time.monotonic() + _AGAIN_SECONDS if state is BranchStatus.UNKNOWN else 0.0
         _states[_key(tree, work)] = state, until
 
 
@@ -201,8 +212,8 @@ class _Decisions:
         self._patches: dict[Pair, Patch] = {}
         self._shallow = _shallow_commits(tree)
 
-    def of(self, works: Collection[BranchWork]) -> dict[BranchWork, BranchState]:
-        states = dict.fromkeys(works, _UNKNOWN)
+    def of(self, works: Collection[BranchWork]) -> dict[BranchWork, BranchStatus]:
+        states = dict.fromkeys(works, BranchStatus.UNKNOWN)
         valid = [work for work in works if _SHA.fullmatch(work.commit)]
         if not self._tree.head or not valid:
             return states
@@ -213,12 +224,12 @@ class _Decisions:
             if work.commit not in present:
                 continue
             decided = self._decided_by_ancestry(work, tips.get(work, ""))
-            if isinstance(decided, BranchState):
+            if isinstance(decided, BranchStatus):
                 states[work] = decided
             else:
                 subjects[work] = decided
         by_commit = self._compared({sha: work.branch for work, sha in subjects.items()})
-        return states | {work: by_commit.get(sha, _UNKNOWN) for work, sha in subjects.items()}
+        return states | {work: by_commit.get(sha, BranchStatus.UNKNOWN) for work, sha in subjects.items()}
 
     # The commits that git knows. Those that HEAD had before are not asked for again if it still has the one before.
     def _present_among(self, commits: set[str], tips: set[str]) -> set[str]:
@@ -246,16 +257,16 @@ class _Decisions:
         return output is not None
 
     # The state, or the commit that HEAD has to be compared with
-    def _decided_by_ancestry(self, work: BranchWork, tip: str) -> BranchState | str:
+    def _decided_by_ancestry(self, work: BranchWork, tip: str) -> BranchStatus | str:
         if work.commit in self._parents:
             return work.commit
         if tip == work.commit:
-            return BranchState(BranchStatus.UNCOMMITTED)
+            return BranchStatus.UNCOMMITTED
         if tip not in self._parents:
-            return _MERGED
+            return BranchStatus.MERGED
         # The edits are in the branch's next commit, which is none of these if it was rebased since
         following = [sha for sha in self._line_of(tip, set()) if work.commit in self._parents[sha]]
-        return following[0] if following else _UNKNOWN
+        return following[0] if following else BranchStatus.UNKNOWN
 
     def _line_of(self, tip: str, visited: set[str]) -> set[str]:
         """Return the commits of a branch up to its tip that HEAD lacks, without those visited before."""
@@ -287,7 +298,7 @@ class _Decisions:
             self._ages = {sha: age for age, sha in enumerate((output or b"").decode("ascii").split())}
         return self._ages.get(sha, _MOST_CACHED), sha
 
-    def _compared(self, branches: dict[str, str]) -> dict[str, BranchState]:
+    def _compared(self, branches: dict[str, str]) -> dict[str, BranchStatus]:
         """Map commits that HEAD lacks to their states, given their branches."""
         if not branches:
             return {}
@@ -295,7 +306,11 @@ class _Decisions:
         if not self._read_parents(set(branches).union(*tips.values())):
             return {}
         subjects = self._subjects(branches, tips)
-        self._read_changes(pair for subject in subjects for pair in subject.pairs())
+        candidates = [subject for subject in subjects if self._history(subject.base).changes]
+        self._read_changes((subject.sha, "") for subject in candidates)
+        # Without a commit that touches the same files, HEAD has no commit of the whole branch either
+        touched = filter(self._is_touched, candidates)
+        self._read_changes(pair for subject in touched for pair in subject.pairs())
         states = {subject.sha: self._by_names(subject) for subject in subjects}
         open_subjects = [subject for subject in subjects if states[subject.sha] is None]
         pairs: dict[Pair, None] = {}
@@ -362,15 +377,24 @@ class _Decisions:
     def _change(self, pair: Pair) -> Change | None:
         return _changes.get((self._common, *pair))
 
+    def _is_touched(self, subject: _Subject) -> bool:
+        change = self._change((subject.sha, ""))
+        return change is None or not change.files or self._history(subject.base).touches_all(change)
+
     # None where the lines have to be compared
-    def _by_names(self, subject: _Subject) -> BranchState | None:
+    def _by_names(self, subject: _Subject) -> BranchStatus | None:
         history = self._history(subject.base)
         changes = list(filter(None, map(self._change, subject.pairs())))
         if any(change.content in history.contents for change in changes if change.files):
-            return _MERGED
-        if len(changes) < len(subject.pairs()) or any(map(history.touches_all, changes)):
+            return BranchStatus.MERGED
+        if any(map(history.touches_all, changes)):
             return None
-        return self._unmerged(subject)
+        return self._not_in(history, subject)
+
+    # What git could not read might have shown that it is merged
+    def _not_in(self, history: _History, subject: _Subject) -> BranchStatus:
+        is_read = not history.changes or not self._is_touched(subject) or all(map(self._change, subject.pairs()))
+        return BranchStatus.UNMERGED if history.is_complete and is_read else BranchStatus.UNKNOWN
 
     def _candidates(self, subject: _Subject) -> dict[Pair, list[str]]:
         history = self._history(subject.base)
@@ -381,8 +405,8 @@ class _Decisions:
                 candidates[pair] = history.touching(change)[:_MOST_CANDIDATES]
         return candidates
 
-    def _by_lines(self, subject: _Subject) -> BranchState:
-        is_unread = False
+    def _by_lines(self, subject: _Subject) -> BranchStatus:
+        history, is_unread = self._history(subject.base), False
         for pair, shas in self._candidates(subject).items():
             patch = self._patches.get(pair)
             for sha in shas:
@@ -390,14 +414,14 @@ class _Decisions:
                 if patch is None or other is None:
                     is_unread = True
                 elif patch.is_part_of(other) or self._is_rewritten(pair, patch, sha, other):
-                    return _MERGED
+                    return BranchStatus.MERGED
         change = self._change((subject.sha, subject.base))
-        if change and self._history(subject.base).touches_all(change):
+        if change and history.touches_all(change):
             is_present = is_in_files(self._git.ask, change, self._tree.head)
             if is_present:
-                return _MERGED
+                return BranchStatus.MERGED
             is_unread |= is_present is None
-        return _UNKNOWN if is_unread else self._unmerged(subject)
+        return BranchStatus.UNKNOWN if is_unread else self._not_in(history, subject)
 
     # A rebase with conflicts and an amendment leave author, time and subject, and most of the lines
     def _is_rewritten(self, pair: Pair, patch: Patch, sha: str, other: Patch) -> bool:
@@ -405,12 +429,6 @@ class _Decisions:
         if not change or not change_of_head or change.identity != change_of_head.identity:
             return False
         return not pair[1] and 2 * len(patch.added & other.added) > len(patch.added)
-
-    def _unmerged(self, subject: _Subject) -> BranchState:
-        change = self._change((subject.sha, subject.base))
-        if not self._history(subject.base).is_complete or (subject.base and not change):
-            return _UNKNOWN
-        return BranchState(BranchStatus.UNMERGED, frozenset(map(os.fsdecode, change.files if change else ())))
 
 
 def _shallow_commits(tree: WorkingTree) -> frozenset[str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 from unittest import mock
 
 from sessions_app.git import branches
-from sessions_app.git.branches import BranchStatus, BranchWork, branch_states, dropped_commits
+from sessions_app.git.branches import BranchStatus, BranchWork, branch_states, dropped_commits, unchanged_files
 from sessions_app.git.worktree import WorkingTree, working_tree_at
 from tests.sessions_app.test_git import GitTestCase, Repository
 
@@ -48,7 +48,7 @@ class BranchesTestCase(GitTestCase):
         first = branch_states(tree, [work])[work]
         with mock.patch.object(branches, "run", side_effect=AssertionError("git was asked again")):
             self.assertEqual(branch_states(tree, [work])[work], first)
-        return first.status
+        return first
 
 
 class AncestryTests(BranchesTestCase):
@@ -65,14 +65,14 @@ class AncestryTests(BranchesTestCase):
         self.git("pack-refs", "--all")
         self.assertEqual(self.status(sha, "feature/a/b"), MERGED)
 
-    def test_an_unmerged_branch_tells_its_files(self) -> None:
-        self.branch(**{"code.py": changed(5), "ä b.txt": b"x\n"})
-        sha = self.git("rev-parse", "side")
-        self.commit("main", **{"code.py": changed(20)})
-        states = branch_states(self.tree(), [BranchWork(sha, "side"), BranchWork(self.base, "side")])
-        state = states[BranchWork(sha, "side")]
-        self.assertEqual((state.status, state.paths), (UNMERGED, {"code.py", "ä b.txt"}))
-        self.assertEqual(states[BranchWork(self.base, "side")].status, MERGED)
+    def test_files_that_head_has_as_they_were_in_a_commit_are_unchanged(self) -> None:
+        sha = self.branch(**{"code.py": changed(5), "ä b.txt": b"x\n"})
+        self.commit("main", **{"ä b.txt": b"x\n"})
+        files = [(sha, "ä b.txt"), (sha, "code.py"), (self.base, "code.py"), (sha, "none"), ("HEAD", "code.py")]
+        unchanged = {(sha, "ä b.txt"), (self.base, "code.py")}
+        self.assertEqual(unchanged_files(self.tree(), [*files, (sha, "x\ny"), (sha, "../x")]), unchanged)
+        with mock.patch.object(branches, "run", side_effect=AssertionError("git was asked again")):
+            self.assertEqual(unchanged_files(self.tree(), files), unchanged)
 
     def test_another_working_tree_and_a_detached_head_are_compared_with_their_own_commits(self) -> None:
         linked = self.root / "linked"
@@ -120,7 +120,7 @@ class AncestryTests(BranchesTestCase):
         works = [BranchWork("1" * 40, "gone"), BranchWork(sha, "side"), BranchWork(self.base, "main")]
         self.commit("main")
         states = branch_states(self.tree(), works)
-        self.assertEqual([states[work].status for work in works], [UNKNOWN, UNMERGED, MERGED])
+        self.assertEqual([states[work] for work in works], [UNKNOWN, UNMERGED, MERGED])
 
 
 class RewrittenTests(BranchesTestCase):
@@ -167,7 +167,7 @@ class RewrittenTests(BranchesTestCase):
         # A later commit of the branch that is known besides
         works = [BranchWork(one, "side"), BranchWork(three, "side")]
         branches._states.clear()
-        self.assertEqual({state.status for state in branch_states(self.tree(), works).values()}, {MERGED})
+        self.assertEqual({*branch_states(self.tree(), works).values()}, {MERGED})
 
     def test_a_squashed_branch_that_went_on_and_was_deleted_is_found_by_its_lines(self) -> None:
         one = self.branch()
