@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 
 from memoryhub.core.errors import Unavailable
@@ -198,6 +199,28 @@ class _History:
         return bool(change.files) and all(path in self._by_path for path in change.files)
 
 
+class _RecentCommits:
+    """The newest commits of HEAD with their parents."""
+
+    def __init__(self, output: bytes | None) -> None:
+        lines = (output or b"").decode("ascii").splitlines()
+        self._parents = {sha: parents for sha, *parents in (line.split(" ") for line in lines)}
+        self._has_all = output is not None and len(lines) < _MOST_COMMITS
+        # Numbers from the newest
+        self.ages = {sha: age for age, sha in enumerate(self._parents)}
+
+    def since(self, base: str) -> tuple[list[str], bool]:
+        """Return the commits that are no merges and that HEAD has besides a base, and whether these are all."""
+        before, pending = {base}, [base]
+        while pending:
+            for parent in self._parents.get(pending.pop(), ()):
+                if parent not in before:
+                    before.add(parent)
+                    pending.append(parent)
+        commits = [sha for sha, parents in self._parents.items() if sha not in before and len(parents) < 2]
+        return commits, self._has_all or base in self._parents
+
+
 class _Decisions:
     def __init__(self, tree: WorkingTree) -> None:
         self._tree = tree
@@ -205,8 +228,6 @@ class _Decisions:
         # Commits that HEAD lacks, with their parents
         self._parents: dict[str, list[str]] = {}
         self._bases: dict[str, str] = {}
-        # Commits of HEAD, numbered from the newest
-        self._ages: dict[str, int] = {}
         self._common = str(tree.common_dir)
         self._histories: dict[str, _History] = {}
         self._patches: dict[Pair, Patch] = {}
@@ -293,10 +314,7 @@ class _Decisions:
         return self._bases[sha]
 
     def _age(self, sha: str) -> tuple[int, str]:
-        if not self._ages:
-            output = self._git.ask(("rev-list", f"--max-count={_MOST_CACHED}", self._tree.head))
-            self._ages = {sha: age for age, sha in enumerate((output or b"").decode("ascii").split())}
-        return self._ages.get(sha, _MOST_CACHED), sha
+        return self._recent.ages.get(sha, _MOST_COMMITS), sha
 
     def _compared(self, branches: dict[str, str]) -> dict[str, BranchStatus]:
         """Map commits that HEAD lacks to their states, given their branches."""
@@ -357,15 +375,11 @@ class _Decisions:
 
     def _history(self, base: str) -> _History:
         if base not in self._histories:
-            window = [self._tree.head]
-            if base:
-                window += ["--not", base]
-            output = self._git.ask(("rev-list", "--no-merges", f"--max-count={_MOST_COMMITS}", *window))
-            shas = (output or b"").decode("ascii").split()
+            shas, is_complete = self._recent.since(base)
             self._read_changes((sha, "") for sha in shas)
             changes = {sha: change for sha in shas if (change := self._change((sha, "")))}
-            is_complete = output is not None and len(changes) == len(shas) < _MOST_COMMITS
-            self._histories[base] = _History(changes, is_complete and self._shallow.isdisjoint(shas))
+            is_complete = is_complete and len(changes) == len(shas) and self._shallow.isdisjoint(shas)
+            self._histories[base] = _History(changes, is_complete)
         return self._histories[base]
 
     def _read_changes(self, pairs: Iterable[Pair]) -> None:
@@ -376,6 +390,11 @@ class _Decisions:
 
     def _change(self, pair: Pair) -> Change | None:
         return _changes.get((self._common, *pair))
+
+    @cached_property
+    def _recent(self) -> _RecentCommits:
+        command = ("rev-list", "--parents", f"--max-count={_MOST_COMMITS}", self._tree.head)
+        return _RecentCommits(self._git.ask(command))
 
     def _is_touched(self, subject: _Subject) -> bool:
         change = self._change((subject.sha, ""))
