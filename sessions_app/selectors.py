@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memoryhub.config.current_settings import current_folder
+from memoryhub.config.identity import bound_folders
 from memoryhub.config.repository import resolved
 from memoryhub.core import log
 from memoryhub.core.contributions import parts_of
@@ -18,6 +19,8 @@ from memoryhub.core.paging import newest_first
 from memoryhub.core.permissions import Act, allows
 from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.stores import rows
+from memoryhub.core.stores.store import current_store
+from memoryhub.core.stores.store_id import Scope
 from sessions_app import schemas
 from sessions_app.events.client import CONTEXT_COMPACTED
 from sessions_app.git.worktree import WorkingTree, working_tree_at
@@ -221,7 +224,7 @@ def is_readable(folder: Path) -> bool:
 
 
 def caller_tree() -> WorkingTree | None:
-    """Return the working tree in which the caller works: of its folder, its session's, or the project's own.
+    """Return the working tree in which the caller works: of its folder, its session's, or the project's.
 
     None if that is no folder here, such as one of another machine, or is outside git.
     """
@@ -231,8 +234,16 @@ def caller_tree() -> WorkingTree | None:
     directory = _directory_of_session(current_origin().session_id)
     if directory and not (directory.startswith("/") and is_readable(Path(directory))):
         return None
-    directory = directory or root_of_project()
+    directory = directory or root_of_project() or _bound_folder()
     return working_tree_at(Path(directory)) if directory.startswith("/") else None
+
+
+# For callers without a folder, such as of REST: where hooks and MCP servers on this machine began the project
+def _bound_folder() -> str:
+    store = current_store()
+    if store.scope is not Scope.PROJECT:
+        return ""
+    return next(map(str, bound_folders(store.name)), "")
 
 
 # Raw: each search asks

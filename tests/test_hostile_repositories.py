@@ -26,6 +26,15 @@ from memoryhub.config.identity import identify_project
 from memoryhub.core.autostart import module_command, module_environment
 from memoryhub.core.errors import HubError
 from sessions_app import git
+from sessions_app.git.branches import (
+    BranchWork,
+    branch_states,
+    changed_lines,
+    dropped_commits,
+    main_of,
+    unchanged_files,
+)
+from sessions_app.git.worktree import branch_tip, working_tree_at
 from sessions_app.hook_parser import find_commits, parse_hook
 from tests.sessions_app.test_git import Repository
 from tests.support import HubTestCase
@@ -163,6 +172,13 @@ class _AsksForPassword(BaseHTTPRequestHandler):
     def log_message(self, *_arguments: object) -> None: ...
 
 
+def branch_off(repository: Repository) -> None:
+    """Make a branch with another change of the same line."""
+    blob = repository.git("hash-object", "-w", "--stdin", input=b"a = 1\nb = 4\n")
+    tree = repository.git("mktree", input=f"100644 blob {blob}\tcode.py\n".encode())
+    repository.git("branch", "side", repository.git("commit-tree", "-m", "side", "-p", "HEAD~1", tree))
+
+
 @tag("attack")
 class HostileRepositoryTestCase(TestCase):
     """A repository, and a program that leaves a mark when it is started."""
@@ -186,6 +202,7 @@ class HostileRepositoryTestCase(TestCase):
         repository = Repository(root / "alpha")
         repository.commit("one", **{"code.py": b"a = 1\nb = 2\n"})
         repository.commit("two", **{"code.py": b"a = 1\nb = 3\n"})
+        branch_off(repository)
         if way.prepare:
             way.prepare(repository, str(program))
         for name, value in way.settings.items():
@@ -226,10 +243,22 @@ def read_all(folder: Path, sha: str) -> None:
         lambda: git.top_of_worktree(folder),
         lambda: git.branch_work(folder),
         lambda: git.blame(folder, "code.py", b"a = 1\nb = 9\n"),
+        lambda: compare_branches(folder),
     ]
     for call in calls:
         with suppress(HubError):
             call()
+
+
+def compare_branches(folder: Path) -> None:
+    tree = working_tree_at(folder)
+    assert tree is not None
+    side = branch_tip(tree, "side") or ""
+    branch_states(tree, [BranchWork(side, "side"), BranchWork(tree.head, "side", has_edits=True), BranchWork("1" * 40)])
+    dropped_commits(tree, [side])
+    changed_lines(tree, side)
+    unchanged_files(tree, [(side, "code.py")])
+    main_of(tree)
 
 
 @tag("attack")
@@ -266,6 +295,19 @@ class GitProgramsTests(HostileRepositoryTestCase):
                 with chdir(repository.folder), mock.patch.dict(os.environ, variables):
                     read_all(repository.folder, sha)
                 self.assertFalse(mark.exists(), "the program was started")
+
+    def test_a_branch_that_cannot_be_read_is_not_known(self) -> None:
+        repository, mark, _ = self.prepared(Way("", LOG, FETCHES[0][1], lacking_an_object))
+        (repository.folder / "code.py").unlink()  # git would read it in place of the object
+        tree = working_tree_at(repository.folder)
+        assert tree is not None
+        work = BranchWork(repository.git("rev-parse", "side"), "side")
+        self.assertEqual(branch_states(tree, [work])[work], "unknown")
+        self.assertFalse(mark.exists(), "the program was started")
+        sound, _, _ = self.prepared(Way("", LOG))
+        tree = working_tree_at(sound.folder)
+        assert tree is not None
+        self.assertEqual(branch_states(tree, [work])[work], "unmerged")
 
     def test_plain_git_starts_each(self) -> None:
         for way in WAYS:

@@ -18,8 +18,8 @@ from pathlib import Path
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.foreign_files import read_foreign
 from sessions_app.git.patches import Change, Content, Pair, Patch, is_in_files, read_changes_of, read_patches_of
-from sessions_app.git.process import run
-from sessions_app.git.worktree import WorkingTree, branch_tip
+from sessions_app.git.process import DIFF_OPTIONS, MAIN_BRANCHES, run, text_of
+from sessions_app.git.worktree import WorkingTree, branch_tip, main_of_remote
 
 # Seconds for all questions at once, and bytes of one answer
 _SECONDS, _MAX_OUTPUT = 2.0, 16 * 2**20
@@ -30,6 +30,9 @@ _AGAIN_SECONDS = 60.0
 _MOST_CACHED = 20_000
 # Commits of HEAD that are compared with a branch, and those whose lines are
 _MOST_COMMITS, _MOST_CANDIDATES = 5_000, 40
+# Lines of a branch's commits, without the names of files
+_LINES = ("log", "--no-merges", "--patch", "--unified=0", "--max-count=200", "--format=", *DIFF_OPTIONS)
+_FILES, _MAX_TEXT = (b"+++", b"---"), 2**20
 _SHALLOW_BYTES = 2**20
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 # What git allows in the name of a branch, without what a pattern could mean
@@ -92,6 +95,23 @@ def dropped_commits(tree: WorkingTree, commits: Collection[str]) -> set[str]:
         return set()
     output = _Git(tree).ask(("rev-list", "--ignore-missing", *shas, "--not", "--all"))
     return set(shas).intersection((output or b"").decode("ascii").split())
+
+
+def main_of(tree: WorkingTree) -> tuple[str, str] | None:
+    """Return the newest commit and the name of the main branch: that of the remote, or of the usual names."""
+    for name in filter(None, (main_of_remote(tree), *MAIN_BRANCHES)):
+        if tip := branch_tip(tree, name):
+            return tip, name
+    return None
+
+
+def changed_lines(tree: WorkingTree, commit: str) -> str:
+    """Return the beginning of the lines that a commit and those before it change, as far as HEAD lacks them."""
+    if not _SHA.fullmatch(commit) or not tree.head:
+        return ""
+    output = _Git(tree).ask((*_LINES, commit, "--not", tree.head, "--")) or b""
+    lines = output[:_MAX_TEXT].split(b"\n")
+    return text_of(b"\n".join(line[1:] for line in lines if line[:1] in (b"+", b"-") and line[:3] not in _FILES))
 
 
 def unchanged_files(tree: WorkingTree, files: Collection[tuple[str, str]]) -> set[tuple[str, str]]:

@@ -17,7 +17,16 @@ from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.text import counted, flat
 from sessions_app.events import MAX_LINES, FileChange
-from sessions_app.git.process import MAX_AUTHOR, moment_of, reason_of, run, run_in_repository, stream, text_of
+from sessions_app.git.process import (
+    DIFF_OPTIONS,
+    MAX_AUTHOR,
+    moment_of,
+    reason_of,
+    run,
+    run_in_repository,
+    stream,
+    text_of,
+)
 from sessions_app.schemas import CommitRecord
 
 _START = b"commit"
@@ -27,8 +36,6 @@ _MAX_TOKEN = 2**20
 # Parts of a commit before its files
 _FIELDS = 4
 _MAX_FILES = 100_000
-# What a repository's configuration could change or slow down; without an order file, which git reads whole
-_DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-show-signature", f"-O{os.devnull}")
 # Git counts no lines of larger files: a blob of a megabyte can unpack to a gigabyte
 _MOST_COUNTED = ("-c", "core.bigFileThreshold=16m")
 # Files with the numbers of changed lines, and those that git can name without their contents
@@ -39,7 +46,7 @@ _MOST_COMMITS = 20_000
 # A slash is no path: after it comes the time of a commit, then the files that it changed
 _SLASH = b"/"
 _CHANGED_NAMES = (
-    *("log", f"--max-count={_MOST_COMMITS}", "-z", "--name-only", "--no-renames", "--relative", *_DIFF_OPTIONS),
+    *("log", f"--max-count={_MOST_COMMITS}", "-z", "--name-only", "--no-renames", "--relative", *DIFF_OPTIONS),
     "--format=tformat:%x00/%x00%ct%x00",
 )
 # Commits that are counted at once where some cannot be
@@ -53,7 +60,7 @@ _CHANGE_OPTIONS = (
     "--no-walk=unsorted",
     "--ignore-missing",
     "--patch",
-    *_DIFF_OPTIONS,
+    *DIFF_OPTIONS,
     "--no-renames",
     "--src-prefix=a/",
     "--dst-prefix=b/",
@@ -223,7 +230,7 @@ def last_changes(directory: Path, names: Collection[str]) -> dict[str, datetime]
 
 
 def _log(files: Sequence[str]) -> list[str]:
-    return [*_MOST_COUNTED, "log", "-z", *files, *_DIFF_OPTIONS, _FORMAT]
+    return [*_MOST_COUNTED, "log", "-z", *files, *DIFF_OPTIONS, _FORMAT]
 
 
 # A partial clone lacks contents of files, and git may not fetch them.

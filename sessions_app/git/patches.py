@@ -110,12 +110,14 @@ def is_in_files(ask: Ask, change: Change, head: str) -> bool | None:
     if output is None:
         return None
     contents = _parse_contents(output, names)
+    unread = [name for pair in change.files.values() for name in pair if name.strip(b"0") and name not in contents]
+    absent = [path for path in change.files if head.encode() + b":" + path not in contents]
+    if unread or (absent and ask(("ls-tree", "--name-only", head, "--", *map(os.fsdecode, absent)), b"") != b""):
+        return None
     verdicts = []
     for path, (old, new) in change.files.items():
-        before, after = contents.get(old), contents.get(new)
-        if (before is None and old.strip(b"0")) or (after is None and new.strip(b"0")):
-            return None
-        verdicts.append(_shows_change(before, after, contents.get(head.encode() + b":" + path)))
+        present = contents.get(head.encode() + b":" + path)
+        verdicts.append(_shows_change(contents.get(old), contents.get(new), present))
     return None not in verdicts and any(verdicts)
 
 

@@ -54,6 +54,9 @@ _SETTINGS = {
     "safe.bareRepository": "explicit",
     "submodule.recurse": "false",
 }
+# Options of `git log` for what a repository's configuration could change or slow down; without an order file, which
+# git reads whole
+DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-show-signature", f"-O{os.devnull}")
 _ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "none",  # what git older than 2.39.4 heeds instead of the next one
     "GIT_NO_LAZY_FETCH": "1",
@@ -311,7 +314,7 @@ def top_of_worktree(directory: Path) -> Path:
     return top
 
 
-_MAIN = ("main", "master", "trunk", "develop")
+MAIN_BRANCHES = ("main", "master", "trunk", "develop")
 # Commits of a branch that are looked at, and seconds for each question: a session waits for them
 _MOST_AHEAD, _WORK_SECONDS = 5, 0.3
 
@@ -326,11 +329,11 @@ def branch_work(directory: Path) -> list[str]:
     if not _is_in_repository(directory):
         return work
     ask = partial(run, directory, seconds=_WORK_SECONDS)
-    main = [option for name in _MAIN for option in (f"--branches={name}", f"--remotes=*/{name}")]
+    main = [option for name in MAIN_BRANCHES for option in (f"--branches={name}", f"--remotes=*/{name}")]
     options = (f"--max-count={_MOST_AHEAD}", "--no-merges", "--format=%s")
     with suppress(Unavailable):
         branch = text_of(ask("symbolic-ref", "--quiet", "--short", "HEAD").stdout).strip()
-        if branch not in _MAIN:
+        if branch not in MAIN_BRANCHES:
             work.append(" ".join(re.split(r"[\W_]+", branch)))
         work += text_of(ask("log", *options, "HEAD", "--not", *main).stdout).splitlines()
         staged = ask("diff-index", "--cached", "--name-only", "-z", "--ignore-submodules", "HEAD", "--")

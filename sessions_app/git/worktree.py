@@ -65,6 +65,12 @@ def branch_tip(tree: WorkingTree, branch: str) -> str | None:
     return _tips.of(f"{tree.common_dir}\0{branch}", lambda _, files: _read_tip(tree.common_dir, branch, files))
 
 
+def main_of_remote(tree: WorkingTree) -> str:
+    """Return the name of the branch that a clone of ``origin`` began with; "" if that is not known."""
+    content = _Files().read(f"{tree.common_dir}/refs/remotes/origin/HEAD")
+    return _linked_ref(content).removeprefix("refs/remotes/origin/")
+
+
 @dataclass(frozen=True, slots=True)
 class _Location:
     top: Path

@@ -66,7 +66,7 @@ class AncestryTests(BranchesTestCase):
         self.assertEqual(self.status(sha, "feature/a/b"), MERGED)
 
     def test_files_that_head_has_as_they_were_in_a_commit_are_unchanged(self) -> None:
-        sha = self.branch(**{"code.py": changed(5), "ä b.txt": b"x\n"})
+        sha = self.branch("side", **{"code.py": changed(5), "ä b.txt": b"x\n"})
         self.commit("main", **{"ä b.txt": b"x\n"})
         files = [(sha, "ä b.txt"), (sha, "code.py"), (self.base, "code.py"), (sha, "none"), ("HEAD", "code.py")]
         unchanged = {(sha, "ä b.txt"), (self.base, "code.py")}

@@ -1,0 +1,227 @@
+"""Mark entries that were learnt in work on a branch which the caller's working tree does not have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+from memories.search.engine import documents_of, texts_of
+from memories.search.text import COMMON_WORDS, PART
+from memories.validity.marks import Mark, MarkKind
+from memoryhub.core import log
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS, json_list
+from memoryhub.core.text import one_line, printable
+from sessions_app.events import COMMIT_RECORDED
+from sessions_app.events.client import FILE_EDITED
+from sessions_app.git.branches import (
+    BranchStatus,
+    BranchWork,
+    branch_states,
+    changed_lines,
+    dropped_commits,
+    unchanged_files,
+)
+from sessions_app.git.worktree import WorkingTree
+from sessions_app.selectors import read_events
+
+_UNMERGED_WEIGHT, _UNKNOWN_WEIGHT = 0.5, 0.8
+# Commits of other entries that git is asked about with the same calls
+_MOST_WORKS = 2_000
+_MAX_NAME = 80
+# Events that say where an entry was learnt
+_WRITTEN = ("memory.written", "memory.revised", "decision.recorded")
+
+# Code between backticks, a call, a name with an underscore or capitals inside, an option, a path, a file, a version
+_CODE = re.compile(
+    r"`[^`\n]+`|\b\w+\(|[A-Za-z0-9]_[A-Za-z0-9]|\b_+[a-z]|[a-z0-9][A-Z]|(?<!\w)--?[a-z]{2}|\b[A-Z]{2,}[a-z]{2}|\w::\w|"
+    r"\b[\w.-]+/[\w.-]+/|(?<![\w.])\.?[\w-]+/[\w-]+\.\w|\b[\w-]+\.[a-z]{1,4}\b(?!\.\w)|\w\s?(?:==?|[<>]=?)\s?[\w\"']|"
+    r"\bv?\d+\.\d+"
+)
+# Of a text's words that tell something, the number and the share that the changed lines of a branch have
+_LEAST_WORDS, _LEAST_SHARE = 2, 1 / 3
+_SHORTEST_WORD = 3
+# Edits of a session that are read, the newest first
+_MOST_EDITS = 50
+
+
+class Learnt(Protocol):
+    """Where an entry was learnt, as the table Provenance has it."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def commit(self) -> str: ...
+    @property
+    def branch(self) -> str: ...
+    @property
+    def has_edits(self) -> bool: ...
+
+
+class _Row(NamedTuple):
+    id: int
+    commit: str
+    branch: str
+    has_edits: bool
+
+
+# Rows of what was learnt at another commit, or by edits on another branch
+_LEARNT = (
+    'SELECT p.id, p."commit", p.branch, p.has_edits FROM memories_provenance p WHERE {ids} '
+    '(p."commit" <> %s OR (p.has_edits AND p.branch <> %s)) ORDER BY p.id DESC'
+)
+_EVERY_WORK = (
+    'SELECT "commit", branch, has_edits FROM memories_provenance GROUP BY "commit", branch, has_edits '
+    f"ORDER BY max(id) DESC LIMIT {_MOST_WORKS}"
+)
+_ANCHORED = f"SELECT entity_id, path FROM memories_anchor WHERE entity_id IN {IDS}"
+
+
+def branch_marks(ids: Sequence[int], tree: WorkingTree | None) -> dict[int, Mark]:
+    """Map entries of the current store that are bound to code which the tree may not have to a mark.
+
+    Entries without provenance, such as imported ones and those that people wrote, have none.
+    """
+    if tree is None:
+        return {}
+    sql = _LEARNT.format(ids=f"p.id IN {IDS} AND")
+    states = _states(_rows(sql, json_list(ids), tree.head, tree.branch), tree)
+    return {row.id: _mark(row, states[row], tree) for row in _bound_to_code(states, tree)}
+
+
+def dropped_entries(tree: WorkingTree) -> dict[str, list[int]]:
+    """Map branches to entries that were learnt there and are bound to code that no branch, tag or HEAD has.
+
+    The name of the branch is "" for work on a detached HEAD.
+    """
+    states = _states(_rows(_LEARNT.format(ids=""), tree.head, tree.branch), tree)
+    unmerged = {row: state for row, state in states.items() if state is BranchStatus.UNMERGED}
+    commits = dropped_commits(tree, {row.commit for row in unmerged})
+    dropped = {row: state for row, state in unmerged.items() if row.commit in commits}
+    branches: dict[str, list[int]] = {}
+    for row in _bound_to_code(dropped, tree):
+        branches.setdefault(row.branch, []).append(row.id)
+    return branches
+
+
+def where_merged(learnt: Iterable[Learnt], tree: WorkingTree) -> dict[int, bool | None]:
+    """Map entries to whether a tree has the work in which they were learnt; None where that is not known.
+
+    The tree may be one that is not checked out: ``head`` is any commit, ``branch`` the name of its branch or "".
+    """
+    listed = [_Row(row.id, row.commit, row.branch, row.has_edits) for row in learnt]
+    answers: dict[int, bool | None] = dict.fromkeys((row.id for row in listed), True)
+    for row, state in _states(listed, tree).items():
+        answers[row.id] = None if state is BranchStatus.UNKNOWN else False
+    return answers
+
+
+def _rows(sql: str, *parameters: str) -> list[_Row]:
+    learnt = rows.fetch(sql, parameters)
+    return [_Row(entity_id, commit, branch, bool(has_edits)) for entity_id, commit, branch, has_edits in learnt]
+
+
+# Entries that the tree does not have for sure, with the commit that has their work
+def _states(learnt: Sequence[_Row], tree: WorkingTree) -> dict[_Row, BranchStatus]:
+    if not learnt:
+        return {}
+    commits = _following_commits([row for row in learnt if row.has_edits and row.branch != tree.branch])
+    located = [
+        row._replace(commit=commits.get(row.id, row.commit), has_edits=row.has_edits and row.id not in commits)
+        for row in learnt
+    ]
+    works = {row: BranchWork(row.commit, row.branch, row.has_edits) for row in located}
+    states = branch_states(tree, set(works.values()), _every_work)
+    by_row = {row: states.get(work, BranchStatus.UNKNOWN) for row, work in works.items()}
+    return {row: state for row, state in by_row.items() if state is not BranchStatus.MERGED}
+
+
+def _every_work() -> list[BranchWork]:
+    return [BranchWork(commit, branch, bool(has_edits)) for commit, branch, has_edits in rows.fetch(_EVERY_WORK)]
+
+
+# The commit that the session of an entry made next has the edits that it had made before
+def _following_commits(edited: Sequence[_Row]) -> dict[int, str]:
+    written = _written(edited)
+    if not written:
+        return {}
+    sessions = {session_id for _, session_id in written.values()}
+    commits = log.events().of_session(*sessions).of_type(COMMIT_RECORDED).order_by("-position")
+    listed = list(commits.values_list("position", "session_id", "stream_id"))
+    following: dict[int, str] = {}
+    for entity_id, (position, session_id) in written.items():
+        for committed, session, stream in listed:
+            if session == session_id and committed > position:
+                following[entity_id] = stream.removeprefix("commit:")
+    return following
+
+
+# Position and session of the event that wrote an entry's text
+def _written(learnt: Iterable[_Row]) -> dict[int, tuple[int, str]]:
+    streams = [f"{kind}:{row.id}" for row in learnt for kind in ("memory", "decision")]
+    if not streams:
+        return {}
+    events = log.events().of_stream(*streams).of_type(*_WRITTEN).order_by("position")
+    written = events.values_list("stream_id", "position", "session_id")
+    return {int(stream.partition(":")[2]): (position, session) for stream, position, session in written if session}
+
+
+def _bound_to_code(states: Mapping[_Row, BranchStatus], tree: WorkingTree) -> list[_Row]:
+    if not states:
+        return []
+    anchors: dict[int, list[str]] = {}
+    for entity_id, path in rows.fetch(_ANCHORED, [json_list([row.id for row in states])]):
+        anchors.setdefault(entity_id, []).append(path)
+    plain = [row for row in states if row.id not in anchors]
+    documents = documents_of([row.id for row in plain])
+    texts = {entity_id: f"{documents[entity_id]['title']}\n{text}" for entity_id, text in texts_of(documents).items()}
+    bound = [row for row in plain if _is_about_code(texts.get(row.id, ""), row, states[row], tree)]
+    # What an unmerged branch knows of files that it left as HEAD has them holds here too
+    files = {row: {(row.commit, path) for path in anchors[row.id]} for row in states if row.id in anchors}
+    unmerged = [row for row in files if states[row] is BranchStatus.UNMERGED and not row.has_edits]
+    unchanged = unchanged_files(tree, {file for row in unmerged for file in files[row]})
+    return bound + [row for row in files if row not in unmerged or not unchanged.issuperset(files[row])]
+
+
+def _is_about_code(text: str, row: _Row, state: BranchStatus, tree: WorkingTree) -> bool:
+    if _CODE.search(text):
+        return True
+    words = _telling_words(text)
+    if not words or state is BranchStatus.UNKNOWN:
+        return False
+    changed = _edited_words(row) if row.has_edits else _committed_words(tree, row.commit)
+    return len(words & changed) >= min(len(words), max(_LEAST_WORDS, _LEAST_SHARE * len(words)))
+
+
+@lru_cache(maxsize=64)
+def _committed_words(tree: WorkingTree, commit: str) -> frozenset[str]:
+    return _telling_words(changed_lines(tree, commit))
+
+
+def _edited_words(row: _Row) -> frozenset[str]:
+    position, session_id = _written([row]).get(row.id, (0, ""))
+    edits = log.events().of_session(session_id).of_type(FILE_EDITED).window(up_to=position)
+    changes = [edit.payload.get("change", "") for edit in read_events(edits.order_by("-position"), _MOST_EDITS)]
+    return _telling_words("\n".join(changes))
+
+
+# Parts of names, in the singular
+def _telling_words(text: str) -> frozenset[str]:
+    words = {part.lower() for part in PART.findall(text)}
+    telling = (word for word in words if word.isdigit() or (len(word) >= _SHORTEST_WORD and word not in COMMON_WORDS))
+    return frozenset(word.removesuffix("s") for word in telling)
+
+
+def _mark(row: _Row, state: BranchStatus, tree: WorkingTree) -> Mark:
+    branch = f"branch {printable(one_line(row.branch, _MAX_NAME))}" if row.branch else f"commit {row.commit[:10]}"
+    if state is BranchStatus.UNKNOWN:
+        place = f"on {branch}" if row.branch else f"at {branch}"
+        return Mark(MarkKind.BRANCH, f"learnt {place}; whether it is merged is not known", _UNKNOWN_WEIGHT)
+    text = f"from {branch}, not merged"
+    if state is BranchStatus.UNCOMMITTED:
+        text = f"from uncommitted work on {branch}"
+    elif row.branch and row.branch == tree.branch:
+        text = f"from a commit that {branch} no longer has"
+    return Mark(MarkKind.BRANCH, text, _UNMERGED_WEIGHT, withheld=True)
