@@ -46,6 +46,14 @@ _PATH = re.compile(
 _SYMBOL = re.compile(
     r"(?<![\w./$@-])(?P<name>[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_$][\w$]*){0,3}[?!]?)(?P<call>\()?"
 )
+_GREP = ("grep", "--no-color", "--no-textconv", "--no-recurse-submodules", "-I", "-z", "-F", "-w")
+_CODE = (".", ":(exclude)*.md", ":(exclude)*.rst", ":(exclude)*.txt", ":(exclude)*.lock", ":(exclude)*.json", ":(exclude)*.min.js")
+# A line that seems to define a name
+_DEFINED = re.compile(
+    r"\b(?:def|class|func|fn|fun|function|struct|interface|type|enum|trait|union|const|let|var|val|static|module|define)"
+    r"\b(?:\s*\([^()]*\)\s*|[^=(]*?[^\w=(])([A-Za-z_$][\w$]*)|^\s*([A-Za-z_]\w*)\s*(?::[^=]*)?=(?!=)"
+)
+_MAX_SEARCHED, _MAX_MATCHES = 5, 100_000
 # Names that many programs have
 _GENERIC = frozenset(
     """main test tests setup teardown init get set run new add remove update delete create make build start stop open
@@ -77,18 +85,21 @@ _LINK_TARGET = re.compile(r"\]\([^()\s]*\)")
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+|]|\d+[.)])\s)")
 
 
-def anchors_of_text(text: str, tree: WorkingTree, edits: Sequence[Edit] = ()) -> list[AnchorRecord]:
+def anchors_of_text(
+    text: str, tree: WorkingTree, edits: Sequence[Edit] = (), files: Sequence[str] = ()
+) -> list[AnchorRecord]:
     """Return the parts of a working tree that a text is about, the surest first.
 
     Args:
         text: of the entry.
         tree: where it was written.
         edits: what its session, or the commits that implement it, changed.
+        files: paths that the entry governs.
     """
     text = text[:_MAX_TEXT]
-    if not edits and not any(sign in text for sign in "/`._("):
+    if not edits and not files and not any(sign in text for sign in "/`._("):
         return []
-    return _Making(text, tree, edits).anchors()
+    return _Making(text, tree, edits, files).anchors()
 
 
 class _Mention(NamedTuple):
@@ -99,10 +110,11 @@ class _Mention(NamedTuple):
 
 
 class _Making:
-    def __init__(self, text: str, tree: WorkingTree, edits: Sequence[Edit]) -> None:
+    def __init__(self, text: str, tree: WorkingTree, edits: Sequence[Edit], files: Sequence[str]) -> None:
         self._tree = tree
         self._blocks = [block for block in _BLOCK.split(text) if block.strip()]
         self._edits = edits
+        self._governed = files
         self._files: dict[str, WorkingFile | None] = {}
 
     def anchors(self) -> list[AnchorRecord]:
@@ -137,6 +149,10 @@ class _Making:
 
     def _mentions(self) -> Iterator[_Mention]:
         count = 0
+        for file in self._governed:
+            path = self._resolved(self._relative(file))
+            if path is not None:
+                yield from (_Mention(path, number, 0, 0) for number in range(len(self._blocks)))
         for number, block in enumerate(self._blocks):
             for match in _PATH.finditer(_LINK_TARGET.sub("]", block)):
                 path = self._resolved(match["path"])
@@ -171,13 +187,15 @@ class _Making:
             return False
 
     def _fit_edits(self) -> Iterator[Edit]:
-        top = f"{self._tree.top}/"
         for edit in self._edits:
-            path = edit.path.removeprefix(top).removeprefix("./")
+            path = self._relative(edit.path)
             if path.startswith("/") or ".." in path.split("/") or _UNFIT.fullmatch(path):
                 continue
             if not _SIDE_WORK.fullmatch(path) and (path in self._tracked.paths or self._is_new(path)):
                 yield edit._replace(path=path)
+
+    def _relative(self, path: str) -> str:
+        return path.removeprefix("file://").removeprefix(f"{self._tree.top}/").removeprefix("./")
 
     def _lines(self, mention: _Mention) -> AnchorRecord | None:
         file = self._file(mention.path)
@@ -190,14 +208,38 @@ class _Making:
     ) -> list[AnchorRecord | None]:
         files = [file for path in sources if (file := self._file(path)) and not _DOCUMENT.fullmatch(path)]
         anchors: list[AnchorRecord | None] = []
+        missing: dict[str, set[int]] = {}
         for symbol, blocks in self._symbols().items():
-            matches = [(file, found) for file in files for found in file.definitions_of(symbol)]
+            matches = [(file, match) for file in files for match in file.definitions_of(symbol)]
             is_plain = "." not in symbol and SIGN_OF_CODE.search(symbol) is None
             if is_plain:
                 matches = [match for match in matches if any((match[0].path, block) in places for block in blocks)]
             if len(matches) == 1:
                 anchors.append(self._definition(*matches[0], blocks, sources[matches[0][0].path]))
+            elif not matches and not is_plain and len(missing) < _MAX_SEARCHED:
+                missing[symbol] = blocks
+        if not anchors and missing:
+            for symbol, path in self._defined_in(list(missing)).items():
+                matches = [(file, match) for file in [self._file(path)] if file for match in file.definitions_of(symbol)]
+                if len(matches) == 1:
+                    anchors.append(self._definition(*matches[0], missing[symbol], AnchorSource.TEXT))
         return anchors
+
+    # The one tracked file that seems to define each name, by one search of git
+    def _defined_in(self, symbols: list[str]) -> dict[str, str]:
+        names = {symbol: symbol.rpartition(".")[2] for symbol in symbols}
+        patterns = [option for name in sorted(set(names.values())) for option in ("-e", name)]
+        try:
+            answer = run(self._tree.top, *_GREP, *patterns, "--", *_CODE, max_output=_MAX_MATCHES, seconds=_SECONDS)
+        except Unavailable:
+            return {}
+        paths: dict[str, set[str]] = {}
+        for line in answer.stdout.decode("utf-8", "replace").split("\n"):
+            path, _, code = line.partition("\0")
+            for name in _DEFINED.findall(code):
+                if not _UNFIT.fullmatch(path):
+                    paths.setdefault(name[0] or name[1], set()).add(path)
+        return {symbol: min(paths[name]) for symbol, name in names.items() if len(paths.get(name, ())) == 1}
 
     # Names that may be those of definitions, with the numbers of their blocks
     def _symbols(self) -> dict[str, set[int]]:

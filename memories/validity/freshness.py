@@ -6,11 +6,10 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 from memories.events import AnchorRecord
 from memories.validity.marks import Mark, MarkKind
@@ -28,7 +27,8 @@ from sessions_app.git.process import run
 from sessions_app.git.worktree import WorkingTree
 
 _CHANGED, _GONE = 0.5, 0.4
-_SECONDS = 0.5
+# git compares commits, once for each pair
+_SECONDS = 2.0
 _MOST_RENAMES = 2_000
 _MOST_FILES = 4_096
 
@@ -49,6 +49,20 @@ class Finding(NamedTuple):
     last: int = 0
 
 
+class Place(Protocol):
+    """Where an anchor is."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def symbol(self) -> str: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+
+
+# A row of the table; ``words`` is a JSON list
 class _Part(NamedTuple):
     path: str
     symbol: str
@@ -132,35 +146,27 @@ def _at(part: AnchorRecord | _Part, file: WorkingFile, place: tuple[int, int]) -
     return Finding(State.FRESH if is_same else State.MOVED, file.path, *place)
 
 
-# Where git, or its name, finds a file that is no longer at its path
+# Where a file that is no longer at its path has gone: git knows, or one file has its name and the lines
 def _elsewhere(part: _Part, tree: WorkingTree, commit: str) -> Finding:
-    for path in _new_paths(part.path, tree, commit):
-        file = read_working_file(tree.top, path)
+    renamed = ""
+    if commit and tree.head and commit != tree.head:
+        renamed = _renames(tree.top, commit, tree.head).get(part.path, "")
+    named = tracked_files(tree.top).ending_with(part.path.rpartition("/")[2])
+    for path in dict.fromkeys((renamed, *(named if len(named) == 1 else ()))):
+        file = read_working_file(tree.top, path) if path else None
         if file is None:
             continue
-        if not part.digest:
-            return Finding(State.MOVED, path)
-        finding = compare(part, file)
-        if finding.state is State.MOVED:
+        finding = compare(part, file) if part.digest else Finding(State.MOVED, path)
+        if finding.state is State.MOVED or path == renamed:
             return finding
     return Finding(State.GONE, part.path)
 
 
-def _new_paths(path: str, tree: WorkingTree, commit: str) -> list[str]:
-    renamed = []
-    if commit and tree.head and commit != tree.head:
-        renamed = [_renames(tree.common_dir, commit, tree.head).get(path, "")]
-    named = tracked_files(tree.top).ending_with(path.rpartition("/")[2])
-    if len(named) > 1:
-        named = []
-    return [new for new in (*renamed, *named) if new and new != path]
-
-
 @lru_cache(maxsize=64)
-def _renames(common_dir: Path, commit: str, head: str) -> dict[str, str]:
+def _renames(top: Path, commit: str, head: str) -> dict[str, str]:
     options = ("--name-status", "--find-renames", "--diff-filter=R", "-z", "--no-ext-diff", "--no-textconv")
     try:
-        answer = run(common_dir, "diff-tree", "-r", *options, commit, head, "--", seconds=_SECONDS)
+        answer = run(top, "diff-tree", "-r", *options, commit, head, "--", seconds=_SECONDS)
     except Unavailable:
         return {}
     names = list(map(os.fsdecode, answer.stdout.split(b"\0")))[: 3 * _MOST_RENAMES]
@@ -182,22 +188,32 @@ def anchor_marks(ids: Sequence[int], tree: WorkingTree | None) -> dict[int, Mark
         part = _Part(path, symbol, first, last, digest, words)
         finding = _check(part, tree, commit or "")
         if finding.state is State.CHANGED:
-            marks.setdefault(entity_id, Mark(MarkKind.CHANGED, f"{_name(part)} has changed since", _CHANGED, withheld=True))
+            marks.setdefault(entity_id, Mark(MarkKind.CHANGED, clause_of(part, finding), _CHANGED, withheld=True))
         elif finding.state is State.GONE and marks.get(entity_id, _NO_MARK).kind is not MarkKind.GONE:
-            marks[entity_id] = Mark(MarkKind.GONE, f"{path} is gone", _GONE, withheld=True)
+            marks[entity_id] = Mark(MarkKind.GONE, clause_of(part, finding), _GONE, withheld=True)
     return marks
 
 
 _NO_MARK = Mark(MarkKind.CHANGED, "")
 
 
-def _name(part: _Part) -> str:
-    if part.symbol:
-        return f"`{part.symbol}` of {part.path}"
-    if not part.first:
-        return part.path
-    lines = str(part.first) if part.first == part.last else f"{part.first}-{part.last}"
-    return f"{part.path}:{lines}"
+def clause_of(anchor: Place, finding: Finding) -> str:
+    """Return what became of an anchor, as a clause: ``src/auth.py:10-24 has changed since``."""
+    if finding.state is State.GONE:
+        return f"{anchor.path} is gone"
+    if finding.state is State.CHANGED:
+        return f"{name_of(anchor)} has changed since"
+    return f"{name_of(anchor)} is as it was"
+
+
+def name_of(anchor: Place) -> str:
+    """Return an anchor as people write it: ``src/auth.py:10-24``, or a symbol and its file."""
+    if anchor.symbol:
+        return f"`{anchor.symbol}` of {anchor.path}"
+    if not anchor.first:
+        return anchor.path
+    lines = str(anchor.first) if anchor.first == anchor.last else f"{anchor.first}-{anchor.last}"
+    return f"{anchor.path}:{lines}"
 
 
 def renewed(anchors: Sequence[AnchorRecord], tree: WorkingTree, commit: str = "") -> list[AnchorRecord]:
