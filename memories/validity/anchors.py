@@ -17,6 +17,7 @@ from memories.validity.claims import CODE_SPAN, SIGN_OF_CODE, Claim, Words, clai
 from memories.validity.definitions import Definition
 from memories.validity.working_files import TrackedFiles, WorkingFile, read_working_file, tracked_files
 from memoryhub.core.errors import Unavailable
+from sessions_app.git import read_changes
 from sessions_app.git.process import run
 from sessions_app.git.worktree import WorkingTree
 
@@ -43,11 +44,17 @@ _PATH = re.compile(
     rf"(?<![\w./:@<~$-])(?P<path>(?:\./)?(?:[\w.@+-]+/)+(?:[\w.@+\[\]-]*\w)?|[\w.@+-]*\w\.[A-Za-z]\w{{0,9}}|{_BARE_NAMES})"
     r"(?:(?::L?|#L)(?P<first>\d{1,6})(?:[-–]L?(?P<last>\d{1,6}))?)?(?![\w/])"
 )
-_SYMBOL = re.compile(
-    r"(?<![\w./$@-])(?P<name>[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_$][\w$]*){0,3}[?!]?)(?P<call>\()?"
-)
+_SYMBOL = re.compile(r"(?<![\w./$@-])(?P<name>[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_$][\w$]*){0,3}[?!]?)(?P<call>\()?")
 _GREP = ("grep", "--no-color", "--no-textconv", "--no-recurse-submodules", "-I", "-z", "-F", "-w")
-_CODE = (".", ":(exclude)*.md", ":(exclude)*.rst", ":(exclude)*.txt", ":(exclude)*.lock", ":(exclude)*.json", ":(exclude)*.min.js")
+_CODE = (
+    ".",
+    ":(exclude)*.md",
+    ":(exclude)*.rst",
+    ":(exclude)*.txt",
+    ":(exclude)*.lock",
+    ":(exclude)*.json",
+    ":(exclude)*.min.js",
+)
 # A line that seems to define a name
 _DEFINED = re.compile(
     r"\b(?:def|class|func|fn|fun|function|struct|interface|type|enum|trait|union|const|let|var|val|static|module|define)"
@@ -100,6 +107,29 @@ def anchors_of_text(
     if not edits and not files and not any(sign in text for sign in "/`._("):
         return []
     return _Making(text, tree, edits, files).anchors()
+
+
+def edits_of_commits(tree: WorkingTree, shas: Sequence[str]) -> list[Edit]:
+    """Return what commits changed, without those of many files; their hashes are full ones."""
+    edits: list[Edit] = []
+    if not shas:
+        return edits
+    try:
+        diffs = read_changes(tree.top, list(shas)[:_MOST_COMMITS], ())
+    except Unavailable:
+        return edits
+    for diff in diffs.values():
+        files = re.split(r"^diff --git ", diff, flags=re.MULTILINE)[1:]
+        if len(files) > _MOST_FILES:
+            continue
+        for file in files:
+            if path := _NEW_PATH.search(file):
+                edits.append(Edit(path[1], file[path.end() : path.end() + _MAX_CHANGE], AnchorSource.COMMIT))
+    return edits
+
+
+_MOST_COMMITS, _MOST_FILES, _MAX_CHANGE = 5, 50, 20_000
+_NEW_PATH = re.compile(r"^\+\+\+ b/(.+?)\t?$", re.MULTILINE)
 
 
 class _Mention(NamedTuple):
@@ -220,7 +250,9 @@ class _Making:
                 missing[symbol] = blocks
         if not anchors and missing:
             for symbol, path in self._defined_in(list(missing)).items():
-                matches = [(file, match) for file in [self._file(path)] if file for match in file.definitions_of(symbol)]
+                matches = [
+                    (file, match) for file in [self._file(path)] if file for match in file.definitions_of(symbol)
+                ]
                 if len(matches) == 1:
                     anchors.append(self._definition(*matches[0], missing[symbol], AnchorSource.TEXT))
         return anchors
@@ -268,7 +300,7 @@ class _Making:
             texts = []
         elif not texts and length >= _FEW_LINES:
             texts = [name]
-        return self._record(file, definition.first, definition.last, texts, definition.name, made_from)
+        return self._record(file, definition.first, definition.last, texts, symbol=definition.name, made_from=made_from)
 
     def _whole_file(self, path: str, blocks: set[int], *, is_only: bool) -> AnchorRecord | None:
         file = self._file(path)
@@ -294,7 +326,9 @@ class _Making:
         return self._claimed(file, claims, edit.made_from)
 
     def _words_of(self, blocks: set[int]) -> Words:
-        return words_of_text("\n\n".join(_PATH.sub(self._without_path, self._blocks[number]) for number in sorted(blocks)))
+        return words_of_text(
+            "\n\n".join(_PATH.sub(self._without_path, self._blocks[number]) for number in sorted(blocks))
+        )
 
     def _without_path(self, match: re.Match[str]) -> str:
         return match[0] if "/" not in match["path"] and self._resolved(match["path"]) is None else " "
@@ -312,6 +346,7 @@ class _Making:
         first: int,
         last: int,
         words: list[str],
+        *,
         symbol: str = "",
         made_from: AnchorSource = AnchorSource.TEXT,
     ) -> AnchorRecord:
@@ -324,7 +359,7 @@ class _Making:
 
 
 # What the claims of an edit score at least, and files of edits that a text is about
-_LEAST_OF_EDIT, _MOST_EDITED = 2.0, 3
+_LEAST_OF_EDIT, _MOST_EDITED = 1.0, 3
 
 
 def _texts(claims: list[Claim]) -> list[str]:

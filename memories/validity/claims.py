@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from memories.search.text import COMMON_WORDS
@@ -17,14 +18,15 @@ SIGN_OF_CODE = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|^_+[a-z]|[A-Z]
 _TOKEN = re.compile(r"[^\W\d]\w*|\d[\d_,]*(?:\.\d+)*")
 _NUMBER_WORDS = dict(
     zip(
-        "two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty fifty sixty ninety hundred"
-        " thousand".split(),
+        "two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty fifty sixty ninety"
+        " hundred thousand".split(),
         "2 3 4 5 6 7 8 9 10 11 12 15 20 30 40 50 60 90 100 1000".split(),
         strict=True,
     )
 )
 _QUANTITY = re.compile(
-    r"(\d[\d_,]*(?:\.\d+)?)[ -]?(ms|milliseconds?|s|secs?|seconds?|min|minutes?|h|hours?|days?|weeks?|[kKmMgG]i?[bB]|%|percent)\b"
+    r"(\d[\d_,]*(?:\.\d+)?)[ -]?"
+    r"(ms|milliseconds?|s|secs?|seconds?|min|minutes?|h|hours?|days?|weeks?|[kKmMgG]i?[bB]|%|percent)\b"
 )
 _FACTORS = {
     "s": (1_000,), "m": (60, 60_000), "h": (60, 3_600, 3_600_000), "d": (24, 1_440, 86_400, 86_400_000),
@@ -36,18 +38,19 @@ _TRUTH = {"enabled": "true", "disabled": "false"}
 _VAGUE = frozenset(
     map(
         stem,
-        """api app application argument array async base block body boolean build cache call check class client code column
-        command common config configuration content context count create custom data database date default delete
-        dependency description directory document documentation empty end entry error event example exception exit export
-        field file filter flag folder format function generate global handle handler header host id import index info
-        input instance integer interface internal item key label language layer length level library line link list load
-        local lock log main map match message meta method mode model module name node null number object open option
-        order output package page parameter parse part path pattern place plugin point port prefix print process program
-        project property public query range raw read record reference release remove repository request require reset
-        resource response result return root row rule run save schema scope script search section select send server
-        service session setting shared size source stack start state static status step stop store string style support
-        sync system table tag target task template test text time title token tool tree type unit update url user valid
-        value variable version view void warning word write first last two three all no code new line""".split(),
+        """api app application argument array async base block body boolean build cache call check class client code
+        column command common config configuration content context count create custom data database date default
+        delete dependency description directory document documentation empty end entry error event example exception
+        exit export field file filter flag folder format function generate global handle handler header host id
+        import index info input instance integer interface internal item key label language layer length level
+        library line link list load local lock log main map match message meta method mode model module name node
+        null number object open option order output package page parameter parse part path pattern place plugin
+        point port prefix print process program project property public query range raw read record reference
+        release remove repository request require reset resource response result return root row rule run save
+        schema scope script search section select send server service session setting shared size source stack start
+        state static status step stop store string style support sync system table tag target task template test
+        text time title token tool tree type unit update url user valid value variable version view void warning
+        word write first last two three all no code new line""".split(),
     )
 )
 _COMMON_STEMS = frozenset(map(stem, COMMON_WORDS))
@@ -80,7 +83,9 @@ def words_of_text(text: str) -> Words:
 
 
 _SENTENCE = re.compile(r"(?<=[.!?;:])\s+(?=[A-Z`*\[(\"'-])|\n\s*\n|\n(?=\s*[-*|])|\s\|\s")
-_NUMBERING = re.compile(r"^[ \t]*#*[ \t]*\d+[.)][ \t]|#\d+|\b(?:decisions?|issues?|[Pp][Rr]|step) \[?\d+\]?", re.MULTILINE)
+_NUMBERING = re.compile(
+    r"^[ \t]*#*[ \t]*\d+[.)][ \t]|#\d+|\b(?:decisions?|issues?|[Pp][Rr]|step) \[?\d+\]?", re.MULTILINE
+)
 
 
 def _weighted(sentence: str) -> Iterator[tuple[str, float]]:
@@ -212,7 +217,9 @@ def is_stated(words: Words, file: WorkingFile, first: int, last: int) -> bool:
 
 
 _SHARE_OF_LINES = 0.5
-_KEYWORDS = frozenset("if else elif for in not is and or return def class func fn let const var self this type struct".split())
+_KEYWORDS = frozenset(
+    "if else elif for in not is and or return def class func fn let const var self this type struct".split()
+)
 
 
 _MOST_PLACES = 40
@@ -230,23 +237,29 @@ def _is_value(word: str) -> bool:
     return word[0].isdigit() or word in LITERALS
 
 
+# Characters of a number that says enough by itself, such as 503 or 0.5
+_LONG_VALUE = 3
+
+
 # A value with a name or word of its sentence; a name; two words of a sentence
-def _claims_of_line(
-    number: int, matches: list[tuple[float, str]], file: WorkingFile, words: Words
-) -> list[Claim]:
+def _claims_of_line(number: int, matches: list[tuple[float, str]], file: WorkingFile, words: Words) -> list[Claim]:
     weights = words.weights
     names = [(score, word) for score, word in matches if not _is_value(word)]
     claims: list[Claim] = []
-    for _, value in matches:
+    for score, value in matches:
         if not _is_value(value):
             continue
         least = PROPER if value in LITERALS or value in "012" else PLAIN
-        partners = [(score, word) for score, word in names if weights[word] >= least and words.are_together(value, word)]
+        partners = [
+            (score, word) for score, word in names if weights[word] >= least and words.are_together(value, word)
+        ]
+        if not partners and len(value) >= _LONG_VALUE and score == VALUE:
+            claims.append(Claim(value, number, score))
         if partners:
             claims.append(_claim_of_value(partners[0][1], value, number, file, partners[0][0] + 1.5))
     claims += [Claim(word, number, score) for score, word in names if weights[word] >= PROPER]
     plain = [word for score, word in names if weights[word] == PLAIN and score == PLAIN]
-    for word, other in zip(plain, plain[1:], strict=False):
+    for word, other in pairwise(plain):
         if words.are_together(word, other):
             claims.append(Claim(f"{word} {other}", number, 1.0))
     return claims

@@ -49,11 +49,13 @@ _SCRIPT_METHOD = re.compile(
     r"(?:\((?:.*\)\s*(?::.*)?\{.*|[^;]*[({,]|\{)?$|(?::[^=;]+)?=\s*(?:async\s*)?(?:\(.*|\w+\s*)(?:=>.*|\()$)"
 )
 _TYPED_FUNCTION = re.compile(
-    r"(?:[\w$@<>\[\],.*&:?~\"]+\s+|[\w:<>,]+[*&]+\s*|\w+\([^()]*\)\s+)*?[*&]*(?P<name>(?:\w+(?:<[\w, ]*>)?::)*~?[A-Za-z_]\w*)\s*\((?!\*)"
+    r"(?:[\w$@<>\[\],.*&:?~\"]+\s+|[\w:<>,]+[*&]+\s*|\w+\([^()]*\)\s+)*?[*&]*"
+    r"(?P<name>(?:\w+(?:<[\w, ]*>)?::)*~?[A-Za-z_]\w*)\s*\((?!\*)"
     r"(?:[^;]*;?|[^;{]*\{.*\})$"
 )
 _TYPED_VALUE = re.compile(
-    r"(?:(?:static|final|const|constexpr|inline|public|private|protected)\s+)+[\w<>\[\], ?.:*&]*?[ *&](?P<name>\w+)(?:\[[^\]]*\])*\s*="
+    r"(?:(?:static|final|const|constexpr|inline|public|private|protected)\s+)+[\w<>\[\], ?.:*&]*?[ *&]"
+    r"(?P<name>\w+)(?:\[[^\]]*\])*\s*="
 )
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?::[^=]+)?=(?![=~])")
 _MEMBER = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\s+[\w*\[\]./]+)?\s*(?:=.*|struct\b.*|interface\b.*|$)")
@@ -83,7 +85,9 @@ _COMMENT = r"/\*(?s:.*?)\*/|//[^\n]*"
 _REGULAR = r"(?<=[=(,:;!&|?{}])[ \t]*/(?![*/ \t])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n\[])+/"
 _SLASHES = ("//", "/*", "*/")
 _PYTHON = _Language(
-    rf"\"\"\"(?s:(?:\\.|.)*?)\"\"\"|\'\'\'(?s:(?:\\.|.)*?)\'\'\'|{_DOUBLE}|{_SINGLE}|#[^\n]*", ("#", "@"), (_ASSIGNMENT,)
+    rf"\"\"\"(?s:(?:\\.|.)*?)\"\"\"|\'\'\'(?s:(?:\\.|.)*?)\'\'\'|{_DOUBLE}|{_SINGLE}|#[^\n]*",
+    ("#", "@"),
+    (_ASSIGNMENT,),
 )
 _SCRIPT = _Language(
     rf"{_COMMENT}|{_DOUBLE}|{_SINGLE}|`(?s:(?:\\.|[^`\\])*)`|{_REGULAR}", (*_SLASHES, "@"), (_SCRIPT_METHOD,)
@@ -145,10 +149,11 @@ class _Scan:
         self._language = language
         self._open: list[_Open] = []
         self._ends_with_word = language is _RUBY
+        # Indentation of ``const (`` in Go, -1 outside
+        self._group = -1
 
     def of(self, lines: list[str]) -> Iterator[Definition]:
         last = 0
-        group = -1
         for number, line in enumerate(lines, 1):
             code = line.strip()
             if not code or self._is_skipped(code):
@@ -161,20 +166,22 @@ class _Scan:
             while self._open and indent <= self._open[-1].indent and not (belongs and indent == self._open[-1].indent):
                 yield self._closed(last)
             last = number
-            if indent <= group:
-                group = -1
-            if belongs:
-                if self._open and indent == self._open[-1].indent and is_end and self._is_last(code):
-                    yield self._closed(number)
-                continue
-            if len(code) > _MAX_LINE or code.startswith(self._language.comments):
-                continue
-            if self._language is _GO and _GROUP.match(code):
-                group = indent
-            elif not self._open or self._open[-1].is_class:
-                self._begin(code, number, indent, lines, is_member=0 <= group < indent)
+            if indent <= self._group:
+                self._group = -1
+            if not belongs:
+                self._read(code, number, indent, lines)
+            elif self._open and indent == self._open[-1].indent and is_end and self._is_last(code):
+                yield self._closed(number)
         while self._open:
             yield self._closed(last)
+
+    def _read(self, code: str, number: int, indent: int, lines: list[str]) -> None:
+        if len(code) > _MAX_LINE or code.startswith(self._language.comments):
+            return
+        if self._language is _GO and _GROUP.match(code):
+            self._group = indent
+        elif not self._open or self._open[-1].is_class:
+            self._begin(code, number, indent, lines, is_member=0 <= self._group < indent)
 
     def _is_skipped(self, code: str) -> bool:
         if self._language is _C:
@@ -212,7 +219,11 @@ class _Scan:
             return match, False
         for form in self._language.forms:
             match = form.match(code)
-            if match and match["name"] not in _NO_NAMES and (form in _PLAIN or self._has_body(code, number, indent, lines)):
+            if (
+                match
+                and match["name"] not in _NO_NAMES
+                and (form in _PLAIN or self._has_body(code, number, indent, lines))
+            ):
                 return match, False
         return None, False
 

@@ -47,9 +47,7 @@ class WorkingFile:
 
     def definitions_of(self, symbol: str) -> list[Definition]:
         """Return the definitions of a name, or of the end of it: ``send`` finds ``Client.send``."""
-        return [
-            found for found in self.definitions if found.name == symbol or found.name.endswith(f".{symbol}")
-        ]
+        return [found for found in self.definitions if found.name == symbol or found.name.endswith(f".{symbol}")]
 
     def digest(self, first: int, last: int) -> str:
         """Return the digest of lines, which does not depend on white space; "" if they are blank."""
@@ -57,14 +55,15 @@ class WorkingFile:
         return _digest(packed) if packed else ""
 
     def place_of(self, digest: str, near: int) -> tuple[int, int] | None:
-        """Return the first and last line of the text with a digest, the nearest to a line."""
+        """Return the first and last line of the whole lines with a digest, the nearest to a line."""
         length = int(digest[_HASH:], 16)
         packed, starts, numbers = self._stream
-        for index in sorted(range(len(starts)), key=lambda index: abs(numbers[index] - near)):
+        ends = {start: index for index, start in enumerate([*starts[1:], len(packed)])}
+        places = [index for index, start in enumerate(starts) if start + length in ends]
+        for index in sorted(places, key=lambda index: abs(numbers[index] - near)):
             start = starts[index]
             if _digest(packed[start : start + length]) == digest:
-                end = bisect_left(starts, start + length) - 1
-                return numbers[index], numbers[end]
+                return numbers[index], numbers[ends[start + length]]
         return None
 
     # The text without white space, and the offset and number of each line that is not blank
@@ -93,7 +92,7 @@ class WorkingFile:
         return places
 
     def line_of(self, piece: str, first: int = 0, last: int = 0) -> int:
-        """Return the number of the first line with a piece of code, however it is spaced or quoted; 0 if there is none."""
+        """Return the number of the first line with a piece of code, however it is spaced or quoted; 0 without."""
         tokens = _PIECE_TOKEN.findall(piece)
         if not tokens:
             return 0
@@ -132,15 +131,18 @@ def _is_word(*tokens: str) -> bool:
     return all(token.isalnum() or "_" in token for token in tokens)
 
 
+_QUOTES_SIGNS = ("'", '"')
+
+
 @lru_cache(maxsize=512)
 def _pattern_of(tokens: tuple[str, ...]) -> re.Pattern[str]:
     parts = []
-    for place, token in enumerate(tokens):
-        part = re.escape(token)
-        if token in "\"'":
+    for place, sign in enumerate(tokens):
+        part = re.escape(sign)
+        if sign in _QUOTES_SIGNS:
             part = "[\"']"
-        elif token in "=:" and 0 < place < len(tokens) - 1 and _is_word(tokens[place - 1], tokens[place + 1]):
-            part = _SIGNS[token]
+        elif sign in _SIGNS and 0 < place < len(tokens) - 1 and _is_word(tokens[place - 1], tokens[place + 1]):
+            part = _SIGNS[sign]
         parts.append(part)
     begins = r"(?<!\w)" if _is_word(tokens[0]) else ""
     ends = r"(?!\w)" if _is_word(tokens[-1]) else ""
