@@ -90,16 +90,21 @@ def commits_named(
     """
     ids = [int(name[1:]) for name in names if name.startswith("#")]
     shas = [name for name in names if not name.startswith("#")]
-    condition = Q(id__in=ids)
-    for sha in shas:
-        condition |= Q(sha__gte=sha, sha__lt=f"{sha}g")
-    recorded = dict(Commit.objects.filter(condition).values_list("id", "sha"))
+    recorded = _recorded_commits(names)
     for commit_id in ids:
         if commit_id not in recorded:
             raise NotFound(f"there is no commit #{commit_id} here; pass its sha, or record it first")
     unknown = [sha for sha in shas if not any(full.startswith(sha) for full in recorded.values())]
     commits = [CommitEvidence(commit_id=commit_id, link_type=link_type) for commit_id in sorted(recorded)]
     return commits, [Artifact(kind=ArtifactKind.COMMIT, value=sha) for sha in dict.fromkeys(unknown)]
+
+
+def _recorded_commits(names: Sequence[str]) -> dict[int, str]:
+    condition = Q(id__in=[int(name[1:]) for name in names if name.startswith("#")])
+    for name in names:
+        if not name.startswith("#"):
+            condition |= Q(sha__gte=name, sha__lt=f"{name}g")
+    return dict(Commit.objects.filter(condition).values_list("id", "sha"))
 
 
 _TEXTS = ("title", "context", "chosen", "alternatives", "rationale", "impact", "phase", "topic", "status", "source")
@@ -118,7 +123,9 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
     """
     if command.status is DecisionStatus.SUPERSEDED:
         raise Invalid("status superseded cannot be set; record the decision that replaces it")
-    provenance = provenance_of("\n".join(_texts_of(command)), current_workplace())
+    text = "\n\n".join([command.title, command.context, command.chosen, command.rationale])
+    shas = list(_recorded_commits(command.commits).values())
+    provenance = provenance_of(text, current_workplace(), files=command.files, commits=shas)
     with log.transaction():
         first = log.find_by_key(command.idempotency_key, DECISION_RECORDED)
         if first:
@@ -163,10 +170,6 @@ def supersede_decision(*, command: DecisionSupersede) -> DecisionResult:
         # Older versions allowed line breaks in these.
         before |= {name: flat(before[name]) for name in ("title", "phase", "topic")}
         return record_decision(command=DecisionRecord(**{**before, **fields, "supersedes": [earlier.id]}))
-
-
-def _texts_of(command: DecisionRecord) -> list[str]:
-    return [command.title, command.context, command.chosen, command.rationale, *command.files]
 
 
 def _fields(command: DecisionFields) -> dict[str, Any]:

@@ -29,6 +29,10 @@ from memoryhub.core.stores.store import SLUG
 AnchorDigest = Annotated[str, Generated("(?:[0-9a-f]{32})?", "a digest of 32 hexadecimal digits")]
 
 
+# Type of a memory's link to a file or folder that it governs
+GOVERNS = "governs"
+
+
 class ResourceLink(Payload):
     uri: str = Field(min_length=1, max_length=2_000)
     type: str = Field("related", min_length=1, max_length=64)

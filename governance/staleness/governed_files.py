@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from decisions.models import ArtifactKind, DecisionStatus, LinkType
-from memories.pack.notes import GOVERNS
+from memories.events import GOVERNS
 from memoryhub.config.repository import is_folder
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.kinds import KINDS

@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from memories.events import GOVERNS
 from memories.kinds import BETWEEN_HEADINGS
 from memories.lessons.rules import command_key, cured_failures, normalized_command
 from memories.models import ContextPack, Memory, SearchDocument
@@ -48,8 +49,6 @@ LEAST_RARE = 2
 _UNCOMMON, _RARE, _FEW = 0.1, 0.01, 3
 # Words of the change that are looked at, and characters
 _MOST_WORDS, _CHANGE = 60, 4_000
-# Type of a memory's resource link to a governed file or folder
-GOVERNS = "governs"
 # Type or tag of memories that come from a person's correction
 CORRECTION = "correction"
 

@@ -40,7 +40,7 @@ from memories.schemas import (
 )
 from memories.selectors.memories import find_memory
 from memories.selectors.versions import find_conflict, state_at
-from memories.validity.provenance import current_workplace, provenance_of
+from memories.validity.provenance import current_workplace, provenance_of_memory
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import clock, log
@@ -85,7 +85,7 @@ def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> 
             refuse_taken_title(existing, state)
         provenance = None
         if (state.title, state.content) != (existing.state.title, existing.state.content):
-            provenance = provenance_of(f"{state.title}\n{state.content}", current_workplace(scope))
+            provenance = provenance_of_memory(state, current_workplace(scope))
         base = command.base_version or existing.version
         result = append_version(
             existing,

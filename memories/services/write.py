@@ -13,7 +13,7 @@ from memories.pack.sections import refuse_echo
 from memories.review.policy import ReviewGate
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
 from memories.services.revise import append_version, result_of, with_memory, write_result
-from memories.validity.provenance import Workplace, current_workplace, provenance_of
+from memories.validity.provenance import Workplace, current_workplace, provenance_of_memory
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, Invalid
@@ -82,7 +82,7 @@ def _payload(
         fields["scope"] = scope
     fields["author"] = command.author or current_origin().actor
     written = MemoryWritten(**fields)
-    provenance = provenance_of(f"{command.title}\n{command.content}", workplace)
+    provenance = provenance_of_memory(written, workplace)
     return written.model_copy(update=filled(review=policy.of_new(written), provenance=provenance))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memories.events import AnchorRecord, ProvenanceRecord
+from memories.events import GOVERNS, MemoryState, ProvenanceRecord
 from memories.models import MemoryScope
+from memories.validity.anchors import Edit, anchors_of_text, edits_of_commits
 from memoryhub.config.current_settings import current_folder
 from memoryhub.core import log
 from memoryhub.core.origin import current_origin
@@ -27,6 +28,8 @@ class Workplace:
     edited: Sequence[str]
     # Whether what is written now was learnt on the branch that is checked out
     is_learnt_here: bool
+    # The newest edits of the session, committed or not
+    edits: Sequence[Edit] = ()
 
 
 def current_workplace(scope: MemoryScope = MemoryScope.PROJECT) -> Workplace | None:
@@ -39,18 +42,35 @@ def current_workplace(scope: MemoryScope = MemoryScope.PROJECT) -> Workplace | N
     origin = current_origin()
     # A script without a session and a folder works anywhere
     has_place = bool(origin.session_id or current_folder().directory)
-    return Workplace(tree, _uncommitted_edits(), has_place and origin.source not in _NOT_LEARNT_HERE)
+    is_learnt_here = has_place and origin.source not in _NOT_LEARNT_HERE
+    return Workplace(tree, _uncommitted_edits(), is_learnt_here, _newest_edits())
 
 
-def provenance_of(text: str, workplace: Workplace | None) -> ProvenanceRecord | None:  # noqa: ARG001
-    """Return where an entry with this text is learnt, and the code that it is about."""
+def provenance_of_memory(state: MemoryState, workplace: Workplace | None) -> ProvenanceRecord | None:
+    """Return where a memory with this text and these links is learnt, and the code that it is about."""
+    files = [link.uri for link in state.resource_links if link.type == GOVERNS]
+    return provenance_of(f"{state.title}\n\n{state.content}", workplace, files=files)
+
+
+def provenance_of(
+    text: str, workplace: Workplace | None, *, files: Sequence[str] = (), commits: Sequence[str] = ()
+) -> ProvenanceRecord | None:
+    """Return where an entry with this text is learnt, and the code that it is about.
+
+    Args:
+        text: of the entry.
+        workplace: where it is written.
+        files: paths that it governs.
+        commits: full hashes of those that implement it; their changes count instead of the session's.
+    """
     if workplace is None:
         return None
-    anchors: list[AnchorRecord] = []
     tree = workplace.tree
+    edits = edits_of_commits(tree, commits) or workplace.edits
+    anchors = anchors_of_text(text, tree, edits, files)
     if workplace.is_learnt_here and tree.head:
-        edits = bool(workplace.edited)
-        return ProvenanceRecord(commit=tree.head, branch=tree.branch, has_edits=edits, anchors=anchors)
+        has_edits = bool(workplace.edited)
+        return ProvenanceRecord(commit=tree.head, branch=tree.branch, has_edits=has_edits, anchors=anchors)
     return ProvenanceRecord(anchors=anchors) if anchors else None
 
 
@@ -62,3 +82,18 @@ def _uncommitted_edits() -> list[str]:
     committed = events.of_type(COMMIT_RECORDED).order_by("-position").values_list("position", flat=True).first() or 0
     edits = events.of_type(FILE_EDITED).window(after=committed).payloads()
     return list(dict.fromkeys(edit["path"] for edit in edits.values()))
+
+
+# An entry is about what its session did last
+_MOST_EDITS = 40
+
+
+def _newest_edits() -> list[Edit]:
+    session_id = current_origin().session_id
+    if not session_id:
+        return []
+    newest = log.events().of_session(session_id).of_type(FILE_EDITED).order_by("-position")[:_MOST_EDITS]
+    edits: dict[str, list[str]] = {}
+    for edit in newest.payloads().values():
+        edits.setdefault(edit["path"], []).append(edit.get("change", ""))
+    return [Edit(path, "\n".join(changes)) for path, changes in edits.items()]

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memories.validity.branches import branch_marks
+from memories.validity.freshness import anchor_marks
 from memories.validity.marks import Mark
 from sessions_app.selectors import caller_tree
 
 
 def marks_of(ids: Sequence[int]) -> dict[int, list[Mark]]:
     """Map entries to what is known against them; without those that nothing is known against."""
-    marks: dict[int, list[Mark]] = {entity_id: [] for entity_id in ids}
     tree = caller_tree()
-    for entity_id, mark in branch_marks(ids, tree).items():
-        marks[entity_id].append(mark)
-    return {entity_id: entity_marks for entity_id, entity_marks in marks.items() if entity_marks}
+    marks: dict[int, list[Mark]] = {}
+    for marks_of_kind in (anchor_marks(ids, tree), branch_marks(ids, tree)):
+        for entity_id, mark in marks_of_kind.items():
+            marks.setdefault(entity_id, []).append(mark)
+    return marks

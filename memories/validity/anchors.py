@@ -1,0 +1,373 @@
+"""Tie an entry to the code that it is about: files, definitions and lines that its text or its session's edits name.
+
+An anchor has words of the entry that its lines have, such as names and values. The entry holds as long as the lines are
+the same, or still have these words beside each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from memories.events import AnchorRecord
+from memories.models import AnchorSource
+from memories.validity.claims import CODE_SPAN, SIGN_OF_CODE, Claim, Words, claims_about, is_stated, words_of_text
+from memories.validity.definitions import Definition
+from memories.validity.working_files import TrackedFiles, WorkingFile, read_working_file, tracked_files
+from memoryhub.core.errors import Unavailable
+from sessions_app.git import read_changes
+from sessions_app.git.process import run
+from sessions_app.git.worktree import WorkingTree
+
+MAX_ANCHORS = 8
+# Characters of a text that are read; mentions and names that are looked up
+_MAX_TEXT, _MAX_MENTIONS, _MAX_SYMBOLS = 20_000, 24, 32
+# Lines that a digest stands for, where words of the entry are in them or not
+_MOST_LINES, _SHORT_LINES, _FEW_LINES = 30, 12, 3
+# Characters of a text that is about the one file that it names
+_SHORT = 1_000
+_SECONDS = 0.5
+
+
+class Edit(NamedTuple):
+    """A change of a file, as lines of a diff or as the new text."""
+
+    path: str
+    change: str
+    made_from: AnchorSource = AnchorSource.SESSION
+
+
+_BARE_NAMES = "Makefile|Dockerfile|Gemfile|Rakefile|Procfile|Justfile|justfile"
+_PATH = re.compile(
+    rf"(?<![\w./:@<~$-])(?P<path>(?:\./)?(?:[\w.@+-]+/)+(?:[\w.@+\[\]-]*\w)?|[\w.@+-]*\w\.[A-Za-z]\w{{0,9}}|{_BARE_NAMES})"
+    r"(?:(?::L?|#L)(?P<first>\d{1,6})(?:[-–]L?(?P<last>\d{1,6}))?)?(?![\w/])"
+)
+_SYMBOL = re.compile(r"(?<![\w./$@-])(?P<name>[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_$][\w$]*){0,3}[?!]?)(?P<call>\()?")
+_GREP = ("grep", "--no-color", "--no-textconv", "--no-recurse-submodules", "-I", "-z", "-F", "-w")
+_CODE = (
+    ".",
+    ":(exclude)*.md",
+    ":(exclude)*.rst",
+    ":(exclude)*.txt",
+    ":(exclude)*.lock",
+    ":(exclude)*.json",
+    ":(exclude)*.min.js",
+)
+# A line that seems to define a name
+_DEFINED = re.compile(
+    r"\b(?:def|class|func|fn|fun|function|struct|interface|type|enum|trait|union|const|let|var|val|static|module|define)"
+    r"\b(?:\s*\([^()]*\)\s*|[^=(]*?[^\w=(])([A-Za-z_$][\w$]*)|^\s*([A-Za-z_]\w*)\s*(?::[^=]*)?=(?!=)"
+)
+_MAX_SEARCHED, _MAX_MATCHES = 5, 100_000
+# Names that many programs have
+_GENERIC = frozenset(
+    """main test tests setup teardown init get set run new add remove update delete create make build start stop open
+    close read write load save parse format name names type types value values key keys data item items list index file
+    files path paths config options option args kwargs self this none null true false string str int bool float number
+    object array dict error errors result results response request client server app user users url __init__ default
+    handler handle callback call next foo bar baz hello world example usage install version import export return class
+    function method module package print log debug info warn""".split()
+)
+# What tools write, others wrote, or holds secrets
+_UNFIT = re.compile(
+    r"(?:^|.*/)(?:node_modules|vendor|third_party|\.git|dist|__snapshots__|site-packages)/.*"
+    r"|(?:^|.*/)(?:\.env(?:\.(?!example|sample|template).*)?|\.netrc|\.npmrc|\.pypirc|id_[a-z0-9]+|credentials[^/]*"
+    r"|secrets?\.(?:json|ya?ml|toml)|package-lock\.json|pnpm-lock\.yaml|go\.sum|npm-shrinkwrap\.json)"
+    r"|.*\.(?:pem|key|p12|pfx|keystore|lock|min\.js|min\.css|map|snap|pb\.go|svg|csv|jsonl|ipynb)|.*_pb2(?:_grpc)?\.pyi?",
+    re.IGNORECASE,
+)
+_DOCUMENT = re.compile(r".*\.(?:md|mdx|rst|adoc|txt)", re.IGNORECASE)
+# Edits of these go with the work that an entry is about
+_SIDE_WORK = re.compile(
+    r".*\.(?:md|mdx|rst|adoc|txt)|(?:.*/)?(?:tests?|__tests__|spec|docs?)/.*|(?:.*/)?(?:test_[^/]*|[^/]*[._-](?:test|spec)\.\w+)",
+    re.IGNORECASE,
+)
+_GENERATED = re.compile(
+    r"@generated|code generated .{0,80}do not edit|automatically generated|auto-?generated", re.IGNORECASE
+)
+_LINK_TARGET = re.compile(r"\]\([^()\s]*\)")
+# Paragraphs and items of lists
+_BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+|]|\d+[.)])\s)")
+
+
+def anchors_of_text(
+    text: str, tree: WorkingTree, edits: Sequence[Edit] = (), files: Sequence[str] = ()
+) -> list[AnchorRecord]:
+    """Return the parts of a working tree that a text is about, the surest first.
+
+    Args:
+        text: of the entry.
+        tree: where it was written.
+        edits: what its session, or the commits that implement it, changed.
+        files: paths that the entry governs.
+    """
+    text = text[:_MAX_TEXT]
+    if not edits and not files and not any(sign in text for sign in "/`._("):
+        return []
+    return _Making(text, tree, edits, files).anchors()
+
+
+def edits_of_commits(tree: WorkingTree, shas: Sequence[str]) -> list[Edit]:
+    """Return what commits changed, without those of many files; their hashes are full ones."""
+    edits: list[Edit] = []
+    if not shas:
+        return edits
+    try:
+        diffs = read_changes(tree.top, list(shas)[:_MOST_COMMITS], ())
+    except Unavailable:
+        return edits
+    for diff in diffs.values():
+        files = re.split(r"^diff --git ", diff, flags=re.MULTILINE)[1:]
+        if len(files) > _MOST_FILES:
+            continue
+        for file in files:
+            if path := _NEW_PATH.search(file):
+                edits.append(Edit(path[1], file[path.end() : path.end() + _MAX_CHANGE], AnchorSource.COMMIT))
+    return edits
+
+
+_MOST_COMMITS, _MOST_FILES, _MAX_CHANGE = 5, 50, 20_000
+_NEW_PATH = re.compile(r"^\+\+\+ b/(.+?)\t?$", re.MULTILINE)
+
+
+class _Mention(NamedTuple):
+    path: str
+    block: int
+    first: int
+    last: int
+
+
+class _Making:
+    def __init__(self, text: str, tree: WorkingTree, edits: Sequence[Edit], files: Sequence[str]) -> None:
+        self._tree = tree
+        self._blocks = [block for block in _BLOCK.split(text) if block.strip()]
+        self._edits = edits
+        self._governed = files
+        self._files: dict[str, WorkingFile | None] = {}
+
+    def anchors(self) -> list[AnchorRecord]:
+        mentions = list(self._mentions())
+        edits = list(self._fit_edits())
+        sources = dict.fromkeys([mention.path for mention in mentions], AnchorSource.TEXT)
+        for edit in edits:
+            sources.setdefault(edit.path, edit.made_from)
+        anchors = [self._lines(mention) for mention in mentions if mention.first]
+        anchors += self._symbol_anchors(sources, {(mention.path, mention.block) for mention in mentions})
+        anchored = {anchor.path for anchor in anchors if anchor}
+        for path in sources:
+            if path not in anchored and sources[path] is AnchorSource.TEXT:
+                blocks = {mention.block for mention in mentions if mention.path == path}
+                anchors.append(self._whole_file(path, blocks, is_only=len(sources) == 1))
+        about = [self._edited_lines(edit) for edit in edits if edit.path not in anchored and edit.path in sources]
+        anchors += [anchor for anchor in about if anchor][:_MOST_EDITED]
+        unique = {(anchor.path, anchor.symbol, anchor.first): anchor for anchor in reversed(anchors) if anchor}
+        return list(reversed(unique.values()))[:MAX_ANCHORS]
+
+    @cached_property
+    def _tracked(self) -> TrackedFiles:
+        return tracked_files(self._tree.top)
+
+    def _file(self, path: str) -> WorkingFile | None:
+        if path not in self._files:
+            file = read_working_file(self._tree.top, path)
+            if file is not None and _GENERATED.search(file.text[:1_000]):
+                file = None
+            self._files[path] = file
+        return self._files[path]
+
+    def _mentions(self) -> Iterator[_Mention]:
+        count = 0
+        for file in self._governed:
+            path = self._resolved(self._relative(file))
+            if path is not None:
+                yield from (_Mention(path, number, 0, 0) for number in range(len(self._blocks)))
+        for number, block in enumerate(self._blocks):
+            for match in _PATH.finditer(_LINK_TARGET.sub("]", block)):
+                path = self._resolved(match["path"])
+                if path is None:
+                    continue
+                first = int(match["first"] or 0)
+                yield _Mention(path, number, first, max(first, int(match["last"] or 0)))
+                count += 1
+                if count == _MAX_MENTIONS:
+                    return
+
+    # The path of a tracked file or folder, or of a new file that git does not ignore
+    def _resolved(self, mention: str) -> str | None:
+        path = mention.removeprefix("./").rstrip("/")
+        if not path or ".." in path.split("/") or _UNFIT.fullmatch(path):
+            return None
+        if path in self._tracked.paths or ("/" in path and path in self._tracked.folders):
+            return path
+        matches = self._tracked.ending_with(path)
+        if len(matches) == 1 and not _UNFIT.fullmatch(matches[0]):
+            return matches[0]
+        if not matches and "/" in path and self._is_new(path):
+            return path
+        return None
+
+    def _is_new(self, path: str) -> bool:
+        if self._file(path) is None:
+            return False
+        try:
+            return run(self._tree.top, "check-ignore", "--quiet", "--", path, seconds=_SECONDS).returncode == 1
+        except Unavailable:
+            return False
+
+    def _fit_edits(self) -> Iterator[Edit]:
+        for edit in self._edits:
+            path = self._relative(edit.path)
+            if path.startswith("/") or ".." in path.split("/") or _UNFIT.fullmatch(path):
+                continue
+            if not _SIDE_WORK.fullmatch(path) and (path in self._tracked.paths or self._is_new(path)):
+                yield edit._replace(path=path)
+
+    def _relative(self, path: str) -> str:
+        return path.removeprefix("file://").removeprefix(f"{self._tree.top}/").removeprefix("./")
+
+    def _lines(self, mention: _Mention) -> AnchorRecord | None:
+        file = self._file(mention.path)
+        if file is None or mention.last > len(file.lines):
+            return None
+        return self._record(file, mention.first, mention.last, [])
+
+    def _symbol_anchors(
+        self, sources: dict[str, AnchorSource], places: set[tuple[str, int]]
+    ) -> list[AnchorRecord | None]:
+        files = [file for path in sources if (file := self._file(path)) and not _DOCUMENT.fullmatch(path)]
+        anchors: list[AnchorRecord | None] = []
+        missing: dict[str, set[int]] = {}
+        for symbol, blocks in self._symbols().items():
+            matches = [(file, match) for file in files for match in file.definitions_of(symbol)]
+            is_plain = "." not in symbol and SIGN_OF_CODE.search(symbol) is None
+            if is_plain:
+                matches = [match for match in matches if any((match[0].path, block) in places for block in blocks)]
+            if len(matches) == 1:
+                anchors.append(self._definition(*matches[0], blocks, sources[matches[0][0].path]))
+            elif not matches and not is_plain and len(missing) < _MAX_SEARCHED:
+                missing[symbol] = blocks
+        if not anchors and missing:
+            for symbol, path in self._defined_in(list(missing)).items():
+                matches = [
+                    (file, match) for file in [self._file(path)] if file for match in file.definitions_of(symbol)
+                ]
+                if len(matches) == 1:
+                    anchors.append(self._definition(*matches[0], missing[symbol], AnchorSource.TEXT))
+        return anchors
+
+    # The one tracked file that seems to define each name, by one search of git
+    def _defined_in(self, symbols: list[str]) -> dict[str, str]:
+        names = {symbol: symbol.rpartition(".")[2] for symbol in symbols}
+        patterns = [option for name in sorted(set(names.values())) for option in ("-e", name)]
+        try:
+            answer = run(self._tree.top, *_GREP, *patterns, "--", *_CODE, max_output=_MAX_MATCHES, seconds=_SECONDS)
+        except Unavailable:
+            return {}
+        paths: dict[str, set[str]] = {}
+        for line in answer.stdout.decode("utf-8", "replace").split("\n"):
+            path, _, code = line.partition("\0")
+            for name in _DEFINED.findall(code):
+                if not _UNFIT.fullmatch(path):
+                    paths.setdefault(name[0] or name[1], set()).add(path)
+        return {symbol: min(paths[name]) for symbol, name in names.items() if len(paths.get(name, ())) == 1}
+
+    # Names that may be those of definitions, with the numbers of their blocks
+    def _symbols(self) -> dict[str, set[int]]:
+        symbols: dict[str, set[int]] = {}
+        for number, block in enumerate(self._blocks):
+            in_code = " ".join(CODE_SPAN.findall(block))
+            for source, is_code in ((in_code, True), (CODE_SPAN.sub(" ", block), False)):
+                for match in _SYMBOL.finditer(source):
+                    name = match["name"].replace("::", ".").replace("#", ".")
+                    if _is_symbol(name, is_code=is_code or bool(match["call"])):
+                        symbols.setdefault(name, set()).add(number)
+        return dict(list(symbols.items())[:_MAX_SYMBOLS])
+
+    def _definition(
+        self, file: WorkingFile, definition: Definition, blocks: set[int], made_from: AnchorSource
+    ) -> AnchorRecord:
+        words = self._words_of(blocks)
+        length = definition.last - definition.first
+        states_all = length < _SHORT_LINES and is_stated(words, file, definition.first, definition.last)
+        for part in definition.name.split("."):
+            words.weights.pop(part.lower(), None)
+        claims = claims_about(words, file, definition.first, definition.last)
+        name = definition.name.rpartition(".")[2].lower()
+        texts = _texts(claims)
+        if states_all:
+            texts = []
+        elif not texts and length >= _FEW_LINES:
+            texts = [name]
+        return self._record(file, definition.first, definition.last, texts, symbol=definition.name, made_from=made_from)
+
+    def _whole_file(self, path: str, blocks: set[int], *, is_only: bool) -> AnchorRecord | None:
+        file = self._file(path)
+        if file is None:
+            return AnchorRecord(path=path) if path in self._tracked.folders else None
+        if _DOCUMENT.fullmatch(path):
+            return AnchorRecord(path=path)
+        if is_only and sum(map(len, self._blocks)) <= _SHORT:
+            blocks = set(range(len(self._blocks)))
+        return self._claimed(file, claims_about(self._words_of(blocks), file), AnchorSource.TEXT)
+
+    def _edited_lines(self, edit: Edit) -> AnchorRecord | None:
+        file = self._file(edit.path)
+        if file is None:
+            return None
+        added = {line[1:].strip() for line in edit.change.split("\n") if line.startswith("+")}
+        added = added or {line.strip() for line in edit.change.split("\n")}
+        numbers = [number for number, line in enumerate(file.lines, 1) if line.strip() and line.strip() in added]
+        words = self._words_of(set(range(len(self._blocks))))
+        claims = [claim for claim in claims_about(words, file) if claim.line in numbers]
+        if sum(claim.score for claim in claims) < _LEAST_OF_EDIT:
+            return None
+        return self._claimed(file, claims, edit.made_from)
+
+    def _words_of(self, blocks: set[int]) -> Words:
+        return words_of_text(
+            "\n\n".join(_PATH.sub(self._without_path, self._blocks[number]) for number in sorted(blocks))
+        )
+
+    def _without_path(self, match: re.Match[str]) -> str:
+        return match[0] if "/" not in match["path"] and self._resolved(match["path"]) is None else " "
+
+    def _claimed(self, file: WorkingFile, claims: list[Claim], made_from: AnchorSource) -> AnchorRecord:
+        first = min((claim.line for claim in claims), default=0)
+        last = max((claim.line for claim in claims), default=0)
+        if last - first >= _MOST_LINES:
+            first = last = 0
+        return self._record(file, first, last, _texts(claims), made_from=made_from)
+
+    def _record(
+        self,
+        file: WorkingFile,
+        first: int,
+        last: int,
+        words: list[str],
+        *,
+        symbol: str = "",
+        made_from: AnchorSource = AnchorSource.TEXT,
+    ) -> AnchorRecord:
+        digest = ""
+        if first or words:
+            digest = file.digest(first or 1, last or len(file.lines))
+        return AnchorRecord(
+            path=file.path, symbol=symbol, first=first, last=last, digest=digest, words=words, made_from=made_from
+        )
+
+
+# What the claims of an edit score at least, and files of edits that a text is about
+_LEAST_OF_EDIT, _MOST_EDITED = 1.0, 3
+
+
+def _texts(claims: list[Claim]) -> list[str]:
+    return [claim.text for claim in claims]
+
+
+def _is_symbol(name: str, *, is_code: bool) -> bool:
+    last = name.rpartition(".")[2]
+    if len(last) < 3 or name.lower() in _GENERIC:
+        return False
+    return is_code or "." in name or SIGN_OF_CODE.search(name) is not None

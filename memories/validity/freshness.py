@@ -1,0 +1,234 @@
+"""Compare the anchors of entries with the files of a working tree."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from memories.events import AnchorRecord
+from memories.validity.marks import Mark, MarkKind
+from memories.validity.working_files import (
+    Signature,
+    WorkingFile,
+    read_working_file,
+    signature_of,
+    tracked_files,
+)
+from memoryhub.core.errors import Unavailable
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import IDS
+from sessions_app.git.process import run
+from sessions_app.git.worktree import WorkingTree
+
+_CHANGED, _GONE = 0.5, 0.4
+# git compares commits, once for each pair
+_SECONDS = 2.0
+_MOST_RENAMES = 2_000
+_MOST_FILES = 4_096
+
+
+class State(StrEnum):
+    FRESH = "fresh"
+    MOVED = "moved"
+    CHANGED = "changed"
+    GONE = "gone"
+
+
+class Finding(NamedTuple):
+    """The state of an anchor, and where its lines are now."""
+
+    state: State
+    path: str
+    first: int = 0
+    last: int = 0
+
+
+class Place(Protocol):
+    """Where an anchor is."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def symbol(self) -> str: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+
+
+# A row of the table; ``words`` is a JSON list
+class _Part(NamedTuple):
+    path: str
+    symbol: str
+    first: int
+    last: int
+    digest: str
+    words: str
+
+
+def check(anchor: AnchorRecord, tree: WorkingTree, commit: str = "") -> Finding:
+    """Compare an anchor with a working tree.
+
+    Args:
+        anchor: of an entry.
+        tree: where the caller works.
+        commit: in which the entry was learnt; renames since are followed.
+    """
+    words = json.dumps(anchor.words)
+    return _check(_Part(anchor.path, anchor.symbol, anchor.first, anchor.last, anchor.digest, words), tree, commit)
+
+
+def _check(part: _Part, tree: WorkingTree, commit: str) -> Finding:
+    place = f"{tree.top}/{part.path}"
+    signature = signature_of(place)
+    if signature is None:
+        return _elsewhere(part, tree, commit)
+    cached = _findings.get(place)
+    if cached is None or cached[0] != signature:
+        if len(_findings) >= _MOST_FILES:
+            _findings.clear()
+        cached = _findings[place] = (signature, {})
+    finding = cached[1].get(part)
+    if finding is None:
+        finding = cached[1][part] = _compared(part, tree)
+    return finding
+
+
+# Findings of the anchors of a file, as long as it is as it was
+_findings: dict[str, tuple[Signature, dict[_Part, Finding]]] = {}
+
+
+def _compared(part: _Part, tree: WorkingTree) -> Finding:
+    if not part.digest:
+        return Finding(State.FRESH, part.path)
+    file = read_working_file(tree.top, part.path)
+    if file is None:
+        return Finding(State.CHANGED, part.path, part.first, part.last)
+    return compare(part, file)
+
+
+def compare(part: AnchorRecord | _Part, file: WorkingFile) -> Finding:
+    """Compare an anchor that has a digest with a file, which may be at another path."""
+    place = (part.first, part.last)
+    if file.digest(part.first or 1, part.last or len(file.lines)) == part.digest:
+        return _at(part, file, place)
+    if part.first and (moved := file.place_of(part.digest, part.first)):
+        return _at(part, file, moved)
+    claims = part.words
+    if isinstance(claims, str):
+        claims = json.loads(claims)
+    if part.symbol:
+        matches = file.definitions_of(part.symbol)
+        if len(matches) != 1:
+            return Finding(State.CHANGED, file.path, *place)
+        place = (matches[0].first, matches[0].last)
+    if claims and all(_holds(claim, file, place if part.symbol else (0, 0)) for claim in claims):
+        return _at(part, file, place)
+    return Finding(State.CHANGED, file.path, *place)
+
+
+# Two words of prose may be anywhere in the file
+def _holds(claim: str, file: WorkingFile, place: tuple[int, int]) -> bool:
+    return file.holds(claim, *place) or (" " in claim and _PROSE.fullmatch(claim) is not None and file.holds(claim))
+
+
+_PROSE = re.compile(r"[^\W\d_]+ [^\W\d_]+")
+
+
+def _at(part: AnchorRecord | _Part, file: WorkingFile, place: tuple[int, int]) -> Finding:
+    is_same = (file.path, *place) == (part.path, part.first, part.last)
+    return Finding(State.FRESH if is_same else State.MOVED, file.path, *place)
+
+
+# Where a file that is no longer at its path has gone: git knows, or one file has its name and the lines
+def _elsewhere(part: _Part, tree: WorkingTree, commit: str) -> Finding:
+    renamed = ""
+    if commit and tree.head and commit != tree.head:
+        renamed = _renames(tree.top, commit, tree.head).get(part.path, "")
+    named = tracked_files(tree.top).ending_with(part.path.rpartition("/")[2])
+    for path in dict.fromkeys((renamed, *(named if len(named) == 1 else ()))):
+        file = read_working_file(tree.top, path) if path else None
+        if file is None:
+            continue
+        finding = compare(part, file) if part.digest else Finding(State.MOVED, path)
+        if finding.state is State.MOVED or path == renamed:
+            return finding
+    return Finding(State.GONE, part.path)
+
+
+@lru_cache(maxsize=64)
+def _renames(top: Path, commit: str, head: str) -> dict[str, str]:
+    options = ("--name-status", "--find-renames", "--diff-filter=R", "-z", "--no-ext-diff", "--no-textconv")
+    try:
+        answer = run(top, "diff-tree", "-r", *options, commit, head, "--", seconds=_SECONDS)
+    except Unavailable:
+        return {}
+    names = list(map(os.fsdecode, answer.stdout.split(b"\0")))[: 3 * _MOST_RENAMES]
+    return dict(zip(names[1::3], names[2::3], strict=False))
+
+
+_ANCHORS = (
+    'SELECT a.entity_id, a.path, a.symbol, a.first, a.last, a.digest, CAST(a.words AS text), p."commit" '
+    "FROM memories_anchor a LEFT JOIN memories_provenance p ON p.id = a.entity_id "
+    f"WHERE a.entity_id IN {IDS} ORDER BY a.entity_id, a.number"
+)
+
+
+def anchor_marks(ids: Sequence[int], tree: WorkingTree | None) -> dict[int, Mark]:
+    """Map entries of the current store to a mark, where code that they are about has changed or is gone."""
+    marks: dict[int, Mark] = {}
+    if tree is None or not ids:
+        return marks
+    for entity_id, path, symbol, first, last, digest, words, commit in rows.fetch(_ANCHORS, [json.dumps(list(ids))]):
+        part = _Part(path, symbol, first, last, digest, words)
+        finding = _check(part, tree, commit or "")
+        if finding.state is State.CHANGED:
+            marks.setdefault(entity_id, Mark(MarkKind.CHANGED, clause_of(part, finding), _CHANGED, withheld=True))
+        elif finding.state is State.GONE and marks.get(entity_id, _NO_MARK).kind is not MarkKind.GONE:
+            marks[entity_id] = Mark(MarkKind.GONE, clause_of(part, finding), _GONE, withheld=True)
+    return marks
+
+
+_NO_MARK = Mark(MarkKind.CHANGED, "")
+
+
+def clause_of(anchor: Place, finding: Finding) -> str:
+    """Return what became of an anchor, as a clause: ``src/auth.py:10-24 has changed since``."""
+    if finding.state is State.GONE:
+        return f"{anchor.path} is gone"
+    if finding.state is State.CHANGED:
+        return f"{name_of(anchor)} has changed since"
+    return f"{name_of(anchor)} is as it was"
+
+
+def name_of(anchor: Place) -> str:
+    """Return an anchor as people write it: ``src/auth.py:10-24``, or a symbol and its file."""
+    if anchor.symbol:
+        return f"`{anchor.symbol}` of {anchor.path}"
+    if not anchor.first:
+        return anchor.path
+    lines = str(anchor.first) if anchor.first == anchor.last else f"{anchor.first}-{anchor.last}"
+    return f"{anchor.path}:{lines}"
+
+
+def renewed(anchors: Sequence[AnchorRecord], tree: WorkingTree, commit: str = "") -> list[AnchorRecord]:
+    """Return anchors as the working tree has their lines now; those whose file is gone are left out."""
+    records: list[AnchorRecord] = []
+    for anchor in anchors:
+        finding = check(anchor, tree, commit)
+        if finding.state is State.GONE:
+            continue
+        file = read_working_file(tree.top, finding.path)
+        digest, words = anchor.digest, anchor.words
+        if file is not None and digest:
+            digest = file.digest(finding.first or 1, finding.last or len(file.lines))
+            words = [claim for claim in words if file.holds(claim, finding.first, finding.last)]
+        update = {"path": finding.path, "first": finding.first, "last": finding.last, "digest": digest, "words": words}
+        records.append(anchor.model_copy(update=update))
+    return records

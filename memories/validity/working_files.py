@@ -1,0 +1,279 @@
+"""Files of a working tree as anchors compare them: their lines, words and definitions."""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_left
+from collections.abc import Iterable
+from functools import cached_property, lru_cache
+from hashlib import blake2b
+from pathlib import Path, PurePosixPath
+
+from memories.validity.definitions import Definition, definitions
+from memoryhub.config.repository import find_repository
+from memoryhub.core.errors import Unavailable
+from memoryhub.core.foreign_files import read_foreign
+from sessions_app.git.process import run
+
+# Bytes of a file that is read
+MAX_BYTES = 1_000_000
+_SECONDS = 0.5
+_MOST_TRACKED = 100_000
+# Device, inode, size and time of a file
+Signature = tuple[int, int, int, int]
+
+
+def signature_of(path: str) -> Signature | None:
+    """Return what ``stat`` tells of a file or folder; None if there is none."""
+    try:
+        status = os.stat(path)  # noqa: PTH116  (a path object takes as long as the call)
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+class WorkingFile:
+    """The text of a file, and what is found in it, each computed when it is first needed."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.text = text
+        self.lines = text.split("\n")
+
+    @cached_property
+    def definitions(self) -> list[Definition]:
+        return definitions(self.path, self.text)
+
+    def definitions_of(self, symbol: str) -> list[Definition]:
+        """Return the definitions of a name, or of the end of it: ``send`` finds ``Client.send``."""
+        return [found for found in self.definitions if found.name == symbol or found.name.endswith(f".{symbol}")]
+
+    def digest(self, first: int, last: int) -> str:
+        """Return the digest of lines, which does not depend on white space; "" if they are blank."""
+        packed = "".join(map(_packed, self.lines[first - 1 : last]))
+        return _digest(packed) if packed else ""
+
+    def place_of(self, digest: str, near: int) -> tuple[int, int] | None:
+        """Return the first and last line of the whole lines with a digest, the nearest to a line."""
+        length = int(digest[_HASH:], 16)
+        packed, starts, numbers = self._stream
+        ends = {start: index for index, start in enumerate([*starts[1:], len(packed)])}
+        places = [index for index, start in enumerate(starts) if start + length in ends]
+        for index in sorted(places, key=lambda index: abs(numbers[index] - near)):
+            start = starts[index]
+            if _digest(packed[start : start + length]) == digest:
+                return numbers[index], numbers[ends[start + length]]
+        return None
+
+    # The text without white space, and the offset and number of each line that is not blank
+    @cached_property
+    def _stream(self) -> tuple[str, list[int], list[int]]:
+        parts: list[str] = []
+        starts: list[int] = []
+        numbers: list[int] = []
+        offset = 0
+        for number, line in enumerate(self.lines, 1):
+            packed = _packed(line)
+            if packed:
+                parts.append(packed)
+                starts.append(offset)
+                numbers.append(number)
+                offset += len(packed)
+        return "".join(parts), starts, numbers
+
+    @cached_property
+    def places(self) -> dict[str, list[int]]:
+        """Map words, in the form of ``words_of_code``, to the numbers of the lines that have them."""
+        places: dict[str, list[int]] = {}
+        for number, line in enumerate(self.lines, 1):
+            for word in words_of_code(line):
+                places.setdefault(word, []).append(number)
+        return places
+
+    def line_of(self, piece: str, first: int = 0, last: int = 0) -> int:
+        """Return the number of the first line with a piece of code, however it is spaced or quoted; 0 without."""
+        tokens = _PIECE_TOKEN.findall(piece)
+        if not tokens:
+            return 0
+        text = self.text
+        if last:
+            text = "\n".join(self.lines[first - 1 : last])
+        match = _pattern_of(tuple(tokens)).search(text)
+        return text.count("\n", 0, match.start()) + max(first, 1) if match else 0
+
+    def holds(self, claim: str, first: int = 0, last: int = 0) -> bool:
+        """Return whether lines still have what ``Claim`` says."""
+        if claim.startswith("`"):
+            return self.line_of(claim.strip("`"), first, last) > 0
+        return self.has(claim.split(), first, last)
+
+    def has(self, words: Iterable[str], first: int = 0, last: int = 0) -> bool:
+        """Return whether lines near each other have all the words, within a range of lines if one is given."""
+        numbers: list[list[int]] = []
+        for word in words:
+            within = [number for number in self.places.get(word, ()) if not last or first <= number <= last]
+            if not within:
+                return False
+            numbers.append(within)
+        rarest = min(numbers, key=len, default=[])
+        return any(all(_is_near(number, places) for places in numbers) for number in rarest)
+
+
+_PIECE_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+# Between a name and its value; a type may come before the value, and both may be quoted
+_SIGNS = {"=": r"[\"']?\s*(?::[^=\n]{0,80})?=\s*[\"']?", ":": r"[\"']?\s*:\s*[\"']?"}
+
+
+def _is_word(*tokens: str) -> bool:
+    return all(token.isalnum() or "_" in token for token in tokens)
+
+
+_QUOTES_SIGNS = ("'", '"')
+
+
+@lru_cache(maxsize=512)
+def _pattern_of(tokens: tuple[str, ...]) -> re.Pattern[str]:
+    parts = []
+    for place, sign in enumerate(tokens):
+        part = re.escape(sign)
+        if sign in _QUOTES_SIGNS:
+            part = "[\"']"
+        elif sign in _SIGNS and 0 < place < len(tokens) - 1 and _is_word(tokens[place - 1], tokens[place + 1]):
+            part = _SIGNS[sign]
+        parts.append(part)
+    begins = r"(?<!\w)" if _is_word(tokens[0]) else ""
+    ends = r"(?!\w)" if _is_word(tokens[-1]) else ""
+    return re.compile(begins + r"\s*".join(parts) + ends)
+
+
+# Words of one statement may be on several lines after it was formatted
+_NEAR = 2
+
+
+def _is_near(number: int, places: list[int]) -> bool:
+    index = bisect_left(places, number - _NEAR)
+    return index < len(places) and places[index] <= number + _NEAR
+
+
+# Hexadecimal digits of the hash; eight more are the length of the text
+_HASH = 24
+_QUOTES = str.maketrans("'", '"')
+
+
+def _packed(line: str) -> str:
+    return "".join(line.split()).translate(_QUOTES)
+
+
+def _digest(packed: str) -> str:
+    return blake2b(packed.encode("utf-8", "replace"), digest_size=_HASH // 2).hexdigest() + f"{len(packed):08x}"
+
+
+def read_working_file(top: Path, path: str) -> WorkingFile | None:
+    """Return a file of a working tree; None if it is outside, no plain text or too large."""
+    signature = signature_of(f"{top}/{path}")
+    if signature is None or signature[2] > MAX_BYTES:
+        return None
+    return _read(str(top), path, signature)
+
+
+@lru_cache(maxsize=32)
+def _read(top: str, path: str, _: Signature) -> WorkingFile | None:
+    place = os.path.realpath(f"{top}/{path}")
+    if not place.startswith(f"{os.path.realpath(top)}/"):
+        return None
+    try:
+        content = read_foreign(place, limit=MAX_BYTES, follows_links=False)
+    except OSError:
+        return None
+    if b"\0" in content:
+        return None
+    return WorkingFile(path, content.decode("utf-8", "replace").replace("\r\n", "\n"))
+
+
+class TrackedFiles:
+    """The files that git tracks in a working tree, by their names."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.paths = frozenset(paths)
+        self._by_name: dict[str, list[str]] = {}
+        for path in self.paths:
+            self._by_name.setdefault(path.rpartition("/")[2], []).append(path)
+
+    @cached_property
+    def folders(self) -> frozenset[str]:
+        return frozenset(str(folder) for path in self.paths for folder in PurePosixPath(path).parents)
+
+    def ending_with(self, end: str) -> list[str]:
+        """Return the files whose path ends with a name, or with folders and a name."""
+        named = self._by_name.get(end.rpartition("/")[2], [])
+        return [path for path in named if path == end or path.endswith(f"/{end}")]
+
+
+def tracked_files(top: Path) -> TrackedFiles:
+    """Return what git tracks; nothing if it does not answer in time."""
+    repository = find_repository(top)
+    if repository is None:
+        return TrackedFiles(())
+    return _tracked(str(top), signature_of(f"{repository.git_dir}/index"))
+
+
+@lru_cache(maxsize=8)
+def _tracked(top: str, _: Signature | None) -> TrackedFiles:
+    try:
+        answer = run(Path(top), "ls-files", "-z", "--cached", seconds=_SECONDS)
+    except Unavailable:
+        return TrackedFiles(())
+    names = answer.stdout.split(b"\0")
+    return TrackedFiles(os.fsdecode(name) for name in names[:_MOST_TRACKED] if name)
+
+
+LITERALS = frozenset("true false none null nil".split())
+_TOKEN = re.compile(r"[^\W\d]\w*|\d[\d_,]*(?:\.\d+)*")
+_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[^\W\d_a-zA-Z]+|\d+")
+_MAX_LINE = 1_000
+
+
+def tokens_of_code(line: str) -> list[str]:
+    """Return the whole identifiers and numbers of a line, in lower case, or their stems."""
+    return [_forms(token)[0] for token in dict.fromkeys(_TOKEN.findall(line[:_MAX_LINE]))]
+
+
+def words_of_code(line: str) -> frozenset[str]:
+    """Return the identifiers of a line, their parts and its numbers, in lower case."""
+    words: set[str] = set()
+    for token in _TOKEN.findall(line[:_MAX_LINE]):
+        words.update(_forms(token))
+    return frozenset(words)
+
+
+@lru_cache(maxsize=20_000)
+def _forms(token: str) -> tuple[str, ...]:
+    if token[0].isdigit():
+        return (number_form(token),)
+    parts = _PART.findall(token)
+    whole = token.lower()
+    if len(parts) == 1 and whole not in LITERALS:
+        whole = stem(token)
+    return tuple(dict.fromkeys((whole, token.lower(), *(stem(part) for part in parts if len(part) > 1))))
+
+
+def number_form(token: str) -> str:
+    """Return a number as it is compared: ``1_000``, ``1,000`` and ``1000.0`` are one."""
+    digits = re.sub(r"[_,](?=\d{3})", "", token).rstrip(",_")
+    return digits.removesuffix(".0") if digits.count(".") == 1 else digits
+
+
+def stem(word: str) -> str:
+    """Return a word in lower case without an English ending."""
+    singular = word.lower()
+    if singular.endswith("ies") and len(singular) > 5:
+        singular = f"{singular[:-3]}y"
+    elif singular.endswith("s") and len(singular) > 3 and singular[-2] not in "sui":
+        singular = singular[:-1]
+    for ending in ("ing", "ed", "e"):
+        if singular.endswith(ending) and len(singular) - len(ending) >= 4:
+            return singular[: -len(ending)]
+    return singular
