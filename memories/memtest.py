@@ -78,7 +78,7 @@ class MemoryTest(Command):
     def check(self) -> Check | None:
         """The command, or the file with its patterns; None for a test of a search or pack."""
         if self.run is not None:
-            return Check(command=self.run, exits=self.exits, prints=self.prints)
+            return Check(command=self.run.strip(), exits=self.exits, prints=self.prints)
         if self.file is not None:
             return Check(file=self.file, matches=tuple(self.matches), lacks=tuple(self.lacks))
         return None

@@ -15,6 +15,7 @@ import shlex
 import signal
 import subprocess
 import time
+import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -42,6 +43,8 @@ _CHUNK = 1 << 16
 _COMMAND = re.compile(r"`(?P<command>[^`]+)`(?: exits (?P<exits>\d{1,3}))?(?:(?: and)? prints (?P<prints>.+))?")
 _FILE = re.compile(r"(?P<file>`[^`]+`|\S+) (?P<verb>matches|lacks) (?P<pattern>.+)")
 _FORMS = 'write "`make test` exits 0", "pyproject.toml matches `asyncpg`" or "pyproject.toml lacks `psycopg2`"'
+# Categories of characters: control, format, such as directions, surrogates, and separators of lines
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 # Variables that a command does not get: the hub's, the database's, and those that look like a secret
 _HUBS_VARIABLES = ("MEMORY_HUB_", "DJANGO_", "PG", "GIT_")
 _SECRET_VARIABLE = re.compile(r"SECRET|TOKEN|PASSW|PASSPHRASE|CREDENTIAL|_?KEY$|DATABASE_URL|DSN$")
@@ -116,6 +119,9 @@ def _bare(text: str) -> str:
 
 
 def _words(command: str) -> list[str]:
+    # A person must see what they allow
+    if any(unicodedata.category(character) in _INVISIBLE for character in command):
+        raise Invalid(f"the command `{flat(command)[:80]}` has line breaks or invisible characters; write it without")
     try:
         words = shlex.split(command)
     except ValueError as error:

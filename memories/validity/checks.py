@@ -7,6 +7,7 @@ import hmac
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from memories.models import Memory
 from memories.validity.check_runs import Check, CheckedTree, CheckResult, parse_check, run_check
@@ -54,12 +55,15 @@ def memory_checks(ids: Collection[int] | None = None) -> list[EntryCheck]:
     return checks_in("memory", ((entity_id, title, attributes["check"]) for entity_id, title, attributes in listed))
 
 
-def checks_in(entity_type: str, lines: Iterable[tuple[int, str, str]]) -> list[EntryCheck]:
-    """Return the checks of entries, given their ids, titles and lines; one that a redaction changed is left out."""
+def checks_in(entity_type: str, lines: Iterable[tuple[int, str, Any]]) -> list[EntryCheck]:
+    """Return the checks of entries, given their ids, titles and lines.
+
+    A line that is no check is left out: a redaction has changed it, or another hub has stored it.
+    """
     checks = []
     for entity_id, title, line in lines:
         try:
-            checks.append(EntryCheck(entity_type, entity_id, title, parse_check(line)))
+            checks.append(EntryCheck(entity_type, entity_id, title, parse_check(str(line))))
         except Invalid:
             continue
     return checks

@@ -16,13 +16,14 @@ from decisions.selectors import decision_checks
 from decisions.services import record_decision
 from governance.staleness.schemas import StaleList, Why
 from governance.staleness.selectors import list_stale
-from memories.models import CheckState
+from memories.events import MEMORY_WRITTEN, MemoryWritten
 from memories.schemas import MemoryGet, MemorySearch, MemoryUpdate, MemoryWrite
 from memories.selectors import get_memories, search
 from memories.services import update_memory, write_memory
 from memories.validity.check_runs import MAX_OUTPUT, Check, CheckedTree, parse_check, run_check
 from memories.validity.checks import allow_check, is_allowed, memory_checks, states_of
 from memories.validity.events import CHECK_ALLOWED, CHECK_RAN
+from memories.validity.models import CheckState
 from memoryhub.core import log
 from memoryhub.core.errors import Forbidden, Invalid
 from memoryhub.core.permissions import Act, Grant, use_grant
@@ -48,6 +49,8 @@ class ParseTests(HubTestCase):
         for line, sentence in (
             ("make test", "is no check; write"),
             ("`make 'test`", "cannot be split into words: No closing quotation"),
+            ("`make \u202etset`", "has line breaks or invisible characters"),
+            ("`make\ntest`", "has line breaks or invisible characters"),
             ("/etc/passwd matches root", "is no path inside the working tree"),
             ("../other/a.py matches x", "is no path inside the working tree"),
             ("a.py matches `(`", "is not a valid RE2 expression"),
@@ -343,6 +346,15 @@ class EntryTests(CheckTestCase):
         with self.store("alpha"):
             update_memory(command=MemoryUpdate(id=memory_id, check=""))
             self.assertEqual((memory_checks(), list_stale(command=StaleList()).results), ([], []))
+
+    def test_what_another_hub_stored_as_a_check_is_read_with_care(self) -> None:
+        with self.store("alpha"):
+            for number, value in enumerate((5, None, ["`touch made`"], "", "`touch made", "`touch\nmade`")):
+                written = MemoryWritten(title=f"Memory {number}", content="text", attributes={"check": value})
+                with log.transaction():
+                    log.append(log.prepare(MEMORY_WRITTEN, written), entity="memory")
+            self.assertEqual(memory_checks(), [])
+        self.assertIn("there is no memory.tests.yml", self.memtest("--run").errors)
 
     def test_decisions_carry_checks_too(self) -> None:
         with self.store("alpha"):
