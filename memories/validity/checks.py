@@ -16,12 +16,13 @@ from memories.validity.marks import Mark, MarkKind
 from memories.validity.models import CheckOutcome, CheckState
 from memoryhub.core import clock, log
 from memoryhub.core.errors import ConflictError, Forbidden, Invalid
+from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.log.read import as_parameter
 from memoryhub.core.origin import AGENT_PREFIX, current_origin
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.secrets.context import current_tag_key
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.stores.dialect import IDS, json_list, json_text
 
 # Interfaces that only persons use
 _PERSONS_DOORS = ("admin", "cli")
@@ -46,16 +47,23 @@ class EntryCheck:
         return self.entity_id, self.check.digest
 
 
+_LINE = json_text("m.attributes", "check")
+_LINES = (
+    f"SELECT m.id, m.title, {_LINE} FROM memories_memory m WHERE {_LINE} IS NOT NULL AND m.deleted_at IS NULL "
+    f"AND m.review <> 'rejected' AND m.id {OUTSIDE} {{among}} ORDER BY m.id"
+)
+
+
 def memory_checks(ids: Collection[int] | None = None) -> list[EntryCheck]:
     """Return the checks that live memories carry, or those of some."""
-    memories = Memory.objects.live().filter(attributes__has_key="check")
-    if ids is not None:
-        memories = memories.filter(id__in=as_parameter(IDS, ids))
-    listed = memories.order_by("id").values_list("id", "title", "attributes")
-    return checks_in("memory", ((entity_id, title, attributes["check"]) for entity_id, title, attributes in listed))
+    if ids is None:
+        lines = rows.fetch(_LINES.format(among=""))
+    else:
+        lines = rows.fetch(_LINES.format(among=f"AND m.id IN {IDS}"), [json_list(ids)])
+    return checks_in("memory", lines)
 
 
-def checks_in(entity_type: str, lines: Iterable[tuple[int, str, Any]]) -> list[EntryCheck]:
+def checks_in(entity_type: str, lines: Iterable[tuple[Any, ...]]) -> list[EntryCheck]:
     """Return the checks of entries, given their ids, titles and lines.
 
     A line that is no check is left out: a redaction has changed it, or another hub has stored it.

@@ -11,6 +11,8 @@ from contextlib import chdir, suppress
 from pathlib import Path
 from unittest import mock
 
+from django.test import tag
+
 from decisions.schemas import DecisionRecord
 from decisions.selectors import decision_checks
 from decisions.services import record_decision
@@ -255,6 +257,7 @@ class FileTests(CheckTestCase):
         self.assertIn("there is no memory or decision 'Use nothing' that it proves", report.output)
 
 
+@tag("backend")
 class EntryTests(CheckTestCase):
     def test_an_agents_check_is_stored_and_shown_and_never_run_by_that(self) -> None:
         memory_id = self.write_checked("`touch made`")
