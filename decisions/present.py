@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from decisions.schemas import DecisionResult
+from memories.present import amended_text
 from memoryhub.core import clock
 from memoryhub.core.text import flat, hanging, indented, one_line, shortened
 
@@ -133,6 +134,7 @@ def result_text(result: DecisionResult) -> str:
     if result.supersedes_once_accepted:
         line += f", superseding {numbers(result.supersedes_once_accepted)} once it is accepted"
     line += f": {result.title}"
+    line += amended_text(result.amendments, "decision_supersede or memory_update it")
     if result.redacted:
         line += f" (redacted before storing: {', '.join(result.redacted)})"
     return flat(line)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from memories.kinds import number_defaults
-from memories.models import EndType, MemoryScope, ReviewState
-from memories.schemas import WriteResult, WriteStatus
+from memories.models import AmendmentKind, EndType, MemoryScope, ReviewState
+from memories.schemas import AmendedEntry, WriteResult, WriteStatus
 from memories.schemas.links import LinkStatus, RelationResult, TagResult, TagsChanged
 from memoryhub.core import clock
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS, type_name
@@ -168,10 +169,18 @@ def version_line(version: dict[str, Any]) -> str:
     return flat(head + clause(" beside v", version["conflicts_with"]) + clause(": ", version["reason"]))
 
 
+def amended_text(entries: Sequence[AmendedEntry], advice: str) -> str:
+    """Return what a new entry seems to amend or contradict as a clause; "" if there is nothing."""
+    verbs = {AmendmentKind.AMENDS: "amend", AmendmentKind.CONTRADICTS: "contradict"}
+    listed = ", ".join(f"{verbs[entry.kind]} #{entry.id} {entry.title}" for entry in entries)
+    return clause("; it seems to ", listed, f"; {advice}")
+
+
 def written(result: WriteResult) -> Answer:
     """Return what a write did as the answer of a tool."""
     outcome = result.status.line.format(**result.model_dump())
     similar = "".join(f"; #{memory.id} is nearly the same: {memory.title}" for memory in result.similar)
+    amended = amended_text(result.amendments, "memory_update or supersede it")
     scope = "" if result.scope is MemoryScope.PROJECT else f" (scope {result.scope})"
     review = ""
     if result.status not in (WriteStatus.DELETED, WriteStatus.ERASED):
@@ -180,7 +189,7 @@ def written(result: WriteResult) -> Answer:
         elif result.review is ReviewState.PROPOSED:
             until = clause("; v", result.accepted_version, " stays in effect until then")
             review = f"; proposed: a person will review it{until}"
-    text = flat(f"{outcome}{scope}{_redactions(result.redacted)}{similar}{review}").rstrip()
+    text = flat(f"{outcome}{scope}{_redactions(result.redacted)}{similar}{amended}{review}").rstrip()
     return Answer(text, result.model_dump(mode="json"))
 
 

@@ -27,6 +27,7 @@ from memories.search.parsed_query import ParsedQuery, parse
 from memories.search.relevance import Relevance, relevance_of
 from memories.search.snippets import words_in
 from memories.search.weights import USUAL
+from memories.validity.amendments import Pair
 from memories.validity.selectors import marks_of
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.paging import estimate_tokens
@@ -359,11 +360,11 @@ class Remarks:
 NO_REMARKS = Remarks()
 
 
-def remarks_on(level: Level, ids: Sequence[int]) -> Remarks:
+def remarks_on(level: Level, ids: Sequence[int], pairs: Sequence[Pair] | None = None) -> Remarks:
     """Return what is known against entries of the current store."""
     beside: dict[str, str] = {}
     rechecks: dict[str, str] = {}
-    for entry, marks in marks_of(ids).items():
+    for entry, marks in marks_of(ids, pairs).items():
         against = [mark.text for mark in marks if mark.withheld]
         if against:
             rechecks[reference(level, entry)] = "; ".join(against)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, JsonValue, StringConstraints, computed_field, model_validator
 
 from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MEMORY_REVISED, MEMORY_SEEN, MEMORY_WRITTEN, ResourceLink
-from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
+from memories.models import AmendmentKind, MemoryKind, MemoryScope, Resolution, ReviewState
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS, attribute_outlines
 from memoryhub.core.schemas import (
     LOWERED,
@@ -243,6 +243,17 @@ class SimilarMemory(BaseModel):
     alike: float
 
 
+class AmendedEntry(BaseModel):
+    """An earlier entry that a new one seems to amend or contradict."""
+
+    id: int
+    title: str
+    # amends or contradicts
+    kind: AmendmentKind
+    # Explicit words of the same author
+    certain: bool
+
+
 class Embedding(StrEnum):
     """What happens to the embedding of a written text."""
 
@@ -266,6 +277,8 @@ class WriteResult(BaseModel):
     redacted: list[str] = Field(default_factory=list)
     # Near duplicates of a new memory; they are never merged automatically.
     similar: list[SimilarMemory] = Field(default_factory=list)
+    # Earlier entries that the new text seems to amend or contradict.
+    amendments: list[AmendedEntry] = Field(default_factory=list)
     # The conflict that this write opened, if base_version was outdated.
     conflict: int | None = None
     # Without a review policy every write is accepted.
