@@ -29,6 +29,7 @@ from memories.search.parsed_query import ParsedQuery
 from memories.search.relevance import Relevance, odds, relevance_of
 from memories.search.weights import SAYS_LITTLE, successors_of
 from memories.validity.amendments import COMPARED, Pair, merged_pairs, pairs_among, stored_pairs
+from memories.validity.trust import SAME_MATTER, accepted_instead
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores.store import use_store
 from sessions_app.selectors import context_begins
@@ -112,7 +113,9 @@ def _recall_pack(items: Sequence[PackItem], count: int, remarks: Remarks) -> Pac
         return PackBody([])
     tokens = (MAX_TOKENS - RECALL.frame_tokens) // count
     cut: list[PackItem] = []
-    for item in sorted(items, key=_latest_first):
+    # With remarks last
+    ordered = sorted(items, key=lambda item: (item.reference in remarks.beside, _latest_first(item)))
+    for item in ordered:
         remark = remarks.beside.get(item.reference, "")
         cut.append((item.with_remark(remark) if remark else item).within(tokens))
     section = FilledSection(SECTION, cut, 0, sum(estimate_tokens(item.line) for item in cut))
@@ -185,4 +188,9 @@ def relevant_entries(
         for head in heads:
             if head in relevances and relevances[head].score < relevances[replaced].score:
                 relevances[head] = replace(relevances[replaced], start=0)
+    # What a person accepted is as relevant as a page on the same matter
+    for lesser, accepted in accepted_instead(candidates).items():
+        for entry, share in accepted.items():
+            if share >= SAME_MATTER and relevances[entry].score < relevances[lesser].score:
+                relevances[entry] = replace(relevances[entry], score=relevances[lesser].score)
     return {hit: relevance for hit, relevance in relevances.items() if relevance.score >= least}

@@ -15,6 +15,7 @@ from memories.schemas import MemoryUpdate
 from memories.selectors.memories import find_memory
 from memories.selectors.versions import state_at
 from memories.services.revise import append_version, live_memory, refuse_taken_title, update_memory
+from memories.validity.trust import person_of, trusts_of
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, Forbidden, HubError, Invalid, PreconditionFailed
 from memoryhub.core.origin import current_origin
@@ -49,6 +50,8 @@ _UNDONE = "verdict undone"
 def review_memory(*, command: ReviewVerdict) -> ReviewResult:
     """Accept or reject a memory. Rejecting a revision makes the accepted version current again.
 
+    A person may also accept a text that nobody was asked to review.
+
     Raises:
         NotFound: there is no such memory.
         Gone: it is deleted.
@@ -72,7 +75,8 @@ def review_memory(*, command: ReviewVerdict) -> ReviewResult:
             )
         if command.verdict is Verdict.REJECTED:
             return _reject(memory, command)
-        _refuse_accepted(memory)
+        if not person_of(origin.actor, origin.source) or trusts_of([memory.id])[memory.id].accepted_by:
+            _refuse_accepted(memory)
         return _record_verdict(memory, Verdict.ACCEPTED, command, ACCEPTED)
 
 

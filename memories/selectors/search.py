@@ -25,6 +25,7 @@ from memories.superseded import superseded_by
 from memories.uses.notes import note_found
 from memories.validity.amendments import Pair, merged_pairs, pairs_among, stored_pairs
 from memories.validity.selectors import marks_of
+from memories.validity.trust import SAME_MATTER, accepted_instead
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
@@ -147,7 +148,34 @@ def with_marks(ranked: engine.Ranked, query: ParsedQuery, level: scopes.Level) -
             score *= min(mark.weight for mark in lowering)  # noqa: PLW2901
         hits.append((hit_id, score))
     hits.sort(key=itemgetter(1), reverse=True)
-    return replace(ranked, hits=hits, factors=factors, marks=marks)
+    return replace(ranked, hits=_accepted_first(hits, ranked.terms), factors=factors, marks=marks)
+
+
+# How well a hit that a person accepted answers beside another, by the share of its words of the question or of its
+# score, to stand before it; scores say little in a small store. And the score of the other, as a share of its own
+_OF_WORDS, _OF_SCORE, _BEHIND = 0.7, 0.67, 0.99
+
+
+# What a person accepted stands before what came from a page, a tool or an import on the same matter, if it answers
+# about as well
+def _accepted_first(hits: Hits, terms: Sequence[str]) -> Hits:
+    instead = accepted_instead([hit_id for hit_id, _ in hits[:_MARKED]])
+    if not instead:
+        return hits
+    ids = set(instead).union(*instead.values())
+    documents = engine.documents_of(list(ids))
+    texts = engine.texts_of(documents)
+    counts = {hit: len(words_in(f"{documents[hit]['title']} {texts.get(hit, '')}", terms)) for hit in ids}
+    scores = dict(hits)
+    for lesser, accepted in instead.items():
+        better: list[float] = []
+        for hit, share in accepted.items():
+            is_good = counts[hit] >= _OF_WORDS * counts[lesser] or scores[hit] >= _OF_SCORE * scores[lesser]
+            if counts[hit] >= counts[lesser] or (share >= SAME_MATTER and is_good):
+                better.append(scores[hit])
+        if better:
+            scores[lesser] = min(scores[lesser], _BEHIND * max(better))
+    return sorted(scores.items(), key=itemgetter(1), reverse=True)
 
 
 # The newer of two gets at least the score of the older, if it meets the conditions of the question. The pairs are in

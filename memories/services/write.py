@@ -15,6 +15,7 @@ from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
 from memories.services.amendments import find_amendments
 from memories.services.revise import append_version, result_of, with_memory, write_result
 from memories.validity.amendment_rules import Text
+from memories.validity.copies import copied_from
 from memories.validity.provenance import Workplace, current_workplace, provenance_of_memory
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import log
@@ -24,7 +25,7 @@ from memoryhub.core.origin import current_origin
 
 _BATCH = 500
 _NOT_STATE = {"if_exists", "named", "related_chunks", "idempotency_key"}
-_NOT_REVISED = {"review", "written_at", "revised_at", "provenance"}
+_NOT_REVISED = {"review", "copied_from", "written_at", "revised_at", "provenance"}
 
 
 def write_memory(*, command: MemoryWrite) -> WriteResult:
@@ -52,11 +53,16 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
         raise Invalid("all memories of a batch must have the same scope; write each scope in a call of its own")
     for start in range(0, len(commands), _BATCH):
         batch = commands[start : start + _BATCH]
+        # The session's events are in the caller's store
+        copies = [copied_from(command.title, command.content) for command in batch]
         with scopes.writing(batch[0].scope) as scope:
             policy = ReviewGate()
             workplace = current_workplace(scope)
-            payloads = [_payload(command, scope, policy, workplace) for command in batch]
-            drafts = [log.prepare(MEMORY_WRITTEN, payload) for payload in payloads]
+            drafts: list[Draft[MemoryWritten]] = []
+            for command, copied in zip(batch, copies, strict=True):
+                payload = _payload(command, scope, policy, workplace)
+                payload = payload.model_copy(update=filled(copied_from=copied))
+                drafts.append(log.prepare(MEMORY_WRITTEN, payload))
             with log.transaction():
                 existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)
                 for command, draft in zip(batch, drafts, strict=True):
