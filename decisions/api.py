@@ -162,7 +162,7 @@ def unlink_decisions(
 @router.post(
     "decisions/{decision_id}/evidence",
     response=DecisionResult,
-    summary="Add commits, files, pull requests, notes or validations to a decision",
+    summary="Add commits, files, pull requests, notes, validations or checks to a decision",
 )
 def add_evidence(request: HttpRequest, decision_id: EntityId, body: EvidenceBody) -> Any:  # type: ignore[valid-type]
     """A commit that is not recorded yet is linked once it is."""

@@ -129,6 +129,8 @@ class ArtifactKind(models.TextChoices):
     PR = "pr", "Pull request"
     NOTE = "note", "Note"
     VALIDATION = "validation", "Validation"
+    # As in memories.validity.check_runs
+    CHECK = "check", "Check"
 
 
 # By the names of evidence in schemas and files
@@ -137,6 +139,7 @@ KIND_OF_FIELD = {
     "prs": ArtifactKind.PR,
     "notes": ArtifactKind.NOTE,
     "validations": ArtifactKind.VALIDATION,
+    "checks": ArtifactKind.CHECK,
 }
 
 

@@ -42,6 +42,7 @@ CommitName = Annotated[
 Note = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000, pattern=NOT_BLANK)]
 PullRequest = Annotated[FilledLine, StringConstraints(max_length=2_000)]
 FilePath = Annotated[FilledLine, StringConstraints(max_length=1_000)]
+CheckLine = Annotated[FilledLine, StringConstraints(max_length=500)]
 
 
 # Only recording a replacement sets superseded.
@@ -87,6 +88,12 @@ class Evidence(Command):
     notes: list[Note] = Field(default_factory=list, max_length=50, json_schema_extra=unlisted)
     validations: list[Note] = Field(
         default_factory=list, max_length=50, description="what confirmed it", json_schema_extra=unlisted
+    )
+    checks: list[CheckLine] = Field(
+        default_factory=list,
+        max_length=20,
+        description="prove it: `make test` exits 0, or FILE matches REGEX; a person allows commands",
+        json_schema_extra=unlisted,
     )
 
 

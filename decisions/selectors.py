@@ -10,12 +10,13 @@ from typing import Any
 from django.db.models import Count, QuerySet
 
 from decisions.edges import VISIBLE, LineageStep, ancestors, descendants, heads, heads_of
-from decisions.models import IN_FORCE, NEVER_ACCEPTED, Decision, DecisionStatus
+from decisions.models import IN_FORCE, NEVER_ACCEPTED, ArtifactKind, Decision, DecisionStatus
 from decisions.present import decision_line
 from decisions.schemas import DecisionGet, DecisionList, DecisionView
 from memories.selectors.memories import ids_among
 from memories.uses.events import Use
 from memories.uses.notes import note_read
+from memories.validity.checks import EntryCheck, checks_in
 from memories.validity.selectors import marks_of
 from memoryhub.core import clock
 from memoryhub.core.entities import not_found
@@ -144,6 +145,21 @@ def _artifacts(ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
         f"AND event {OUTSIDE} ORDER BY kind, value",
         ids,
     )
+
+
+_CHECKS = f"""
+SELECT d.id, d.title, a.value FROM decisions_artifactlink a JOIN decisions_decision d ON d.id = a.decision_id
+WHERE a.kind = '{ArtifactKind.CHECK}' AND a.event {OUTSIDE} AND d.id {OUTSIDE} AND {{condition}}
+ORDER BY d.id, a.value"""
+
+
+def decision_checks(decision_id: int | None = None) -> list[EntryCheck]:
+    """Return the checks of accepted decisions, or of one decision."""
+    if decision_id is None:
+        lines = rows.fetch(_CHECKS.format(condition="d.status = %s"), [DecisionStatus.ACCEPTED])
+    else:
+        lines = rows.fetch(_CHECKS.format(condition="d.id = %s"), [decision_id])
+    return checks_in("decision", lines)
 
 
 # By their first column; the others have these names

@@ -40,6 +40,7 @@ from decisions.selectors import find_decision, find_decisions
 from memories.events import filled
 from memories.services.amendments import find_amendments
 from memories.validity.amendment_rules import Text
+from memories.validity.check_runs import parse_check
 from memories.validity.provenance import current_workplace, provenance_of
 from memoryhub.config.current_settings import project_settings, settings_decided_by
 from memoryhub.core import clock, log
@@ -73,11 +74,17 @@ def add_evidence(*, command: DecisionEvidence) -> DecisionResult:
 
 
 def artifacts_of(evidence: Evidence) -> list[Artifact]:
-    """Return the evidence other than commits."""
+    """Return the evidence other than commits.
+
+    Raises:
+        Invalid: a check cannot run.
+    """
     artifacts = []
     for field, kind in KIND_OF_FIELD.items():
         for value in dict.fromkeys(getattr(evidence, field)):
             text = value.removeprefix("./") if kind is ArtifactKind.FILE_PATH else value
+            if kind is ArtifactKind.CHECK:
+                parse_check(value)
             artifacts.append(Artifact(kind=kind, value=text))
     return artifacts
 

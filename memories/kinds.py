@@ -47,6 +47,10 @@ def check_attributes(kind: str, attributes: Mapping[str, Any]) -> dict[str, Any]
     except ValidationError as error:
         raise Invalid(f"attributes of kind {kind}: {explain(error)}") from error
     values = checked.model_dump(mode="json", exclude_unset=True)
+    if values.get("check"):
+        from memories.validity.check_runs import parse_check  # here, because few memories have one
+
+        parse_check(values["check"])
     if len(json.dumps(values)) > MAX_ATTRIBUTES:
         raise Invalid(f"attributes are longer than {MAX_ATTRIBUTES:,} characters together; shorten them")
     return values

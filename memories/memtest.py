@@ -1,25 +1,28 @@
-"""Tests of search results and context packs, kept with the code they are about in ``memory.tests.yml``."""
+"""Tests of searches, context packs and the working tree, kept with the code they are about in ``memory.tests.yml``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from memories import scopes
-from memories.models import Memory, MemoryQuerySet
+from memories.models import EndType, Memory, MemoryQuerySet, SearchDocument
 from memories.pack import preview_pack
 from memories.schemas import MemorySearch
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest
 from memories.search.engine import texts_of
 from memories.selectors import search
+from memories.validity.check_runs import Check, CheckedTree, CheckResult, run_check
+from memories.validity.checks import EntryCheck, is_allowed, run_entry_check, states_of, withdraw_results
 from memoryhub.core.errors import ConflictError, Invalid, NotFound
 from memoryhub.core.foreign_files import read_foreign
+from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.schemas import Command
 from memoryhub.core.stores.store import use_store
@@ -35,6 +38,13 @@ MAX_BYTES = 256 * 1024
 Name = str | int
 
 
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Texts = Annotated[list[str], BeforeValidator(_as_list)]
+
+
 class MemoryTest(Command):
     name: str = Field("", max_length=200)
     query: str | None = Field(None, min_length=1, max_length=2_000)
@@ -45,11 +55,39 @@ class MemoryTest(Command):
     pack: str | None = Field(None, max_length=2_000, description="topic of the context pack, may be empty")
     max_tokens: int = Field(DEFAULT_TOKENS, ge=200, le=20_000)
     contains: list[str] = Field(default_factory=list, description="texts that the pack must contain")
-    lacks: list[str] = Field(default_factory=list, description="texts that the pack must not contain")
+    lacks: Texts = Field(default_factory=list, description="texts or patterns that the pack or the file must not have")
+    proves: Name | None = Field(None, description="the memory or decision that the command or the file proves")
+    run: str | None = Field(None, min_length=1, max_length=2_000, description="command, started without a shell")
+    exits: int = Field(0, ge=0, le=255, description="exit code that the command must have")
+    prints: str = Field("", max_length=2_000, description="pattern that its output must match")
+    file: str | None = Field(None, min_length=1, max_length=1_000, description="file of the working tree")
+    matches: Texts = Field(default_factory=list, description="patterns that the file must match")
+
+    @model_validator(mode="after")
+    def _is_of_one_sort(self) -> MemoryTest:
+        sorts = [name for name in ("query", "pack", "run", "file") if getattr(self, name) is not None]
+        if len(sorts) > 1 and not {"run", "file"}.isdisjoint(sorts):
+            raise ValueError(f"a test has either {' or '.join(map(repr, sorts))}; write two tests")
+        needs = {"exits": "run", "prints": "run", "matches": "file"}
+        for name, sort in needs.items():
+            if name in self.model_fields_set and sort not in sorts:
+                raise ValueError(f"'{name}' needs '{sort}'")
+        return self
+
+    @property
+    def check(self) -> Check | None:
+        """The command, or the file with its patterns; None for a test of a search or pack."""
+        if self.run is not None:
+            return Check(command=self.run, exits=self.exits, prints=self.prints)
+        if self.file is not None:
+            return Check(file=self.file, matches=tuple(self.matches), lacks=tuple(self.lacks))
+        return None
 
     @property
     def title(self) -> str:
-        return self.name or self.query or f"pack {self.pack}".strip()
+        if self.name or self.query:
+            return self.name or self.query or ""
+        return self.check.text if self.check else f"pack {self.pack}".strip()
 
 
 class MemoryTests(Command):
@@ -60,10 +98,14 @@ class MemoryTests(Command):
 class MemoryTestResult:
     title: str
     faults: list[str]
+    # Why its command was not run; empty for all other tests
+    not_run: str = ""
+    # The last lines that a failed command printed
+    output: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
-        return not self.faults
+        return not self.faults and not self.not_run
 
 
 # Merged aliases of a few lines are billions of keys for PyYAML before 6.0.4
@@ -148,13 +190,81 @@ def _test_of(title: str, content: str) -> MemoryTest | None:
     return MemoryTest(query=" ".join(chosen), expect=[title])
 
 
-def run_tests(tests: MemoryTests) -> list[MemoryTestResult]:
-    return [MemoryTestResult(test.title, list(_faults(test))) for test in tests.tests]
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """Where checks run, whether commands may, and the name of the file of tests."""
+
+    tree: CheckedTree
+    runs_commands: bool = False
+    file: str = FILE_NAME
+
+
+_NEEDS_RUN = "commands run only with --run"
+
+
+def run_tests(tests: Sequence[MemoryTest], request: CheckRequest) -> list[MemoryTestResult]:
+    """Run the tests of a file; the result of a test that proves an entry is recorded with the entry."""
+    return [_run_check_of(test, test.check, request) if test.check else _run(test) for test in tests]
+
+
+def run_entry_checks(entries: Sequence[EntryCheck], request: CheckRequest) -> list[MemoryTestResult]:
+    """Run the checks that entries carry: patterns always, commands that a person allowed if commands may run."""
+    states = states_of(entries)
+    results = []
+    for entry in entries:
+        title = f"#{entry.entity_id} {entry.title}: {entry.check.text}"
+        not_run = ""
+        if entry.check.command and not is_allowed(entry, states.get(entry.key)):
+            not_run = f"nobody allowed this command; memtest --allow {entry.entity_id}"
+        elif entry.check.command and not request.runs_commands:
+            not_run = _NEEDS_RUN
+        if not_run:
+            results.append(MemoryTestResult(title, [], not_run))
+        else:
+            results.append(_result(title, run_entry_check(entry, request.tree)))
+    return results
+
+
+def withdraw_removed(tests: Sequence[MemoryTest], entries: Sequence[EntryCheck], request: CheckRequest) -> None:
+    """Withdraw failures of checks that neither the entries nor the file have any longer."""
+    proofs = [_proof(test, test.check, request.file) for test in tests if test.check and test.proves is not None]
+    withdraw_results([*entries, *filter(None, proofs)], request.file)
+
+
+def _run(test: MemoryTest) -> MemoryTestResult:
+    return MemoryTestResult(test.title, list(_faults(test)))
+
+
+def _run_check_of(test: MemoryTest, check: Check, request: CheckRequest) -> MemoryTestResult:
+    if check.command and not request.runs_commands:
+        return MemoryTestResult(test.title, [], _NEEDS_RUN)
+    if test.proves is None:
+        return _result(test.title, run_check(check, request.tree))
+    proof = _proof(test, check, request.file)
+    if proof is None:
+        return MemoryTestResult(test.title, [f"there is no memory or decision {test.proves!r} that it proves"])
+    return _result(test.title, run_entry_check(proof, request.tree))
+
+
+def _result(title: str, result: CheckResult) -> MemoryTestResult:
+    return MemoryTestResult(title, [result.fault] if result.fault else [], "", result.lines)
+
+
+# The entry that a test proves, with the test's check
+def _proof(test: MemoryTest, check: Check, file: str) -> EntryCheck | None:
+    number = str(test.proves).removeprefix("#")
+    documents = SearchDocument.objects.filter(source__in=(EndType.MEMORY, EndType.DECISION))
+    if number.isdecimal():
+        documents = documents.filter(id=int(number))
+    else:
+        documents = documents.filter(title=str(test.proves))
+    document = outside_quarantine(documents).order_by("id").last()
+    return EntryCheck(document.source, document.id, document.title, check, file) if document else None
 
 
 def _faults(test: MemoryTest) -> Iterator[str]:
     if test.query is None and test.pack is None:
-        yield "it has neither 'query' nor 'pack'"
+        yield "it has none of 'query', 'pack', 'run' and 'file'"
     if test.query is not None:
         yield from _search_faults(test, test.query)
     if test.pack is not None:

@@ -10,6 +10,7 @@ from django.db import models
 from django.db.models.expressions import RawSQL
 
 from memories.pack_sorts import PackSort, sort_of
+from memories.validity.models import CheckState  # noqa: F401  (Django finds models through this module)
 from memoryhub.core.fields import PositionField
 from memoryhub.core.kinds import KINDS, Kind
 from memoryhub.core.models import Quarantine, StoreModel

@@ -139,6 +139,8 @@ def memory_text(memory: dict[str, Any]) -> str:
         f"{reference(memory)} {_type_name(memory)} v{memory['version']} {clock.minute(memory['updated_at'])} "
         f"by {_author(memory)}{_acceptance(memory)}{as_data(context)}{warnings(memory)}"
     )
+    if memory.get("checked_at"):
+        head += f" (checked {clock.day(memory['checked_at'])})"
     lines = [flat(head), indented(flat(memory["title"])), indented(memory["content"])]
     defaults = number_defaults(memory["kind"])
     for name, value in memory["attributes"].items():

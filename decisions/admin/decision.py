@@ -12,7 +12,7 @@ from django.contrib import admin, messages
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST
 from pydantic import ValidationError
 
@@ -34,8 +34,9 @@ from decisions.models import (
 )
 from decisions.present import numbers
 from decisions.schemas import DecisionEvidence, DecisionLink, DecisionMark, DecisionResult, DecisionUnlink
-from decisions.selectors import find_decisions, lineage_of, views
+from decisions.selectors import decision_checks, find_decisions, lineage_of, views
 from memories.admin.base import warn_of_redactions
+from memories.admin.checks import allow_posted, shown_checks
 from memories.admin.memory import plain_answer, shown_of
 from memories.admin.rendering import render
 from memoryhub.core import log
@@ -229,6 +230,7 @@ EVIDENCE = [
     ("files", "File"),
     ("prs", "Pull request"),
     ("validations", "Validation"),
+    ("checks", "Check"),
     ("notes", "Note"),
 ]
 
@@ -264,6 +266,7 @@ class DecisionAdmin(DecisionListAdmin):
             page("link", require_POST(needs(Act.WRITE, self.link_view))),
             page("unlink", require_POST(needs(Act.WRITE, self.unlink_view))),
             page("evidence", require_POST(needs(Act.WRITE, self.evidence_view))),
+            page("allow", require_POST(needs(Act.GOVERN, self.allow_view))),
             page("lookup", self.lookup_view),
         ]
         return [*urls, *super().get_urls()]
@@ -287,6 +290,8 @@ class DecisionAdmin(DecisionListAdmin):
             "mark_choices": [status for status in _MARKS if status != decision.status],
             "evidence_choices": EVIDENCE,
             "related": shown_of(decision.id),
+            "checks": shown_checks(decision.id, decision_checks(decision.id)),
+            "allow_url": reverse("admin:decisions_decision_allow", args=[decision.id]),
             **_evidence(view),
             **edges_shown(decision),
             **lineage_shown(decision),
@@ -371,6 +376,11 @@ class DecisionAdmin(DecisionListAdmin):
         if link_type:
             evidence["link_type"] = link_type
         return self._change(request, object_id, services.add_evidence, DecisionEvidence, evidence, where="#evidence")
+
+    def allow_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        decision: Decision = self.find(request, object_id)
+        allow_posted(request, decision_checks(decision.id))
+        return redirect(f"{self.url('change', decision.id)}#checks")
 
     def lookup_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         self.find(request, object_id)

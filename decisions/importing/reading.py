@@ -35,7 +35,7 @@ from memoryhub.core.schemas import MAX_AUTHOR
 from memoryhub.core.text import flat
 from memoryhub.core.validation import explain
 
-_LISTS = ("commits", "files", "prs", "notes", "validations")
+_LISTS = ("commits", "files", "prs", "notes", "validations", "checks")
 _EMPTY = ("null", "none", "n/a", "~", "-", "tbd", "[]")
 _TEXTS = ("title", "context", "chosen", "rationale")
 _NAMED = ("impact", "phase")

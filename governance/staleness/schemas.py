@@ -23,6 +23,8 @@ class Why(StrEnum):
     EXPIRED = "expired"
     # review_after has passed.
     AGE = "age"
+    # Its check failed.
+    CHECK = "check"
 
 
 class StaleKind(StrEnum):

@@ -26,6 +26,7 @@ from governance.staleness.governed_files import (
 from governance.staleness.schemas import StaleKind, StaleList, StaleView, Why
 from memories.models import Memory
 from memories.pack.sections import GatherRequest, PackItem, SectionDefinition, define_section
+from memories.validity.checks import failed_checks, failure_text
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
@@ -304,6 +305,7 @@ def _reasons(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int
         yield entity_id, Reason(Why.REVERTED, since, review)
     for entity_id, ended in fetch_among(_EXPIRED, "m.id", among, [rows.time_value(now)]):
         yield entity_id, Reason(Why.EXPIRED, ended, f"it was valid until {clock.day(ended)}")
+    yield from _failed(among)
     policies = []
     for name, days in project_settings().review_after.items():
         kind, _, type_name = name.partition("/")
@@ -315,6 +317,24 @@ def _reasons(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int
         for entity_id, looked_at, days in fetch_among(sql, column, among, parameters):
             since = rows.time_value(_moment_of(looked_at) + timedelta(days=days))
             yield entity_id, Reason(Why.AGE, str(since), f"not checked for {counted(days, 'day')}")
+
+
+_IN_FORCE = (
+    f"SELECT m.id FROM memories_memory m WHERE {LIVE_MEMORY} {{among}}",
+    f"SELECT d.id FROM decisions_decision d WHERE {LIVE_DECISION} {{among}}",
+)
+
+
+# What affirms an entry does not settle it: only a check that passes, or another one
+def _failed(among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
+    failed = failed_checks(among)
+    if not failed:
+        return
+    memories, decisions = _IN_FORCE
+    in_force = [*fetch_among(memories, "m.id", failed), *fetch_among(decisions, "d.id", failed)]
+    for (entity_id,) in in_force:
+        state = failed[entity_id]
+        yield entity_id, Reason(Why.CHECK, str(rows.time_value(state.ran_at)), failure_text(state))
 
 
 def _moment_of(stored: str) -> datetime:

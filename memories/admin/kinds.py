@@ -66,6 +66,8 @@ def own_parts(memory: Memory) -> dict[str, Any]:
     facts = []
     sections = []
     for shape in sorted(kind.shapes.values(), key=lambda shape: shape.show is not Show.PROSE):
+        if shape.name == "check":  # the page has a card for it
+            continue
         if shape.in_panel:
             has_maximum = shape.show is Show.BAR and shape.highest > 1
             facts.append((shape.heading, _cell(shape, memory), int(shape.highest) if has_maximum else 0))

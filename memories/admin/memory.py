@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from memories import services
 from memories.admin import listing
 from memories.admin.base import refused, sentence, show_error, show_result
+from memories.admin.checks import allow_posted, shown_checks
 from memories.admin.comparing import change, head, history_of, sides
 from memories.admin.filters import COMMON_FILTERS, KindFilter, TypeFilter
 from memories.admin.forms import ChangedMemoryForm
@@ -36,6 +37,7 @@ from memories.selectors import open_conflicts
 from memories.selectors.relations import relations_of
 from memories.services.links import create_relation, delete_relation
 from memories.uses.selectors import uses_of
+from memories.validity.checks import memory_checks
 from memories.validity.trust import trusts_of
 from memoryhub.core import log
 from memoryhub.core.admin import cells, needs, page_of_entity
@@ -93,6 +95,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
             page("restore", require_POST(needs(Act.WRITE, self.restore_view)), "restore"),
             page("promote", require_POST(needs(Act.WRITE, self.promote_view)), "promote"),
             page("erase", needs(Act.GOVERN, self.erase_view), "erase"),
+            page("allow", require_POST(needs(Act.GOVERN, self.allow_view)), "allow"),
             page("relate", require_POST(needs(Act.WRITE, self.relate_view)), "relate"),
             page("lookup", self.lookup_view, "lookup"),
             page("relations/<int:relation>/remove", require_POST(needs(Act.WRITE, self.unrelate_view)), "unrelate"),
@@ -126,6 +129,8 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
             # A person's word for this very text
             "can_accept": memory.review == ReviewState.ACCEPTED and not (memory.deleted_at or trust.accepted_by),
             "cited_by": cited_by,
+            "checks": shown_checks(memory.id, memory_checks([memory.id])),
+            "allow_url": reverse("admin:memories_memory_allow", args=[memory.id]),
         }
 
     def page(self, request: HttpRequest, template: str, item: Any, /, **context: Any) -> TemplateResponse:
@@ -257,6 +262,11 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
         }
         numbers = list(versions)
         return self.page(request, "admin/memories/memory/compare.html", memory, **context, **_choice(numbers, chosen))
+
+    def allow_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        allow_posted(request, memory_checks([memory.id]))
+        return redirect(f"{self.url('change', memory.id)}#checks")
 
     def relate_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         memory: Memory = self.find(request, object_id)

@@ -5,7 +5,7 @@ class Migration(migrations.Migration):
     """What a version was copied from. The column can be null, so that SQLite adds it without a copy of the table."""
 
     dependencies = [
-        ('memories', '0013_validity'),
+        ('memories', '0014_checks'),
     ]
 
     operations = [

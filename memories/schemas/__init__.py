@@ -68,25 +68,34 @@ class IfExists(StrEnum):
 _SOME_TYPES = dict.fromkeys(name for kind in KINDS.values() for name in kind.types[:2])
 
 
-class AboutCode(Command):
-    """Accepts ``related_chunks`` as an argument; it is stored as an attribute."""
+class AttributeArguments(Command):
+    """Accepts attributes that every kind, or a client, knows as arguments of their own; stored as attributes."""
 
     related_chunks: list[Line] | None = Field(None, description="ids of related code", json_schema_extra=only_in_full)
+    check: Annotated[Line, Field(max_length=500)] | None = Field(
+        None,
+        description="proves it: `make test` exits 0, or FILE matches REGEX; a person allows commands",
+        json_schema_extra=only_in_full,
+    )
 
     @model_validator(mode="before")
     @classmethod
-    def _as_attribute(cls, fields: Any) -> Any:
-        if not isinstance(fields, dict) or fields.get("related_chunks") is None:
+    def _as_attributes(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
             return fields
+        arguments = {name: fields[name] for name in ("related_chunks", "check") if fields.get(name) is not None}
         attributes = fields.get("attributes") or {}
-        if not isinstance(attributes, dict):
+        if not arguments or not isinstance(attributes, dict):
             return fields
-        changed = {**fields, "attributes": {"related_chunks": fields["related_chunks"], **attributes}}
-        del changed["related_chunks"]
+        if arguments.get("check") == "":
+            arguments["check"] = None
+        changed = {**fields, "attributes": {**arguments, **attributes}}
+        for name in arguments:
+            del changed[name]
         return changed
 
 
-class MemoryWrite(AboutCode):
+class MemoryWrite(AttributeArguments):
     """Write a memory."""
 
     title: Title = Field(description="short and specific", json_schema_extra=self_evident)
@@ -120,7 +129,7 @@ class ImportedMemory(MemoryWrite):
     revised_at: Instant | None = None
 
 
-class MemoryUpdate(AboutCode):
+class MemoryUpdate(AttributeArguments):
     """Change parts of a memory as a new version; omitted fields stay unchanged."""
 
     id: EntityId = Field(description="id of the memory", json_schema_extra=self_evident)
@@ -380,6 +389,8 @@ class MemoryView(BaseModel):
     # Who accepted this very text, and where it comes from, of an accepted memory that is read as a whole: "not
     # reviewed", "accepted by ada 2026-11-29", "from a web page, not accepted"
     acceptance: str = ""
+    # When a check of the present text passed last.
+    checked_at: datetime | None = None
     # Since when and why it is in quarantine; lists and searches then leave it out.
     quarantine: str = ""
 

@@ -25,6 +25,7 @@ from memories.superseded import superseded_by
 from memories.uses.events import Use
 from memories.uses.notes import note_read
 from memories.uses.selectors import uses_of
+from memories.validity.checks import checked_at
 from memories.validity.selectors import marks_of
 from memories.validity.trust import trusts_of
 from memoryhub.core import clock
@@ -51,6 +52,7 @@ _DERIVED = {
     "superseded_by",
     "marks",
     "acceptance",
+    "checked_at",
     "quarantine",
 }
 _STORED = [name for name in MemoryView.model_fields if name not in _DERIVED]
@@ -82,6 +84,7 @@ def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
     successors = superseded_by(ids)
     aside = quarantine_marks(ids)
     marks = marks_of(ids)
+    checked = checked_at(memories)
     now = clock.now()
     viewed = []
     for memory in memories:
@@ -95,6 +98,7 @@ def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
                 conflicts=conflicts.get(memory.id, []),
                 superseded_by=successors.get(memory.id, []),
                 marks=[mark.data() for mark in marks.get(memory.id, ())],
+                checked_at=checked.get(memory.id),
                 quarantine=aside.get(memory.id, ""),
             ).model_dump(mode="json")
         )

@@ -24,7 +24,7 @@ from memoryhub.core.log import Draft
 from memoryhub.core.origin import current_origin
 
 _BATCH = 500
-_NOT_STATE = {"if_exists", "named", "related_chunks", "idempotency_key"}
+_NOT_STATE = {"if_exists", "named", "related_chunks", "check", "idempotency_key"}
 _NOT_REVISED = {"review", "copied_from", "written_at", "revised_at", "provenance"}
 
 

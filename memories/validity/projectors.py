@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 from memories.events import (
     AMENDMENT_FOUND,
     AMENDMENT_JUDGED,
@@ -15,9 +18,18 @@ from memories.events import (
     ProvenanceRecord,
 )
 from memories.models import Amendment, Anchor, Provenance
+from memories.validity.events import CHECK_ALLOWED, CHECK_RAN, CheckAllowed, CheckRan
+from memories.validity.models import CheckState
 from memoryhub.core import log
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
+from memoryhub.core.log.quarantine import (
+    QUARANTINE_LIFTED,
+    QUARANTINE_PLACED,
+    QuarantineLifted,
+    QuarantinePlaced,
+    outside_quarantine,
+)
 from memoryhub.core.stores import rows
 
 
@@ -97,3 +109,63 @@ def forget_entries(event: Event[PayloadErased]) -> None:
         if kind in ("memory", "decision"):
             for sql in _ROWS_OF_ENTRY:
                 rows.execute(sql, [int(entity_id)])
+
+
+@projects(CHECK_ALLOWED)
+def allow_check(event: Event[CheckAllowed]) -> None:
+    _put(event, seal=event.payload.seal, allowed_by=event.actor, allowed_at=event.occurred_at)
+
+
+@projects(CHECK_RAN)
+def keep_result(event: Event[CheckRan]) -> None:
+    payload = event.payload
+    _put(
+        event,
+        outcome=payload.outcome,
+        file=payload.file,
+        exit_code=payload.exit_code,
+        seconds=payload.seconds,
+        commit=payload.commit,
+        output="\n".join(payload.lines),
+        ran_by=event.actor,
+        ran_at=event.occurred_at,
+    )
+
+
+def _put(event: Event[Any], **columns: Any) -> None:
+    payload = event.payload
+    key = [payload.entity_id, payload.digest]
+    if rows.fetch("SELECT 1 FROM memories_checkstate WHERE entity_id = %s AND digest = %s", key):
+        CheckState.objects.filter(entity_id=payload.entity_id, digest=payload.digest).update(**columns)
+    else:
+        rows.insert(CheckState, entity_id=payload.entity_id, digest=payload.digest, text=payload.text, **columns)
+
+
+@projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)
+def settle_checks(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
+    _replay(_streams_of(event.payload.ids), event)
+
+
+@projects(PAYLOAD_ERASED)
+def forget_erased_checks(event: Event[PayloadErased]) -> None:
+    _replay(_streams_of(event.payload.positions).union(event.payload.streams), event)
+
+
+def _streams_of(positions: Collection[int]) -> set[str]:
+    events = log.events().at(positions).of_type(CHECK_ALLOWED, CHECK_RAN)
+    return set(events.order_by().values_list("stream_id", flat=True))
+
+
+# The rows of some entries, from their events that count
+def _replay(streams: Collection[str], before: Event[Any]) -> None:
+    entries = [stream for stream in streams if stream.startswith(("memory:", "decision:"))]
+    if not entries:
+        return
+    CheckState.objects.filter(entity_id__in=[int(stream.partition(":")[2]) for stream in entries]).delete()
+    events = log.events().of_stream(*entries).of_type(CHECK_ALLOWED, CHECK_RAN).window(up_to=before.position - 1)
+    for stored in outside_quarantine(events.readable()):
+        event = log.event_of(stored)
+        if event.type == CHECK_ALLOWED.name:
+            allow_check(event)
+        else:
+            keep_result(event)

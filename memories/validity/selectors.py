@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from memories.validity.amendments import Pair, amendment_marks
 from memories.validity.branches import branch_marks
+from memories.validity.checks import check_marks
 from memories.validity.freshness import anchor_marks
 from memories.validity.marks import Mark
 from memories.validity.trust import trust_marks
@@ -21,7 +22,13 @@ def marks_of(ids: Sequence[int], pairs: Sequence[Pair] | None = None) -> dict[in
     """
     tree = caller_tree()
     marks: dict[int, list[Mark]] = {}
-    kinds = (anchor_marks(ids, tree), branch_marks(ids, tree), amendment_marks(ids, pairs), trust_marks(ids))
+    kinds = (
+        anchor_marks(ids, tree),
+        branch_marks(ids, tree),
+        amendment_marks(ids, pairs),
+        trust_marks(ids),
+        check_marks(ids),
+    )
     for marks_of_kind in kinds:
         for entity_id, mark in marks_of_kind.items():
             marks.setdefault(entity_id, []).append(mark)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, JsonValue, StringConstraints, field_validator
 from pydantic.fields import FieldInfo
 
-from memoryhub.core.schemas import UNLISTED, Moment, Payload, unlisted
+from memoryhub.core.schemas import UNLISTED, Line, Moment, Payload, unlisted
 
 # Searches filter and rank by these, so each has a column, and the same meaning in every kind.
 INDEXED: Mapping[str, str] = {"priority": "integer", "confidence": "number", "valid_until": "date-time"}
@@ -209,6 +209,16 @@ class Kind:
 
 
 Text = Annotated[str, StringConstraints(max_length=10_000)]
+# Every kind has it. Not parsed here: a redaction may have changed a stored one.
+CheckLine = Annotated[
+    Line,
+    StringConstraints(max_length=500),
+    Attribute(
+        show=Show.PROSE,
+        help="“`make test` exits 0” or “pyproject.toml matches `asyncpg`”. A command waits for a permission.",
+    ),
+    Field(description="proves it: `make test` exits 0, or FILE matches REGEX", json_schema_extra=unlisted),
+]
 
 
 class ObservationAttributes(Payload):
@@ -217,6 +227,7 @@ class ObservationAttributes(Payload):
     ] = Field(
         default_factory=list, max_length=64, description="ids of related pieces of code", json_schema_extra=unlisted
     )
+    check: CheckLine = ""
 
 
 class Examples(Payload):
@@ -232,6 +243,7 @@ class GuidelineAttributes(Payload):
     examples: Annotated[Examples, Attribute(show=Show.EXAMPLES)] = Field(
         default_factory=Examples, description="{good: [...], bad: [...]}"
     )
+    check: CheckLine = ""
 
 
 class ToolAttributes(Payload):
@@ -244,6 +256,7 @@ class ToolAttributes(Payload):
     constraints: Annotated[Text, Attribute(heading="When and how to use it", searched=True)] = Field(
         "", description="when and how to use it"
     )
+    check: CheckLine = ""
 
     @field_validator("parameters")
     @classmethod
@@ -272,6 +285,7 @@ class KnowledgeAttributes(Payload):
             help="In your time zone. After this time the entry is marked expired; leave empty if it never expires."
         ),
     ] = Field(None, description="ISO time after which it expires")
+    check: CheckLine = ""
 
 
 class FailureAttributes(Payload):
@@ -285,6 +299,7 @@ class FailureAttributes(Payload):
     instead: Annotated[Text, Attribute(heading="What was done instead", searched=True)] = Field(
         "", description="what worked instead"
     )
+    check: CheckLine = ""
 
 
 OBSERVATION = Kind(

@@ -7,15 +7,19 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.test import tag
+from django.test import Client, tag
 
 from memories.models import Memory, Relation
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.services import update_memory, write_memories
-from memoryhub.core import clock
+from memories.validity.check_runs import parse_check
+from memories.validity.events import CHECK_ALLOWED
+from memoryhub.core import clock, log
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.models import RawEvent
-from tests.admin.base import AdminTestCase, text_of
+from memoryhub.registry.people import PersonAdd, add_person
+from memoryhub.web.signin import ensure_owner
+from tests.admin.base import AdminTestCase, DecidingTestCase, text_of
 
 SECRET = "AKIA" + "Q3EGRTVJK2LWXZ7N"
 
@@ -512,3 +516,38 @@ class RelationTests(AdminTestCase):
         self.assert_shows(missing.content.decode(), "#999")
         betas = self.address(f"memories/memory/{self.write('of beta', project='beta')}/lookup/", "beta")
         self.assert_lacks(self.client.get(betas, {"target": str(self.tool)}).content.decode(), "ledger_balance")
+
+
+class CheckPageTests(DecidingTestCase):
+    def test_a_person_allows_the_command_that_the_page_shows(self) -> None:
+        memory_id = self.write("Tests pass", attributes={"check": "`make test`"})
+        decision_id = self.record("Use make", checks=["`make <b>`", "Makefile matches `^test:`"])
+        commands = {f"memories/memory/{memory_id}": "make test", f"decisions/decision/{decision_id}": "make <b>"}
+        for path, command in commands.items():
+            with self.subTest(path):
+                page = self.page(f"{path}/change/")
+                self.assert_shows(
+                    page, f"<code>`{command}` exits 0</code>", "It has not run yet.", "Allow this command"
+                )
+                digest = re.findall(r'name="digest" value="(\w+)"', page)
+                self.assertEqual(len(digest), 1)
+                self.assert_shows(self.post(f"{path}/allow/", digest="0" * 64), "The check has changed since")
+                page = self.post(f"{path}/allow/", digest=digest[0])
+                self.assert_shows(page, "Allowed by", lacks=["Allow this command"])
+                self.assert_shows(self.post(f"{path}/allow/", digest=digest[0]), "is allowed already")
+        self.assertEqual(self.client.get(self.address(f"memories/memory/{memory_id}/allow/")).status_code, 405)
+        self.update(memory_id, check="`make other`")
+        self.assert_shows(self.page_of(memory_id), "Allow this command", lacks=["Allowed by"])
+
+    def test_only_owners_allow_and_every_form_has_a_token(self) -> None:
+        memory_id = self.write("Tests pass", attributes={"check": "`make test`"})
+        address = self.address(f"memories/memory/{memory_id}/allow/")
+        digest = parse_check("`make test`").digest
+        strict = Client(enforce_csrf_checks=True)
+        strict.force_login(ensure_owner())
+        self.assertEqual(strict.post(address, {"digest": digest}).status_code, 403)
+        self.client.force_login(add_person(command=PersonAdd(name="rita", role="reviewer")))
+        self.assert_lacks(self.page_of(memory_id), "Allow this command")
+        self.assertEqual(self.client.post(address, {"digest": digest}).status_code, 403)
+        with self.store():
+            self.assertFalse(log.events().of_type(CHECK_ALLOWED).exists())

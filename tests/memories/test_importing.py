@@ -642,7 +642,7 @@ class MemoryTestsTests(HubTestCase):
             ("query: which port, never: ['listens ON 8321']", "among the first 3, and contains 'listens ON 8321'"),
             ("pack: port, contains: ['9000']", "the pack does not contain '9000'"),
             ("pack: port, lacks: ['8321']", "the pack contains '8321'"),
-            ("name: Nothing", "it has neither 'query' nor 'pack'"),
+            ("name: Nothing", "it has none of 'query', 'pack', 'run' and 'file'"),
             ("query: exponential", "#2 Use exponential backoff is superseded, and among the first 3"),
         ):
             with self.subTest(test):

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from memories.validity.check_runs import parse_check
 from memoryhub.core.permissions import Act
 from tests.permissions.matrix import Request
 from tests.permissions.world import GLOBAL, OWN, OWN_ORG, World
@@ -66,6 +67,13 @@ def _retain(world: World) -> tuple[str, Fields]:
     return "governance/retentionrun/run/", {"digest": digest, "typed": OWN}
 
 
+_CHECK = "`make test`"
+
+
+def _allow(page: str, entity_id: int) -> tuple[str, Fields]:
+    return f"{page}/{entity_id}/allow/", {"digest": parse_check(_CHECK).digest}
+
+
 # By the name of the page, and by the act that it needs
 _FORMS: dict[Act, dict[str, Form]] = {
     Act.VIEW: {"views": ("views/", {"page": f"{_MEMORY}/", "query": "q=a", "name": "v{number}"})},  # everyone's own
@@ -114,6 +122,8 @@ _FORMS: dict[Act, dict[str, Form]] = {
         "secrets": ("secrets/", {**_NO_SECRETS, "do": "save", "allow": "nothing{number}"}),
         "members": ("members/", {"name": "{person}", "role": "viewer"}),
         "memories_memory_erase": _erase,
+        "memories_memory_allow": lambda world: _allow(_MEMORY, world.memory(attributes={"check": _CHECK})),
+        "decisions_decision_allow": lambda world: _allow(_DECISION, world.decision(checks=[_CHECK])),
         "governance_redaction_run": _redact,
         "governance_rollback_run": _roll,
         "governance_rollback_undo": ("governance/rollback/{rollback}/undo/", {}),
