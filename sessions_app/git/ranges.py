@@ -181,8 +181,3 @@ def _pieces(top: Path, *arguments: str) -> Iterator[bytes]:
         for chunk in chunks:
             *pieces, end = (end + chunk).split(b"\0")
             yield from pieces
-
-
-def is_ancestor(top: Path, commit: str, of_commit: str) -> bool:
-    """Return whether a commit is reachable from another one; False if the repository does not have it."""
-    return run(top, "merge-base", "--is-ancestor", commit, of_commit).returncode == 0

@@ -218,6 +218,15 @@ class StoredChangesTests(ChangesTestCase):
         self.git("rebase", "-q", "main")
         self.assertEqual(self.changes(), [("added", "Login is strict")])
 
+    def test_a_squashed_merge_has_what_its_branch_learnt(self) -> None:
+        self.commit()
+        self.learn()
+        self.git("switch", "-q", "main")
+        self.git("merge", "-q", "--squash", "feature/login")
+        self.git("commit", "-q", "-m", "Squashed")
+        self.assertEqual(self.changes("HEAD~1..HEAD"), [("added", "Login is strict")])
+        self.assertEqual(self.changes("main..feature/login"), [])
+
     def test_a_branch_that_learnt_nothing_takes_one_line(self) -> None:
         self.commit()
         text = markdown_report(self.report())

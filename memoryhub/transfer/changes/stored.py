@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from decisions.events import DECISION_RECORDED
 from decisions.exporting import madr_document
@@ -13,14 +13,17 @@ from decisions.models import Decision, DecisionStatus
 from decisions.selectors import views as decision_views
 from memories.events import MEMORY_DELETED, MEMORY_REVISED, MEMORY_WRITTEN, MemoryState
 from memories.models import Memory, MemoryScope, MemoryVersion, ReviewState
+from memories.validity.branches import where_merged
 from memoryhub.core import log
+from memoryhub.core.errors import Unavailable
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.log.read import as_parameter, entity_of_stream
 from memoryhub.core.stores.dialect import IDS, TEXTS
 from memoryhub.transfer.authorship import Authorship, authorships
 from memoryhub.transfer.changes.report import ChangeKind, ChangeReport, EntryChange, EntryText
 from memoryhub.transfer.mirror import files
-from sessions_app.git.ranges import CommitRange, is_ancestor
+from sessions_app.git.ranges import CommitRange
+from sessions_app.git.worktree import WorkingTree, working_tree_at
 from sessions_app.models import Commit
 
 # As canonical JSON has it
@@ -30,8 +33,8 @@ _HAS_PROVENANCE = '"provenance":{'
 def stored_changes(span: CommitRange) -> ChangeReport:
     """Return what the current store learnt in a range of commits.
 
-    A text belongs to the range if one of its commits was checked out where it was written, or its branch, with
-    edits or commits that the other end lacks.
+    A text belongs to the range if its end has the work in which the text was written, or is the branch of that work,
+    and its beginning lacks it.
     """
     report = ChangeReport(span.name, span.base, span.head, span.branch, "")
     learnt = _learnt(span)
@@ -40,6 +43,19 @@ def stored_changes(span: CommitRange) -> ChangeReport:
     report.results += _decision_changes(learnt, written)
     report.results += _removals(span, learnt)
     return report
+
+
+class _LearntText(NamedTuple):
+    """A text of an entry, and where it was learnt."""
+
+    # Of the entry
+    id: int
+    commit: str
+    branch: str
+    has_edits: bool
+    position: int
+    session_id: str
+    event_type: str
 
 
 @dataclass(slots=True)
@@ -57,46 +73,64 @@ class _LearntEntry:
 
 
 def _learnt(span: CommitRange) -> dict[int, _LearntEntry]:
-    events = log.events().of_type(MEMORY_WRITTEN, MEMORY_REVISED, DECISION_RECORDED)
-    events = events.filter(payload_json__contains=_HAS_PROVENANCE)
-    membership = _Membership(span)
     learnt: dict[int, _LearntEntry] = {}
-    for event in events.iterator():
-        provenance = json.loads(event.payload_json or "{}").get("provenance") or {}
-        if membership.includes(provenance):
-            entry = learnt.setdefault(entity_of_stream(event.stream_id, event.position), _LearntEntry())
-            entry.is_decision = event.event_type == DECISION_RECORDED.name
-            entry.is_new |= event.event_type != MEMORY_REVISED.name
-            entry.is_bound |= membership.binds(provenance)
-            entry.positions.append(event.position)
-            entry.sessions.add(event.session_id)
+    for texts in _rounds():
+        at_base = where_merged(texts, _tree_at(span, span.base, span.base_branch))
+        at_head = where_merged(texts, _tree_at(span, span.head, span.branch))
+        for text in texts:
+            is_in_base = at_base[text.id] is True
+            if is_in_base and not _is_before_first_commit(text, span):
+                continue
+            if at_head[text.id] is True or (text.branch and text.branch == span.branch):
+                entry = learnt.setdefault(text.id, _LearntEntry())
+                entry.is_decision = text.event_type == DECISION_RECORDED.name
+                entry.is_new |= text.event_type != MEMORY_REVISED.name
+                entry.is_bound |= not is_in_base
+                entry.positions.append(text.position)
+                entry.sessions.add(text.session_id)
     return learnt
 
 
-class _Membership:
-    def __init__(self, span: CommitRange) -> None:
-        self._span = span
-        self._ancestors: dict[str, bool] = {}
-        # Whether what was learnt at the fork was learnt on the branch, before its first commit
-        self._begins_at_fork = bool(span.commits) and span.base_branch not in ("", span.branch)
+# In each round one text of an entry, the earliest first
+def _rounds() -> list[list[_LearntText]]:
+    events = log.events().of_type(MEMORY_WRITTEN, MEMORY_REVISED, DECISION_RECORDED)
+    events = events.filter(payload_json__contains=_HAS_PROVENANCE)
+    rounds: list[list[_LearntText]] = []
+    counts: dict[int, int] = {}
+    for event in events.iterator():
+        provenance = json.loads(event.payload_json or "{}").get("provenance") or {}
+        if not provenance.get("commit"):
+            continue
+        entity_id = entity_of_stream(event.stream_id, event.position)
+        number = counts.get(entity_id, 0)
+        counts[entity_id] = number + 1
+        if number == len(rounds):
+            rounds.append([])
+        rounds[number].append(
+            _LearntText(
+                entity_id,
+                provenance["commit"],
+                provenance.get("branch", ""),
+                provenance.get("has_edits", False),
+                event.position,
+                event.session_id,
+                event.event_type,
+            )
+        )
+    return rounds
 
-    def includes(self, provenance: Mapping[str, Any]) -> bool:
-        """Return whether a text was learnt in the range."""
-        commit = provenance.get("commit") or ""
-        if not commit or commit in self._span.commits:
-            return bool(commit)
-        if not self._span.branch or provenance.get("branch") != self._span.branch:
-            return False
-        return (commit == self._span.fork and self._begins_at_fork) or self.binds(provenance)
 
-    def binds(self, provenance: Mapping[str, Any]) -> bool:
-        """Return whether a text of the branch is about edits or commits that the other end of the range lacks."""
-        commit = provenance.get("commit") or ""
-        if provenance.get("has_edits") or commit in self._span.commits:
-            return True
-        if commit not in self._ancestors:  # a commit before a rebase is in neither end
-            self._ancestors[commit] = is_ancestor(self._span.top, commit, self._span.base)
-        return not self._ancestors[commit]
+def _tree_at(span: CommitRange, head: str, branch: str) -> WorkingTree:
+    checkout = working_tree_at(span.top)
+    if checkout is None:
+        raise Unavailable(f"{span.top} is no working tree any more")
+    return replace(checkout, head=head, branch=branch)
+
+
+# The other end has that commit too, but what was learnt there was learnt on the branch
+def _is_before_first_commit(text: _LearntText, span: CommitRange) -> bool:
+    is_begun = bool(span.commits) and span.base_branch not in ("", span.branch)
+    return is_begun and text.commit == span.fork and text.branch == span.branch
 
 
 def _memory_changes(learnt: Mapping[int, _LearntEntry], written: Mapping[int, Authorship]) -> Iterator[EntryChange]:
