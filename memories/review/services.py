@@ -8,7 +8,7 @@ from memories.duplicates import Existing, review_status_of
 from memories.events import ACCEPTED, MEMORY_REVIEWED, MemoryReviewed, Merged, ReviewStatus, Verdict, filled
 from memories.models import Memory, MemoryScope, MemoryVersion, ReviewState
 from memories.present import clause
-from memories.review.policy import PERSONS_DOOR
+from memories.review.policy import MERGE_DOOR, PERSONS_DOOR
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewOutcome, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import last_verdict
 from memories.schemas import MemoryUpdate
@@ -57,7 +57,7 @@ def review_memory(*, command: ReviewVerdict) -> ReviewResult:
         Gone: it is deleted.
         ConflictError: it has that state already, or the title of the version to restore is taken.
         PreconditionFailed: it has changed since ``base_version``; the data has the current version.
-        Forbidden: the caller wrote this version, and does not use the admin.
+        Forbidden: the caller wrote this version, and neither uses the admin nor has merged its branch.
     """
     with scopes.writing(command.scope), log.transaction():
         first = log.find_by_key(command.idempotency_key, MEMORY_REVIEWED)
@@ -67,7 +67,7 @@ def review_memory(*, command: ReviewVerdict) -> ReviewResult:
         # An agent that may write must not be able to accept its own writes
         origin = current_origin()
         versions = MemoryVersion.objects.filter(memory_id=memory.id, version=memory.version, actor=origin.actor)
-        if origin.source != PERSONS_DOOR and versions.exists():
+        if origin.source not in (PERSONS_DOOR, MERGE_DOOR) and versions.exists():
             raise Forbidden(
                 f"{origin.actor} wrote version {memory.version} of #{memory.id}; someone else must review it, or a "
                 "person in the admin",
