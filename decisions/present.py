@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from decisions.schemas import DecisionResult
+from memories.present import amended_text
 from memoryhub.core import clock
-from memoryhub.core.text import flat, hanging, indented, one_line, shortened
+from memoryhub.core.text import as_data, flat, hanging, indented, one_line, shortened
 
 _MAX_CHOSEN = 120
 _MAX_TITLE = 60
@@ -24,11 +25,11 @@ _ORIGIN = (
 
 def decision_line(decision: dict[str, Any]) -> str:
     if "chosen" not in decision:
-        return flat(f"#{decision['id']} {decision['title']}")
-    line = f"{_head(decision)} {decision['title']}"
+        return flat(f"#{decision['id']} {as_data(decision['title'])}")
+    line = f"{_head(decision)} {as_data(decision['title'])}"
     chosen = one_line(decision["chosen"], _MAX_CHOSEN)
     if chosen:
-        line += f": {chosen}"
+        line += f": {as_data(chosen)}"
     notes = [*_replacements(decision), *_evidence_notes(decision)]
     if notes:
         line += f" ({'; '.join(notes)})"
@@ -38,10 +39,10 @@ def decision_line(decision: dict[str, Any]) -> str:
 # Only the answer's own lines begin at the margin; the texts of decisions are indented (decision 33).
 def decision_text(decision: dict[str, Any]) -> str:
     """Return a decision with its evidence, and its lineage if present."""
-    head = f"{_head(decision)} impact={decision['impact']} by {decision['author'] or 'unknown'}"
+    head = f"{_head(decision)} impact={decision['impact']} by {as_data(decision['author']) or 'unknown'}"
     for name, label in _ORIGIN:
         if decision[name]:
-            head += f" {label}{decision[name]}"
+            head += f" {label}{as_data(str(decision[name]))}"
     lines = [flat(head), indented(flat(decision["title"]))]
     lines += [f"{label}: {hanging(decision[name])}" for name, label in _TEXTS if decision[name]]
     for alternative in decision["alternatives"]:
@@ -51,7 +52,7 @@ def decision_text(decision: dict[str, Any]) -> str:
         lines.append(f"not chosen: {hanging(option)}")
     lines += _edge_lines(decision)
     for commit in decision["commits"]:
-        text = f"{commit['date']} {commit['link_type']}: {commit['message']}"
+        text = f"{commit['date']} {commit['link_type']}: {as_data(commit['message'])}"
         lines.append(flat(f"commit {commit['sha'][:10]} {text} (#{commit['id']})"))
     lines += [f"{artifact['kind']}: {hanging(artifact['value'])}" for artifact in decision["artifacts"]]
     if decision.get("lineage"):
@@ -74,7 +75,7 @@ def _evidence_notes(decision: dict[str, Any]) -> Iterator[str]:
     earlier = []
     for edge in decision["edges"]:
         if edge["relation"] == "supersedes":
-            earlier.append(f"#{edge['to']} {shortened(edge['title'], _MAX_TITLE)}")
+            earlier.append(f"#{edge['to']} {as_data(shortened(edge['title'], _MAX_TITLE))}")
     if earlier:
         yield f"supersedes {', '.join(earlier)}"
     if decision["iteration_id"]:
@@ -82,7 +83,7 @@ def _evidence_notes(decision: dict[str, Any]) -> Iterator[str]:
     if decision["commits"]:
         yield f"commits {', '.join(commit['sha'][:7] for commit in decision['commits'][:_COMMITS])}"
     if decision["review"]:
-        yield f"to review: {decision['review']}"
+        yield f"to review: {as_data(decision['review'])}"
 
 
 def _head(decision: dict[str, Any]) -> str:
@@ -96,7 +97,7 @@ def _head(decision: dict[str, Any]) -> str:
 
 def _edge_lines(decision: dict[str, Any]) -> Iterator[str]:
     for edge in decision["edges"]:
-        yield flat(f"{edge['relation']} #{edge['to']} {edge['title']}")
+        yield flat(f"{edge['relation']} #{edge['to']} {as_data(edge['title'])}")
     notes = []
     if decision["superseded_by"]:
         notes.append(f"superseded by {numbers(decision['superseded_by'])}")
@@ -110,7 +111,8 @@ def _lineage_lines(lineage: dict[str, Any]) -> Iterator[str]:
     for name in ("ancestor", "descendant"):
         steps = lineage[f"{name}s"]
         for step in steps:
-            line = flat(f"{name} {step['depth']}: #{step['id']} {step['status']} {step['decided_at']} {step['title']}")
+            title = as_data(step["title"])
+            line = flat(f"{name} {step['depth']}: #{step['id']} {step['status']} {step['decided_at']} {title}")
             if name == "ancestor":
                 yield f"{line} (#{step['via']} {step['relation']} it)"
             else:
@@ -133,6 +135,7 @@ def result_text(result: DecisionResult) -> str:
     if result.supersedes_once_accepted:
         line += f", superseding {numbers(result.supersedes_once_accepted)} once it is accepted"
     line += f": {result.title}"
+    line += amended_text(result.amendments, "decision_supersede or memory_update it")
     if result.redacted:
         line += f" (redacted before storing: {', '.join(result.redacted)})"
     return flat(line)

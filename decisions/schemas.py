@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, WithJ
 
 from decisions.events import Alternative
 from decisions.models import DecisionStatus, EdgeRelation, Impact, LinkType
-from memories.schemas import MarkView
+from memories.schemas import AmendedEntry, MarkView
 from memoryhub.core.schemas import (
     LISTED_AS,
     MAX_AUTHOR,
@@ -258,5 +258,7 @@ class DecisionResult(BaseModel):
     # For a proposed decision.
     supersedes_once_accepted: list[int] = Field(default_factory=list)
     is_new: bool = True
+    # Earlier entries that it seems to amend or contradict
+    amendments: list[AmendedEntry] = Field(default_factory=list)
     # Types of the secrets that were replaced before storing.
     redacted: list[str] = Field(default_factory=list)

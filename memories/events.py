@@ -140,9 +140,19 @@ class AmendmentJudged(Payload):
     reason: str = ""
 
 
+class CopiedFrom(StrEnum):
+    """What a text was copied from: a page, the output of a tool, or what another tool had."""
+
+    WEB = "web"
+    TOOL = "tool"
+    IMPORT = "import"
+
+
 class MemoryWritten(MemoryState):
     # Set only if the memory is not accepted
     review: ReviewStatus | None = None
+    # Set only if the text is a copy
+    copied_from: CopiedFrom | None = None
     provenance: ProvenanceRecord | None = None
     # When another tool wrote it, and last changed it; set only if it is imported
     written_at: Instant | None = None
@@ -160,6 +170,8 @@ class MemoryRevised(MemoryState):
     conflicts_with: int | None = None
     # Set only if the memory is not accepted
     review: ReviewStatus | None = None
+    # Set only if the text is a copy
+    copied_from: CopiedFrom | None = None
     # When another tool changed it; set only if it is imported
     revised_at: Instant | None = None
     provenance: ProvenanceRecord | None = None

@@ -167,7 +167,7 @@ class MemoryVersion(StoreModel):
     """A version of a memory. Its text is the payload of the event at ``id`` (decision 2)."""
 
     from_own_stream: ClassVar[tuple[str, ...]] = tuple(
-        ("memory version base_version reason actor source session_id created_at").split()
+        ("memory version base_version reason actor source session_id copied_from created_at").split()
     )
 
     id = PositionField(primary_key=True)
@@ -179,6 +179,7 @@ class MemoryVersion(StoreModel):
     actor = models.CharField(max_length=200)
     source = models.CharField("door", max_length=32)
     session_id = models.CharField("session", max_length=200, blank=True)
+    copied_from = models.CharField(max_length=8, null=True, help_text="web, tool or import, if the text is a copy")
     created_at = models.DateTimeField()
 
     class Meta:

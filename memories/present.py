@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from memories.kinds import number_defaults
-from memories.models import EndType, MemoryScope, ReviewState
-from memories.schemas import WriteResult, WriteStatus
+from memories.models import AmendmentKind, EndType, MemoryScope, ReviewState
+from memories.schemas import AmendedEntry, WriteResult, WriteStatus
 from memories.schemas.links import LinkStatus, RelationResult, TagResult, TagsChanged
+from memories.validity.marks import MarkKind
 from memoryhub.core import clock
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS, type_name
-from memoryhub.core.text import as_name, counted, flat, hanging, indented
+from memoryhub.core.text import as_data, as_name, counted, flat, hanging, indented
 from memoryhub.core.tools import Answer
 
 
@@ -60,7 +62,7 @@ def tags_changed_text(result: TagsChanged, verb: str) -> str:
 
 
 def end_text(end: dict[str, Any], scope: str) -> str:
-    title = f" {end['title']}" if "title" in end else ""
+    title = f" {as_data(end['title'])}" if "title" in end else ""
     if end["type"] == EndType.PROJECT:
         return f"{scope}{title}"
     kind = end.get("kind") or end["type"]
@@ -85,7 +87,7 @@ def warnings(item: dict[str, Any]) -> str:
     """Return the reasons to distrust an item: quarantined, deleted, expired, superseded, disputed or marked."""
     review = ""
     if item.get("review") == ReviewState.REJECTED:
-        review = f"rejected{clause(': ', item['review_reason'])}"
+        review = f"rejected{clause(': ', as_data(item['review_reason']))}"
     elif item.get("review") == ReviewState.PROPOSED:
         review = proposed_text(item["accepted_version"])
     reasons = [
@@ -101,26 +103,26 @@ def warnings(item: dict[str, Any]) -> str:
 
 
 def _type_name(item: dict[str, Any]) -> str:
-    return type_name(item.get("kind", ""), item["type"])
+    return as_data(type_name(item.get("kind", ""), item["type"]))
 
 
 def memory_line(memory: dict[str, Any]) -> str:
     if "content" not in memory:
-        return flat(f"{reference(memory)} {memory['title']}")
-    tags = clause(" [", ", ".join(memory["tags"]), "]")
+        return flat(f"{reference(memory)} {as_data(memory['title'])}")
+    tags = clause(" [", as_data(", ".join(memory["tags"])), "]")
     head = f"{reference(memory)} {_type_name(memory)} {clock.day(memory['updated_at'])}"
-    return flat(f"{head} {memory['title']}{tags}{warnings(memory)}")
+    return flat(f"{head} {as_data(memory['title'])}{tags}{warnings(memory)}")
 
 
 def hit_line(hit: dict[str, Any]) -> str:
     """Return ``#id kind date session title (warnings): snippet``."""
     if "snippet" not in hit:
-        return flat(f"{reference(hit)} {hit['title']}")
+        return flat(f"{reference(hit)} {as_data(hit['title'])}")
     type_of = _type_name(hit) or hit["source"]
-    session = clause(" session=", hit["session_id"])
-    snippet = "" if hit["snippet"] == hit["title"] else clause(": ", hit["snippet"])
+    session = clause(" session=", as_data(hit["session_id"]))
+    snippet = "" if hit["snippet"] == hit["title"] else clause(": ", as_data(hit["snippet"]))
     head = f"{reference(hit)} {type_of} {clock.day(hit['created_at'])}{session}"
-    return flat(f"{head} {hit['title']}{warnings(hit)}{clause(' (', hit['note'], ')')}{snippet}")
+    return flat(f"{head} {as_data(hit['title'])}{warnings(hit)}{clause(' (', hit['note'], ')')}{snippet}")
 
 
 # Title and content are indented: only the answer's own lines begin at the margin, so stored text cannot pose as one
@@ -135,7 +137,7 @@ def memory_text(memory: dict[str, Any]) -> str:
     )
     head = (
         f"{reference(memory)} {_type_name(memory)} v{memory['version']} {clock.minute(memory['updated_at'])} "
-        f"by {memory['author'] or 'unknown'}{context}{warnings(memory)}"
+        f"by {_author(memory)}{_acceptance(memory)}{as_data(context)}{warnings(memory)}"
     )
     if memory.get("checked_at"):
         head += f" (checked {clock.day(memory['checked_at'])})"
@@ -159,21 +161,42 @@ def memory_text(memory: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+# A mark tells where it comes from, too
+def _acceptance(memory: dict[str, Any]) -> str:
+    is_marked = any(mark["kind"] == MarkKind.ORIGIN for mark in memory.get("marks", []))
+    return "" if is_marked else clause(", ", memory.get("acceptance"))
+
+
+# Quoted if it could be read as more than a name
+def _author(memory: dict[str, Any]) -> str:
+    name = as_data(memory["author"]) or "unknown"
+    return f"'{name}'" if "," in name else name
+
+
 def version_text(version: dict[str, Any]) -> str:
     return version_line(version) + clause("\n", indented(version["diff"]))
 
 
 def version_line(version: dict[str, Any]) -> str:
     head = (
-        f"v{version['version']} {clock.minute(version['created_at'])} by {version['actor']} event #{version['event']}"
+        f"v{version['version']} {clock.minute(version['created_at'])} by {as_data(version['actor'])} "
+        f"event #{version['event']}"
     )
-    return flat(head + clause(" beside v", version["conflicts_with"]) + clause(": ", version["reason"]))
+    return flat(head + clause(" beside v", version["conflicts_with"]) + clause(": ", as_data(version["reason"])))
+
+
+def amended_text(entries: Sequence[AmendedEntry], advice: str) -> str:
+    """Return what a new entry seems to amend or contradict as a clause; "" if there is nothing."""
+    verbs = {AmendmentKind.AMENDS: "amend", AmendmentKind.CONTRADICTS: "contradict"}
+    listed = ", ".join(f"{verbs[entry.kind]} #{entry.id} {as_data(entry.title)}" for entry in entries)
+    return clause("; it seems to ", listed, f"; {advice}")
 
 
 def written(result: WriteResult) -> Answer:
     """Return what a write did as the answer of a tool."""
-    outcome = result.status.line.format(**result.model_dump())
-    similar = "".join(f"; #{memory.id} is nearly the same: {memory.title}" for memory in result.similar)
+    outcome = result.status.line.format(**{**result.model_dump(), "title": as_data(result.title)})
+    similar = "".join(f"; #{memory.id} is nearly the same: {as_data(memory.title)}" for memory in result.similar)
+    amended = amended_text(result.amendments, "memory_update or supersede it")
     scope = "" if result.scope is MemoryScope.PROJECT else f" (scope {result.scope})"
     review = ""
     if result.status not in (WriteStatus.DELETED, WriteStatus.ERASED):
@@ -182,7 +205,7 @@ def written(result: WriteResult) -> Answer:
         elif result.review is ReviewState.PROPOSED:
             until = clause("; v", result.accepted_version, " stays in effect until then")
             review = f"; proposed: a person will review it{until}"
-    text = flat(f"{outcome}{scope}{_redactions(result.redacted)}{similar}{review}").rstrip()
+    text = flat(f"{outcome}{scope}{_redactions(result.redacted)}{similar}{amended}{review}").rstrip()
     return Answer(text, result.model_dump(mode="json"))
 
 
@@ -193,5 +216,5 @@ def entry_line(item: dict[str, Any]) -> str:
     priority = ""
     if kind.order == "priority":
         priority = f" priority {item['attributes'].get('priority', kind.shapes['priority'].default)}"
-    text = "" if item["content"] == item["title"] else clause(": ", item["content"])
+    text = "" if item["content"] == item["title"] else clause(": ", as_data(item["content"]))
     return flat(f"{memory_line(item)}{priority}{text}")

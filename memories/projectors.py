@@ -189,6 +189,7 @@ def _add_version(event: Event[Any], memory_id: int, **columns: Any) -> None:
         actor=event.actor,
         source=event.source,
         session_id=event.session_id,
+        copied_from=event.payload.copied_from,
         created_at=event.occurred_at,
         **columns,
     )

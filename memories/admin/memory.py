@@ -27,7 +27,7 @@ from memories.admin.lists import FORM, MemoryListAdmin, offered
 from memories.admin.rendering import render
 from memories.admin.review import ReviewViews
 from memories.diff import Effort
-from memories.models import Memory, MemoryCitation, MemoryKind, MemoryVersion, RelationType
+from memories.models import Memory, MemoryCitation, MemoryKind, MemoryVersion, RelationType, ReviewState
 from memories.present import clause
 from memories.references import end_id, require_ends
 from memories.schemas import MemoryDelete, MemoryRestore, MemoryTouch, MemoryUpdate, WriteResult
@@ -38,6 +38,7 @@ from memories.selectors.relations import relations_of
 from memories.services.links import create_relation, delete_relation
 from memories.uses.selectors import uses_of
 from memories.validity.checks import memory_checks
+from memories.validity.trust import trusts_of
 from memoryhub.core import log
 from memoryhub.core.admin import cells, needs, page_of_entity
 from memoryhub.core.admin.schema_form import posted
@@ -103,6 +104,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
 
     def detail(self, request: HttpRequest, memory: Memory) -> dict[str, Any]:
         versions = MemoryVersion.objects.filter(memory_id=memory.id).order_by("-version")
+        trust = trusts_of([memory.id])[memory.id]
         memory.open_conflicts = open_conflicts([memory.id]).get(memory.id, [])  # type: ignore[attr-defined]
         memory.is_quarantined = memory.id in quarantined_among([memory.id])  # type: ignore[attr-defined]
         cited_by = []
@@ -123,6 +125,9 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
             "relation_choices": RelationType.choices,
             "own_scope": own_scope(),
             "use": uses_of([memory.id])[memory.id],
+            "trust": trust,
+            # A person's word for this very text
+            "can_accept": memory.review == ReviewState.ACCEPTED and not (memory.deleted_at or trust.accepted_by),
             "cited_by": cited_by,
             "checks": shown_checks(memory.id, memory_checks([memory.id])),
             "allow_url": reverse("admin:memories_memory_allow", args=[memory.id]),

@@ -105,7 +105,7 @@ def _has_items(section: GatheredSection) -> bool:
 
 # The beginning of its line, which names it, and why
 def _recheck_item(item: PackItem, why: str) -> PackItem:
-    return PackItem(item.reference, lambda: one_line(item.with_remark(why).line, _RECHECK))
+    return PackItem(item.reference, lambda: one_line(item.with_remark(why).line, _RECHECK), is_checked=True)
 
 
 def changed_since(body: PackBody, marks: Mapping[str, str]) -> tuple[PackBody, list[str]]:

@@ -10,11 +10,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
+from operator import attrgetter
 from pathlib import PurePath
 
 from django.db.models import Q
 
 from memories.lessons.rules import cured_failures
+from memories.models import AmendmentKind
 from memories.pack.sections import GatherRequest, PackItem, define_recallable, reference
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
@@ -24,6 +26,7 @@ from memories.search.parsed_query import ParsedQuery
 from memories.search.relevance import Relevance, odds, relevance_of
 from memories.search.snippets import command_end, only_asks
 from memories.search.text import COMMON_WORDS
+from memories.validity.amendments import pairs_among
 from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import event_type, names_of_speech
 from memoryhub.core.events.projection import Event
@@ -86,6 +89,11 @@ def past_relevances(query: ParsedQuery, level: Level, session_id: str) -> dict[i
         score = _BY_QUESTION * relevances.pop(prompt).score
         if relevances[answer].score < score:
             relevances[answer] = replace(relevances[answer], score=score)
+    documents = engine.documents_of(list(relevances))
+    for pair in pairs_among(documents, engine.texts_of(documents)):
+        if pair.kind is AmendmentKind.AMENDS and pair.older_id in relevances:
+            older = relevances.pop(pair.older_id)
+            relevances[pair.newer_id] = max(older, relevances[pair.newer_id], key=attrgetter("score"))
     best = sorted(relevances, key=lambda entry: (-relevances[entry].score, -entry))
     return {entry: relevances[entry] for entry in best}
 

@@ -316,7 +316,8 @@ def _entries(request: GatherRequest, ids: Sequence[int]) -> dict[int, PackItem]:
     if ids:
         for items_of_source in recallable_sources().values():
             for entry, item in items_of_source(level, ids, request.now, {}).items():
-                items[entry] = PackItem(reference(level, entry), one_line(item.line, _PROMPT), item.text)
+                line = one_line(item.line, _PROMPT)
+                items[entry] = PackItem(reference(level, entry), line, item.text, is_checked=True)
     return items
 
 

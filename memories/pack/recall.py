@@ -28,6 +28,8 @@ from memories.search.index import has_full_text
 from memories.search.parsed_query import ParsedQuery
 from memories.search.relevance import Relevance, odds, relevance_of
 from memories.search.weights import SAYS_LITTLE, successors_of
+from memories.validity.amendments import COMPARED, Pair, merged_pairs, pairs_among, stored_pairs
+from memories.validity.trust import SAME_MATTER, accepted_instead
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores.store import use_store
 from sessions_app.selectors import context_begins
@@ -51,8 +53,10 @@ def recall_body(request: GatherRequest, least: float) -> PackBody:
         sent = ids_at(level, map(reference_of, earlier))
         with use_store(level.store):
             relevances = relevant_entries(request.query, level=level, least=least, sent=sent)
-            if level is request.chain[0]:
-                remarks = remarks_on(level, list(relevances))
+            if level is request.chain[0] and relevances:
+                pairs = pairs_about(request.query, level, relevances)
+                relevances = with_newer(relevances, pairs)
+                remarks = remarks_on(level, list(relevances), pairs)
         is_answered = is_answered or bool(relevances)
         hidden = sent | request.hidden(level, relevances) | ids_at(level, remarks.rechecks)
         passages: dict[int, slice | None] = {}
@@ -109,7 +113,9 @@ def _recall_pack(items: Sequence[PackItem], count: int, remarks: Remarks) -> Pac
         return PackBody([])
     tokens = (MAX_TOKENS - RECALL.frame_tokens) // count
     cut: list[PackItem] = []
-    for item in sorted(items, key=_latest_first):
+    # With remarks last
+    ordered = sorted(items, key=lambda item: (item.reference in remarks.beside, _latest_first(item)))
+    for item in ordered:
         remark = remarks.beside.get(item.reference, "")
         cut.append((item.with_remark(remark) if remark else item).within(tokens))
     section = FilledSection(SECTION, cut, 0, sum(estimate_tokens(item.line) for item in cut))
@@ -129,6 +135,31 @@ def _items_at(level: Level, passages: Mapping[int, slice | None], now: datetime)
         for items_of_source in recallable_sources().values():
             items |= items_of_source(level, list(passages), now, later)
     return items
+
+
+# Best hits among which entries and messages are looked for that amend what would be given
+_NEAR = 20
+
+
+def pairs_about(prompt: ParsedQuery, level: Level, relevances: Collection[int]) -> list[Pair]:
+    """Return which visible entries and messages of the current store amend or contradict entries about a prompt."""
+    ranked = engine.rank(prompt.among(COMPARED), level=level)
+    ids = list(dict.fromkeys([*relevances, *(hit for hit, _ in ranked.hits[:_NEAR])]))
+    documents = engine.documents_of(ids)
+    pairs = merged_pairs(stored_pairs(list(relevances)), pairs_among(documents, engine.texts_of(documents)))
+    visible = {*ids, *engine.meeting({pair.newer_id for pair in pairs}, prompt, level)}
+    return [pair for pair in pairs if pair.newer_id in visible]
+
+
+def with_newer(relevances: Mapping[int, Relevance], pairs: Iterable[Pair]) -> dict[int, Relevance]:
+    """Add what amends entries, as relevant as these."""
+    complete = dict(relevances)
+    for pair in pairs:
+        older = complete.get(pair.older_id)
+        newer = complete.get(pair.newer_id)
+        if older and (newer is None or newer.score < older.score):
+            complete[pair.newer_id] = Relevance(older.score, 0, 0)
+    return complete
 
 
 def relevant_entries(
@@ -157,4 +188,9 @@ def relevant_entries(
         for head in heads:
             if head in relevances and relevances[head].score < relevances[replaced].score:
                 relevances[head] = replace(relevances[replaced], start=0)
+    # What a person accepted is as relevant as a page on the same matter
+    for lesser, accepted in accepted_instead(candidates).items():
+        for entry, share in accepted.items():
+            if share >= SAME_MATTER and relevances[entry].score < relevances[lesser].score:
+                relevances[entry] = replace(relevances[entry], score=relevances[lesser].score)
     return {hit: relevance for hit, relevance in relevances.items() if relevance.score >= least}

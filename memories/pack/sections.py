@@ -27,13 +27,14 @@ from memories.search.parsed_query import ParsedQuery, parse
 from memories.search.relevance import Relevance, relevance_of
 from memories.search.snippets import words_in
 from memories.search.weights import USUAL
+from memories.validity.amendments import Pair
 from memories.validity.selectors import marks_of
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.stores.store import StoreId
-from memoryhub.core.text import flat, one_line
+from memoryhub.core.text import as_data, flat, one_line
 
 logger = logging.getLogger(__name__)
 
@@ -205,20 +206,30 @@ def _answers(query: ParsedQuery, level: Level) -> StoreAnswers:
 class PackItem:
     """One line of a pack. ``line`` may be a function: most items find no room, and formatting them all is slow."""
 
-    def __init__(self, reference: str, line: str | Callable[[], str], text: str = "", passage: str = "") -> None:
+    def __init__(
+        self,
+        reference: str,
+        line: str | Callable[[], str],
+        text: str = "",
+        passage: str = "",
+        *,
+        is_checked: bool = False,
+    ) -> None:
         # ``#412``, or ``global#12``
         self.reference = reference
         # A pack has one item of each text; "" is no text
         self.text = text
         # Which part of the text the line shows, such as ``900-1280``; "" is its beginning
         self.passage = passage
+        # Whether the line was made of that of another item
+        self._is_checked = is_checked
         self._line = line
 
     @cached_property
     def line(self) -> str:
         line = self._line if isinstance(self._line, str) else self._line()
-        # Flattened so that stored text cannot begin a line of its own (decision 33)
-        return flat(line)
+        # Stored text can neither begin a line of its own nor imitate a remark (decisions 33 and 97)
+        return flat(line) if self._is_checked else as_data(flat(line))
 
     @property
     def mark(self) -> str:
@@ -227,10 +238,17 @@ class PackItem:
     def with_remark(self, remark: str) -> PackItem:
         """Return the item with a remark after its reference, which stays when the line is cut."""
         marked = f"{self.reference} ({remark})"
-        return PackItem(self.reference, lambda: self.line.replace(self.reference, marked, 1), self.text, self.passage)
+        return PackItem(
+            self.reference,
+            lambda: self.line.replace(self.reference, marked, 1),
+            self.text,
+            self.passage,
+            is_checked=True,
+        )
 
     def shorter(self) -> PackItem:
-        return PackItem(self.reference, f"{self.line[: len(self.line) * 9 // 10]}…", passage=self.passage)
+        line = f"{self.line[: len(self.line) * 9 // 10]}…"
+        return PackItem(self.reference, line, passage=self.passage, is_checked=True)
 
     def within(self, tokens: int) -> PackItem:
         """Return the item, cut until it takes fewer tokens."""
@@ -242,7 +260,7 @@ class PackItem:
     def cut(self, longest: int) -> PackItem:
         if len(self.line) <= longest:
             return self
-        return PackItem(self.reference, one_line(self.line, longest), passage=self.passage)
+        return PackItem(self.reference, one_line(self.line, longest), passage=self.passage, is_checked=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,11 +377,11 @@ class Remarks:
 NO_REMARKS = Remarks()
 
 
-def remarks_on(level: Level, ids: Sequence[int]) -> Remarks:
+def remarks_on(level: Level, ids: Sequence[int], pairs: Sequence[Pair] | None = None) -> Remarks:
     """Return what is known against entries of the current store."""
     beside: dict[str, str] = {}
     rechecks: dict[str, str] = {}
-    for entry, marks in marks_of(ids).items():
+    for entry, marks in marks_of(ids, pairs).items():
         against = [mark.text for mark in marks if mark.withheld]
         if against:
             rechecks[reference(level, entry)] = "; ".join(against)

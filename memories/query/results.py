@@ -39,7 +39,7 @@ from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, LIKE, TEXTS, days_between, elements, greatest, json_list
 from memoryhub.core.stores.store import StoreId, use_store
-from memoryhub.core.text import flat
+from memoryhub.core.text import as_data, flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def query_line(item: dict[str, Any]) -> str:
         return memory_line(item)
     line = memory_line(item)
     if item["session_id"]:
-        line += f" session={item['session_id']}"
+        line += f" session={as_data(item['session_id'])}"
     # ``score 7.1 (tags 3.0, scope 1.3, recency .4)``; parts that contribute nothing are left out
     points = {name: part["points"] for name, part in item["parts"].items() if part["points"] >= 0.05}
     parts = ", ".join(f"{name} {f'{value:.1f}'.removeprefix('0')}" for name, value in points.items())
@@ -149,7 +149,7 @@ def query_line(item: dict[str, Any]) -> str:
     if parts:
         line += f" ({parts})"
     if item["content"] not in ("", item["title"]):
-        line += f": {item['content']}"
+        line += f": {as_data(item['content'])}"
     return "\n".join([flat(line), *map(version_line, item.get("versions", []))])
 
 

@@ -8,13 +8,14 @@ from memories.duplicates import Existing, review_status_of
 from memories.events import ACCEPTED, MEMORY_REVIEWED, MemoryReviewed, Merged, ReviewStatus, Verdict, filled
 from memories.models import Memory, MemoryScope, MemoryVersion, ReviewState
 from memories.present import clause
-from memories.review.policy import PERSONS_DOOR
+from memories.review.policy import MERGE_DOOR, PERSONS_DOOR
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewOutcome, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import last_verdict
 from memories.schemas import MemoryUpdate
 from memories.selectors.memories import find_memory
 from memories.selectors.versions import state_at
 from memories.services.revise import append_version, live_memory, refuse_taken_title, update_memory
+from memories.validity.trust import person_of, trusts_of
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, Forbidden, HubError, Invalid, PreconditionFailed
 from memoryhub.core.origin import current_origin
@@ -49,12 +50,14 @@ _UNDONE = "verdict undone"
 def review_memory(*, command: ReviewVerdict) -> ReviewResult:
     """Accept or reject a memory. Rejecting a revision makes the accepted version current again.
 
+    A person may also accept a text that nobody was asked to review.
+
     Raises:
         NotFound: there is no such memory.
         Gone: it is deleted.
         ConflictError: it has that state already, or the title of the version to restore is taken.
         PreconditionFailed: it has changed since ``base_version``; the data has the current version.
-        Forbidden: the caller wrote this version, and does not use the admin.
+        Forbidden: the caller wrote this version, and neither uses the admin nor has merged its branch.
     """
     with scopes.writing(command.scope), log.transaction():
         first = log.find_by_key(command.idempotency_key, MEMORY_REVIEWED)
@@ -64,7 +67,7 @@ def review_memory(*, command: ReviewVerdict) -> ReviewResult:
         # An agent that may write must not be able to accept its own writes
         origin = current_origin()
         versions = MemoryVersion.objects.filter(memory_id=memory.id, version=memory.version, actor=origin.actor)
-        if origin.source != PERSONS_DOOR and versions.exists():
+        if origin.source not in (PERSONS_DOOR, MERGE_DOOR) and versions.exists():
             raise Forbidden(
                 f"{origin.actor} wrote version {memory.version} of #{memory.id}; someone else must review it, or a "
                 "person in the admin",
@@ -72,7 +75,8 @@ def review_memory(*, command: ReviewVerdict) -> ReviewResult:
             )
         if command.verdict is Verdict.REJECTED:
             return _reject(memory, command)
-        _refuse_accepted(memory)
+        if not person_of(origin.actor, origin.source) or trusts_of([memory.id])[memory.id].accepted_by:
+            _refuse_accepted(memory)
         return _record_verdict(memory, Verdict.ACCEPTED, command, ACCEPTED)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, JsonValue, StringConstraints, computed_field, model_validator
 
 from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MEMORY_REVISED, MEMORY_SEEN, MEMORY_WRITTEN, ResourceLink
-from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
+from memories.models import AmendmentKind, MemoryKind, MemoryScope, Resolution, ReviewState
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS, attribute_outlines
 from memoryhub.core.schemas import (
     LOWERED,
@@ -252,6 +252,17 @@ class SimilarMemory(BaseModel):
     alike: float
 
 
+class AmendedEntry(BaseModel):
+    """An earlier entry that a new one seems to amend or contradict."""
+
+    id: int
+    title: str
+    # amends or contradicts
+    kind: AmendmentKind
+    # Explicit words of the same author
+    certain: bool
+
+
 class Embedding(StrEnum):
     """What happens to the embedding of a written text."""
 
@@ -275,6 +286,8 @@ class WriteResult(BaseModel):
     redacted: list[str] = Field(default_factory=list)
     # Near duplicates of a new memory; they are never merged automatically.
     similar: list[SimilarMemory] = Field(default_factory=list)
+    # Earlier entries that the new text seems to amend or contradict.
+    amendments: list[AmendedEntry] = Field(default_factory=list)
     # The conflict that this write opened, if base_version was outdated.
     conflict: int | None = None
     # Without a review policy every write is accepted.
@@ -373,6 +386,9 @@ class MemoryView(BaseModel):
     superseded_by: list[int]
     # What is known against it: the code that it is about has changed, its branch is not merged, a newer entry amends it
     marks: list[MarkView] = Field(default_factory=list)
+    # Who accepted this very text, and where it comes from, of an accepted memory that is read as a whole: "not
+    # reviewed", "accepted by ada 2026-11-29", "from a web page, not accepted"
+    acceptance: str = ""
     # When a check of the present text passed last.
     checked_at: datetime | None = None
     # Since when and why it is in quarantine; lists and searches then leave it out.

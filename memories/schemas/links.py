@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, StringConstraints, WithJsonSchema
 
-from memories.models import EndType, MemoryScope, RelationType
+from memories.models import AmendmentKind, EndType, MemoryScope, RelationType
 from memories.schemas import WriteStatus
 from memoryhub.core.kinds import kind_members
 from memoryhub.core.schemas import (
@@ -216,6 +216,26 @@ class RelationDelete(Command):
     reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
     scope: _Scope = MemoryScope.PROJECT
     idempotency_key: IdempotencyKey = None
+
+
+class AmendmentVerdict(Command):
+    """Accept that an entry amends an earlier one, or dismiss it."""
+
+    newer_id: EntityId = Field(description="of the entry that seems to amend the other")
+    older_id: EntityId = Field(description="of the earlier entry")
+    reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
+    scope: _Scope = MemoryScope.PROJECT
+
+
+class AmendmentResult(BaseModel):
+    """An amendment after a verdict."""
+
+    id: int
+    newer_id: int
+    older_id: int
+    kind: AmendmentKind
+    # The older entry is superseded; False: both are true
+    is_accepted: bool | None
 
 
 class EndView(BaseModel):

@@ -151,13 +151,13 @@ def _with_successors(hits: Hits, query: ParsedQuery, level: Level | None) -> Hit
     if not raised:
         return hits
     scores = dict(hits)
-    for head in _meeting(raised, query, level):
+    for head in meeting(raised, query, level):
         scores[head] = max(raised[head], scores.get(head, -inf))
     return sorted(scores.items(), key=itemgetter(1), reverse=True)
 
 
 # Those of some documents that meet the conditions of the question
-def _meeting(documents: Collection[int], query: ParsedQuery, level: Level | None) -> list[int]:
+def meeting(documents: Collection[int], query: ParsedQuery, level: Level | None) -> list[int]:
     conditions, parameters = query.conditions(level, "d.id")
     where = " AND ".join([f"d.id IN {IDS}", *conditions])
     sql = f"SELECT d.id FROM memories_searchdocument d WHERE {where}"
@@ -174,7 +174,7 @@ def _by_index(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, bl
         return Ranked(by_words, "fts5", query.terms, problems=list(filter(None, [meaning.problem])))
     nearest = meaning.hits
     if nearest:
-        allowed = set(_meeting(dict(nearest), query, level))
+        allowed = set(meeting(dict(nearest), query, level))
         nearest = [hit for hit in nearest if hit[0] in allowed]
     hits = blend(by_words, nearest) if nearest else by_words
     included = dict(hits)

@@ -13,15 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import pairwise
 from math import exp, log, sqrt
 
-from memories.embeddings.engine import BUNDLED_VOCABULARY
 from memories.search.engine import Ranked, documents_of, texts_of
 from memories.search.index import UNTITLED, has_full_text, text_index
 from memories.search.parsed_query import ParsedQuery
-from memories.search.snippets import occurrences, passages, sentences, stem, words_between
+from memories.search.snippets import UNLISTED, occurrences, passages, place_in_english, sentences, stem, words_between
 from memories.search.text import COMMON_WORDS, UNSPACED, all_forms, date_words, folded, forms_of, term, terms
 from memoryhub.core import clock
 from memoryhub.core.stores import rows
@@ -67,8 +65,8 @@ _LONG = 6
 _LEAST_SIZE = 0.05
 # Pairs of adjacent words that count, the characters between two such, and words of the shortest title
 _PAIRS, _BETWEEN, _SHORTEST_TITLE = 3, 3, 3
-# Places in the vocabulary of English: a word at the first would count nothing, one that is not in it is at the second
-_EVERYDAY, _UNLISTED = 300, 40_000
+# Place in the vocabulary of English at which a word would count nothing
+_EVERYDAY = 300
 # One word alone is enough if it is none of the most usual English ones, or else beside a cosine; a text that has fewer
 # words of the question is rated no higher than this
 _LEAST_WORDS, _USUAL, _NEAR, _ALONE = 2, 22_000, 0.45, 0.3
@@ -165,7 +163,7 @@ def _question(query: ParsedQuery) -> _Question:
         weights.append(0.0 if is_everywhere else max(0.0, _rarity(documents, count)) / rarest)
     unusual: list[float] = []
     for word, weight in zip(words, weights, strict=True):
-        unusual.append(weight * log(_place_in_english(word) / _EVERYDAY) / log(_UNLISTED / _EVERYDAY))
+        unusual.append(weight * log(place_in_english(word) / _EVERYDAY) / log(UNLISTED / _EVERYDAY))
     pairs = frozenset((first, second) for (_, _, first), (_, _, second) in pairwise(occurrences(query.text, words)))
     share = sum(map(bool, counts)) / len(counts)
     return _Question(words, weights, share, unusual, pairs, list(map(_is_name, words)))
@@ -177,17 +175,7 @@ def _is_name(word: str) -> bool:
     # A word of another language than English has forms
     if forms_of(word) or UNSPACED.match(word):
         return False
-    return _place_in_english(word) > _USUAL
-
-
-def _place_in_english(word: str) -> int:
-    return min(_places_in_english().get(form, _UNLISTED) for form in (word, stem(word), f"{stem(word)}e"))
-
-
-# The vocabulary of the bundled model is in the order of how often its words are used
-@cache
-def _places_in_english() -> dict[str, int]:
-    return {word: place for place, word in enumerate(BUNDLED_VOCABULARY.read_text("utf-8").split("\n"), 1)}
+    return place_in_english(word) > _USUAL
 
 
 # Forms of one word count once

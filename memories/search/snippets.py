@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from operator import itemgetter
 
+from memories.embeddings.engine import BUNDLED_VOCABULARY
 from memories.search.text import (
     PART,
     UNSPACED,
@@ -239,6 +240,21 @@ def stem(word: str) -> str:
     short = _ENDING.sub("", _fold_case(word))
     has_double_end = len(short) > 3 and short[-1] == short[-2]
     return short[:-1] if has_double_end else short
+
+
+# Place of a word that the vocabulary of English does not have
+UNLISTED = 40_000
+
+
+def place_in_english(word: str) -> int:
+    """Return the place of a word among those of English, the most usual first."""
+    return min(_places_in_english().get(form, UNLISTED) for form in (word, stem(word), f"{stem(word)}e"))
+
+
+# The vocabulary of the bundled model is in the order of how often its words are used
+@cache
+def _places_in_english() -> dict[str, int]:
+    return {word: place for place, word in enumerate(BUNDLED_VOCABULARY.read_text("utf-8").split("\n"), 1)}
 
 
 def _fold_case(text: str) -> str:

@@ -27,6 +27,7 @@ from memories.uses.notes import note_read
 from memories.uses.selectors import uses_of
 from memories.validity.checks import checked_at
 from memories.validity.selectors import marks_of
+from memories.validity.trust import trusts_of
 from memoryhub.core import clock
 from memoryhub.core.entities import not_found
 from memoryhub.core.errors import Gone, Invalid, NotFound
@@ -50,6 +51,7 @@ _DERIVED = {
     "conflicts",
     "superseded_by",
     "marks",
+    "acceptance",
     "checked_at",
     "quarantine",
 }
@@ -128,6 +130,10 @@ def _whole(memories: list[Memory], command: MemoryGet) -> list[dict[str, Any]]:
         raise Gone(f"memory {listed} is deleted; restore it, or pass include_deleted to read it", ids=gone)
     items = views(memories)
     ids = [memory.id for memory in memories]
+    trusts = trusts_of(ids)
+    for item in items:
+        if item["review"] == ReviewState.ACCEPTED and item["id"] in trusts:
+            item["acceptance"] = trusts[item["id"]].text
     for name, read in _PARTS.items():
         if getattr(command, name):
             parts = read(ids)

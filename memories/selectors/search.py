@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf, nextafter
 from operator import itemgetter
 from typing import Any
 
@@ -22,7 +23,9 @@ from memories.selectors.versions import open_conflicts
 from memories.substance import split_joined
 from memories.superseded import superseded_by
 from memories.uses.notes import note_found
+from memories.validity.amendments import Pair, merged_pairs, pairs_among, stored_pairs
 from memories.validity.selectors import marks_of
+from memories.validity.trust import SAME_MATTER, accepted_instead
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
@@ -102,7 +105,7 @@ def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> tup
             all_ranked = engine.rank(query, mode, level, blended=True)
         ranked = without_hidden(all_ranked, level, chain)
         if level.store == current_store():
-            ranked = with_marks(ranked)
+            ranked = with_marks(ranked, query, level)
         rankings.append(ranked)
         scale = 1.0
         if len(chain) > 1:
@@ -120,25 +123,72 @@ def without_hidden(ranked: engine.Ranked, level: scopes.Level, chain: Sequence[s
     return replace(ranked, hits=[hit for hit in ranked.hits if hit[0] not in hidden])
 
 
-# Best hits that are compared with the working tree: no page shows more at once
-_MARKED = 50
+# Best hits that are compared with the working tree: no page shows more at once; and those compared with each other
+_MARKED, _COMPARED = 50, 20
 
 
-def with_marks(ranked: engine.Ranked) -> engine.Ranked:
-    """Return a ranking of the current store with what is known against its best hits, which lowers them."""
-    marks = marks_of([hit_id for hit_id, _ in ranked.hits[:_MARKED]])
-    if not marks:
+def with_marks(ranked: engine.Ranked, query: ParsedQuery, level: scopes.Level) -> engine.Ranked:
+    """Return a ranking of the current store with what is known against its best hits, which lowers them.
+
+    An entry that amends one of them ranks before it, whatever words it has itself.
+    """
+    ids = [hit_id for hit_id, _ in ranked.hits[:_MARKED]]
+    documents = engine.documents_of(ids[:_COMPARED])
+    pairs = merged_pairs(stored_pairs(ids), pairs_among(documents, engine.texts_of(documents)))
+    scores = _with_newer(dict(ranked.hits), pairs, query, level)
+    marks = marks_of(list({*ids, *(pair.newer_id for pair in pairs)} & scores.keys()), pairs)
+    if not marks and not pairs:
         return ranked
     factors = dict(ranked.factors)
     hits: Hits = []
-    for hit_id, score in ranked.hits:
+    for hit_id, score in scores.items():
         lowering = [mark for mark in marks.get(hit_id, ()) if mark.weight < 1]
         if lowering:
             factors[hit_id] = factors.get(hit_id, {}) | {mark.kind.value: mark.weight for mark in lowering}
             score *= min(mark.weight for mark in lowering)  # noqa: PLW2901
         hits.append((hit_id, score))
     hits.sort(key=itemgetter(1), reverse=True)
-    return replace(ranked, hits=hits, factors=factors, marks=marks)
+    return replace(ranked, hits=_accepted_first(hits, ranked.terms), factors=factors, marks=marks)
+
+
+# How well a hit that a person accepted answers beside another, by the share of its words of the question or of its
+# score, to stand before it; scores say little in a small store. And the score of the other, as a share of its own
+_OF_WORDS, _OF_SCORE, _BEHIND = 0.7, 0.67, 0.99
+
+
+# What a person accepted stands before what came from a page, a tool or an import on the same matter, if it answers
+# about as well
+def _accepted_first(hits: Hits, terms: Sequence[str]) -> Hits:
+    instead = accepted_instead([hit_id for hit_id, _ in hits[:_MARKED]])
+    if not instead:
+        return hits
+    ids = set(instead).union(*instead.values())
+    documents = engine.documents_of(list(ids))
+    texts = engine.texts_of(documents)
+    counts = {hit: len(words_in(f"{documents[hit]['title']} {texts.get(hit, '')}", terms)) for hit in ids}
+    scores = dict(hits)
+    for lesser, accepted in instead.items():
+        better: list[float] = []
+        for hit, share in accepted.items():
+            is_good = counts[hit] >= _OF_WORDS * counts[lesser] or scores[hit] >= _OF_SCORE * scores[lesser]
+            if counts[hit] >= counts[lesser] or (share >= SAME_MATTER and is_good):
+                better.append(scores[hit])
+        if better:
+            scores[lesser] = min(scores[lesser], _BEHIND * max(better))
+    return sorted(scores.items(), key=itemgetter(1), reverse=True)
+
+
+# The newer of two gets at least the score of the older, if it meets the conditions of the question. The pairs are in
+# the order of the older ones, so that the last of a chain gets that of the first
+def _with_newer(
+    scores: dict[int, float], pairs: Sequence[Pair], query: ParsedQuery, level: scopes.Level
+) -> dict[int, float]:
+    absent = {pair.newer_id for pair in pairs} - scores.keys()
+    shown = scores.keys() | set(engine.meeting(absent, query, level)) if absent else scores.keys()
+    for pair in pairs:
+        if pair.newer_id in shown and pair.older_id in scores:
+            scores[pair.newer_id] = max(nextafter(scores[pair.older_id], inf), scores.get(pair.newer_id, -inf))
+    return scores
 
 
 # Makes scores of stores comparable. A word score depends on how rare the words are in a store: in a store of two

@@ -40,6 +40,7 @@ from memories.schemas import (
 )
 from memories.selectors.memories import find_memory
 from memories.selectors.versions import find_conflict, state_at
+from memories.validity.copies import copied_from
 from memories.validity.provenance import current_workplace, provenance_of_memory
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import ProjectSettings
@@ -156,6 +157,7 @@ def append_version(
             "base_version": base,
             "reason": reason,
             **filled(conflicts_with=unseen, review=stored_review, revised_at=revised_at, provenance=provenance),
+            **filled(copied_from=copied_from(state.title, state.content, existing)),
         }
     )
     draft = log.prepare(MEMORY_REVISED, payload)
@@ -388,7 +390,8 @@ def _split(existing: Existing, conflict: VersionConflict, command: ConflictResol
     if earlier.scope is MemoryScope.SESSION:
         fields["scope"] = MemoryScope.PROJECT
     payload = MemoryWritten.of_stored(fields)
-    payload = payload.model_copy(update={"review": ReviewGate().of_new(payload)})
+    copied = copied_from(earlier.title, earlier.content, existing)
+    payload = payload.model_copy(update={"review": ReviewGate().of_new(payload), "copied_from": copied})
     refuse_taken_title(Existing(0, 0, existing.session_id, payload), payload)
     return log.append(log.prepare(MEMORY_WRITTEN, payload), entity="memory").position
 

@@ -12,7 +12,10 @@ from memories.models import MemoryScope
 from memories.pack.sections import refuse_echo
 from memories.review.policy import ReviewGate
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
+from memories.services.amendments import find_amendments
 from memories.services.revise import append_version, result_of, with_memory, write_result
+from memories.validity.amendment_rules import Text
+from memories.validity.copies import copied_from
 from memories.validity.provenance import Workplace, current_workplace, provenance_of_memory
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import log
@@ -22,7 +25,7 @@ from memoryhub.core.origin import current_origin
 
 _BATCH = 500
 _NOT_STATE = {"if_exists", "named", "related_chunks", "check", "idempotency_key"}
-_NOT_REVISED = {"review", "written_at", "revised_at", "provenance"}
+_NOT_REVISED = {"review", "copied_from", "written_at", "revised_at", "provenance"}
 
 
 def write_memory(*, command: MemoryWrite) -> WriteResult:
@@ -50,19 +53,28 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
         raise Invalid("all memories of a batch must have the same scope; write each scope in a call of its own")
     for start in range(0, len(commands), _BATCH):
         batch = commands[start : start + _BATCH]
+        # The session's events are in the caller's store
+        copies = [copied_from(command.title, command.content) for command in batch]
         with scopes.writing(batch[0].scope) as scope:
             policy = ReviewGate()
             workplace = current_workplace(scope)
-            payloads = [_payload(command, scope, policy, workplace) for command in batch]
-            drafts = [log.prepare(MEMORY_WRITTEN, payload) for payload in payloads]
+            drafts: list[Draft[MemoryWritten]] = []
+            for command, copied in zip(batch, copies, strict=True):
+                payload = _payload(command, scope, policy, workplace)
+                payload = payload.model_copy(update=filled(copied_from=copied))
+                drafts.append(log.prepare(MEMORY_WRITTEN, payload))
             with log.transaction():
                 existing = ExistingMemories([draft.payload for draft in drafts], current_origin().session_id)
                 for command, draft in zip(batch, drafts, strict=True):
                     results.append(_write(command, draft, existing, policy.settings))
             if len(batch) == 1:
                 result = with_memory(results.pop())
+                state = drafts[0].payload
                 if result.status is WriteStatus.CREATED:
-                    result = result.model_copy(update={"similar": similar_memories(result.id, drafts[0].payload)})
+                    result = result.model_copy(update={"similar": similar_memories(result.id, state)})
+                if result.status in (WriteStatus.CREATED, WriteStatus.UPDATED):
+                    amendments = find_amendments(result.id, Text(state.content, state.title))
+                    result = result.model_copy(update={"amendments": amendments})
                 results.append(result)
     return results
 

@@ -57,6 +57,22 @@ def locate_memory(event: Event[MemoryWritten]) -> None:
 @projects(MEMORY_REVISED)
 def relocate_memory(event: Event[MemoryRevised]) -> None:
     store_provenance(event.payload.memory_id, event.payload.provenance)
+    _forget_amendments(event.payload)
+
+
+# What was found about the text of the version before
+def _forget_amendments(payload: MemoryRevised) -> None:
+    memory = payload.memory_id
+    about = "(newer_id = %s OR older_id = %s) AND (is_accepted IS NULL OR is_accepted)"
+    if not rows.fetch(f"SELECT 1 FROM memories_amendment WHERE {about}", [memory, memory]):
+        return
+    before = rows.column(
+        "SELECT id FROM memories_memoryversion WHERE memory_id = %s AND version = %s", [memory, payload.version - 1]
+    )
+    for state in log.events().at(before).payloads().values():
+        if (state["title"], state["content"]) == (payload.title, payload.content):
+            return
+    rows.execute(f"DELETE FROM memories_amendment WHERE {about}", [memory, memory])
 
 
 @projects(ENTRY_ANCHORED)

@@ -17,7 +17,7 @@ from sessions_app.git.worktree import WorkingTree
 from sessions_app.selectors import caller_tree
 
 # What people write, and what was written elsewhere, was not learnt on the branch that is checked out
-_NOT_LEARNT_HERE = frozenset({"admin", "cli", "import", "job"})
+NOT_LEARNT_HERE = frozenset({"admin", "cli", "import", "job"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def current_workplace(scope: MemoryScope = MemoryScope.PROJECT) -> Workplace | N
     origin = current_origin()
     # A script without a session and a folder works anywhere
     has_place = bool(origin.session_id or current_folder().directory)
-    is_learnt_here = has_place and origin.source not in _NOT_LEARNT_HERE
+    is_learnt_here = has_place and origin.source not in NOT_LEARNT_HERE
     return Workplace(tree, _uncommitted_edits(), is_learnt_here, _newest_edits())
 
 

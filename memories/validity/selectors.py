@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memories.validity.amendments import Pair, amendment_marks
 from memories.validity.branches import branch_marks
 from memories.validity.checks import check_marks
 from memories.validity.freshness import anchor_marks
 from memories.validity.marks import Mark
+from memories.validity.trust import trust_marks
 from sessions_app.selectors import caller_tree
 
 
-def marks_of(ids: Sequence[int]) -> dict[int, list[Mark]]:
-    """Map entries to what is known against them; without those that nothing is known against."""
+def marks_of(ids: Sequence[int], pairs: Sequence[Pair] | None = None) -> dict[int, list[Mark]]:
+    """Map entries to what is known against them; without those that nothing is known against.
+
+    Args:
+        ids: the entries.
+        pairs: which of them newer ones amend or contradict; looked up if it is None.
+    """
     tree = caller_tree()
     marks: dict[int, list[Mark]] = {}
-    for marks_of_kind in (anchor_marks(ids, tree), branch_marks(ids, tree), check_marks(ids)):
+    kinds = (
+        anchor_marks(ids, tree),
+        branch_marks(ids, tree),
+        amendment_marks(ids, pairs),
+        trust_marks(ids),
+        check_marks(ids),
+    )
+    for marks_of_kind in kinds:
         for entity_id, mark in marks_of_kind.items():
             marks.setdefault(entity_id, []).append(mark)
     return marks

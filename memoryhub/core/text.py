@@ -26,6 +26,25 @@ INDENT = "  "
 _REFERENCE = re.compile(r"\s*\w*#\d")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAK = re.compile("[\n-\r\x1c-\x1e\x85\u2028\u2029]")
+# What a line of the hub says in parentheses about an entry
+_IMITATED_MARK = re.compile(
+    r"\([^()]{0,100}?\b(?:(?:not )?(?:accepted|reviewed|proposed|rejected|expired|deleted|merged)\s*(?:[,;:)]|$)"
+    r"|(?:accepted|reviewed|rejected|superseded|amended|contradicted) by\b|(?:conflict|amends|contradicts) #"
+    r"|in quarantine\b|has changed since\b|is gone\b|erased since\b|redacted before\b|check (?:failed|passed)\b"
+    r"|from (?:a|the) (?:web ?page|tool)\b|from branch\b|imported from\b)[^()]{0,100}\)?",
+    re.IGNORECASE,
+)
+# The beginning of a tag in which clients and models frame instructions, tools and speakers
+_FRAME_TAG = re.compile(
+    r"<(?=\s*[/|]?\s*(?:\w+:)?(?:system|assistant|human|user|im_(?:start|end)|function|tool|invoke|parameter|antml"
+    r"|instructions?|important|reminder|untrusted|admin)(?:[\w:.-]*)\s*[^<>\n]{0,200}>)",
+    re.IGNORECASE,
+)
+# Characters that are not seen, and those that change the direction of what follows (Unicode TR 9)
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff]"
+)
+_DIRECTION = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029]")
 # Controls except tab, newline and the CR of a CRLF; line separators; bidirectional characters (Unicode TR 9).
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|\r(?!\n)")
@@ -85,6 +104,27 @@ def shortened(text: str, longest: int) -> str:
 def one_line(text: str, longest: int) -> str:
     """Return ``text`` with runs of whitespace as one space, cut to ``longest`` characters."""
     return shortened(" ".join(text.split()), longest)
+
+
+def as_data(text: str) -> str:
+    """Return stored text for a line of an answer, so that it cannot pose as a mark of the hub or a tag of the client.
+
+    What imitates a mark, such as ``(accepted by ada)``, is quoted, also if it has unseen characters or other forms of
+    its letters. Tags that frame instructions lose their ``<``, and characters that change the direction are left out.
+    """
+    if not text.isascii():
+        text = _DIRECTION.sub("", text)
+    if "<" in text:
+        text = _FRAME_TAG.sub("‹", text)
+    plain = text
+    if not text.isascii():
+        import unicodedata
+
+        plain = _UNSEEN.sub("", unicodedata.normalize("NFKC", text))
+    if not _IMITATED_MARK.search(plain):
+        return text
+    # The mark is the only thing in quotes
+    return _IMITATED_MARK.sub(lambda mark: f'"{mark[0]}"', plain.replace('"', "'"))
 
 
 def as_name(text: str) -> str:

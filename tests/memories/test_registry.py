@@ -73,7 +73,7 @@ class AddTests(RegistryTestCase):
         attributes = {"confidence": 0.5, "valid_until": "2020-01-01T00:00:00Z"}
         self.ask("knowledge_add", title="Host", content="The host is db1.", source="https://wiki.test/db", **attributes)
         answer = self.ask("knowledge_get", title="Host")
-        self.assertIn("(expired)", answer.text)
+        self.assertIn("(expired, ", answer.text)
         self.assertEqual((answer.data["source"], answer.data["type"]), ("https://wiki.test/db", "fact"))
         self.assertEqual(answer.data["attributes"], attributes)
 

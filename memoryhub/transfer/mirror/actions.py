@@ -280,7 +280,7 @@ class Actions:
         return next(self._load([memory_id]), None)
 
     def _load(self, ids: Sequence[int]) -> Iterator[Stored]:
-        return stores.load(ids, self.uids, self.listing.edges, self.paths.by_id, self.form)
+        return stores.load(ids, self.uids, self.listing, self.paths.by_id, self.form)
 
 
 def _document(file: MirrorFile) -> MirrorDocument:

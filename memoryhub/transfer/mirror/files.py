@@ -22,10 +22,10 @@ from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.text import flat
 
 MAX_BYTES = 2_000_000
-MEMORY, DECISION, REVISION = "memory", "decision", "revision"
+MEMORY, DECISION, REVISION, PROVENANCE = "memory", "decision", "revision", "provenance"
 # Written by the hub; all other keys belong to the user and are kept
 RELATIONS = ("applies_to", "depends_on", "conflicts_with", "related_to", "supersedes", "derived_from")
-_OWN = {MEMORY, REVISION, "kind", "type", "tags", "topic_key", "source", "attributes", "review", *RELATIONS}
+_OWN = {MEMORY, REVISION, PROVENANCE, "kind", "type", "tags", "topic_key", "source", "attributes", "review", *RELATIONS}
 _HEADING = re.compile(r"\s*# +(.*?)[ \t]*(?:\n|\Z)")
 _CONFLICT = re.compile(r"\.conflict-\d+\.md\Z", re.IGNORECASE)
 _UNMERGED = re.compile(r"^<<<<<<< .*?^=======$.*?^>>>>>>> ", re.DOTALL | re.MULTILINE)

@@ -252,9 +252,7 @@ class MirrorPass:
             return
         self.state.decided = decided
         uids = {decision_id: uid for uid, decision_id in self.listing.decision_ids.items()}
-        for decision_id, text in mirror_store.decision_texts(
-            self.listing.decisions, uids, actions.paths.by_id, actions.form
-        ):
+        for decision_id, text in mirror_store.decision_texts(self.listing, uids, actions.paths.by_id, actions.form):
             uid = uids[decision_id]
             entry, file = entries.get(uid), self.scan.decisions.get(uid)
             if file and file.is_skipped:

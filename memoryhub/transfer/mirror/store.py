@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from hashlib import blake2b, sha256
@@ -13,18 +13,27 @@ from pathlib import Path
 from typing import Any
 
 from decisions.events import DECISION_RECORDED
-from decisions.exporting import madr_document
+from decisions.exporting import madr_document, yaml_value
 from decisions.models import Decision
 from decisions.selectors import views as decision_views
 from memories.events import MEMORIES, MEMORY_SEEN, MEMORY_WRITTEN, USE, MemoryState
-from memories.models import EndType, Memory, MemoryScope, MemoryVersion, Relation, ReviewState
+from memories.models import EndType, Memory, MemoryScope, MemoryVersion, Provenance, Relation, ReviewState
+from memories.validity.provenance import NOT_LEARNT_HERE
 from memoryhub.core import log
 from memoryhub.core.events.event_types import EventType, names_where
 from memoryhub.core.log.erase import PAYLOAD_REDACTED
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import flat
+from memoryhub.transfer.authorship import Authorship, authorships
 from memoryhub.transfer.folder import FolderForm, vault_tag
-from memoryhub.transfer.mirror.files import DECISION, MEMORY, REVISION, MirrorDocument, formatted
+from memoryhub.transfer.mirror.files import (
+    DECISION,
+    MEMORY,
+    PROVENANCE,
+    REVISION,
+    MirrorDocument,
+    formatted,
+)
 from sessions_app.events import WORK
 from sessions_app.events.client import ACTIONS, MESSAGES
 
@@ -35,7 +44,6 @@ _LISTED = ("id", "version", "title", "kind", "type", "tags", *_OPTIONAL, "conten
 _VERSION = _LISTED.index("version")
 TITLE = _LISTED.index("title")
 PLACEHOLDER = "[REDACTED:"
-Edges = Mapping[int, Sequence[tuple[str, int]]]
 
 
 def reached(*, of_memories: bool = True) -> str:
@@ -77,20 +85,35 @@ class MirrorListing:
         for source, relation, target in relations.values_list("source_id", "relation", "target_id"):
             if source in self.memories and (target in self.memories or target in self.decisions):
                 self.edges.setdefault(source, []).append((relation, target))
+        self.authorships = _authorships()
 
     def version(self, memory_id: int) -> int:
         return int(self.memories[memory_id][_VERSION])
 
     def refresh(self, memory_id: int) -> None:
         """Read the row of a memory again."""
-        self.memories.pop(memory_id, None)
+        before = self.memories.pop(memory_id, None)
         self.memories |= {row[0]: row for row in live_memories().filter(id=memory_id).values_list(*_LISTED)}
+        if before and memory_id in self.memories and self.version(memory_id) != before[_VERSION]:
+            self.authorships.pop(memory_id, None)  # a version that was read from the folder
 
     def digest(self, memory_id: int, paths: Mapping[int, str]) -> str:
         """Return a digest of everything that the file of a memory contains."""
         edges = [(relation, paths.get(target, "")) for relation, target in self.edges.get(memory_id, ())]
-        content = repr((self.memories[memory_id], edges)).encode("utf-8", "surrogatepass")
+        parts: tuple[Any, ...] = (self.memories[memory_id], edges)
+        if authorship := self.authorships.get(memory_id):
+            parts += (authorship.matter(paths.get),)
+        content = repr(parts).encode("utf-8", "surrogatepass")
         return blake2b(content, digest_size=16).hexdigest()
+
+
+# Entries that were learnt in this hub, in a working tree. Files of other hubs keep the line that these wrote.
+def _authorships() -> dict[int, Authorship]:
+    events = {entity_id: entity_id for entity_id in Provenance.objects.values_list("id", flat=True)}
+    versions = MemoryVersion.objects.filter(memory_id__in=Provenance.objects.values("id"))
+    for memory_id, position, source in versions.order_by("version").values_list("memory_id", "id", "source"):
+        events[memory_id] = 0 if source in NOT_LEARNT_HERE else position
+    return authorships({entity_id: position for entity_id, position in events.items() if position})
 
 
 def redacted_since(erasure: int) -> set[int]:
@@ -131,6 +154,8 @@ class Stored:
         """Return the file's text, with the user's own keys of the file that there is."""
         lines = document.own_lines if document else ""
         matter = {MEMORY: self.uid, REVISION: self.revision, **self.matter}
+        if document and document.revision == self.revision and PROVENANCE in document.matter:
+            matter.setdefault(PROVENANCE, document.matter[PROVENANCE])
         return formatted(matter, self.state.title, self.state.content, lines)
 
 
@@ -140,7 +165,7 @@ def revision(state: MemoryState) -> str:
 
 
 def load(
-    ids: Iterable[int], uids: Mapping[int, str], edges: Edges, paths: Mapping[int, str], form: FolderForm
+    ids: Iterable[int], uids: Mapping[int, str], listing: MirrorListing, paths: Mapping[int, str], form: FolderForm
 ) -> Iterator[Stored]:
     """Yield memories with their texts; those that are gone are left out."""
     for batch in _batches(ids):
@@ -151,7 +176,9 @@ def load(
             matter |= {name: value for name in _OPTIONAL if (value := getattr(memory, name))}
             if memory.review != ReviewState.ACCEPTED:
                 matter["review"] = memory.review
-            for relation, target in edges.get(memory.id, ()):
+            if authorship := listing.authorships.get(memory.id):
+                matter[PROVENANCE] = authorship.matter(paths.get)
+            for relation, target in listing.edges.get(memory.id, ()):
                 if target in paths:
                     path = paths[target]
                     if form is FolderForm.OBSIDIAN:
@@ -239,13 +266,16 @@ def without_redacted(changes: Mapping[str, Any], state: MemoryState) -> dict[str
 
 
 def decision_texts(
-    ids: Iterable[int], uids: Mapping[int, str], paths: Mapping[int, str], form: FolderForm
+    listing: MirrorListing, uids: Mapping[int, str], paths: Mapping[int, str], form: FolderForm
 ) -> Iterator[tuple[int, str]]:
     """Yield the id and the text of each decision."""
     names = {decision_id: Path(path).name for decision_id, path in paths.items()}
-    for batch in _batches(ids):
+    for batch in _batches(listing.decisions):
         for decision in decision_views(list(Decision.objects.filter(id__in=batch).order_by("id")), with_heads=False):
             text = madr_document(decision, names)
             if form is FolderForm.OBSIDIAN:
                 text = _MADR_LINK.sub(r"[[\1]]", text)
-            yield decision["id"], text.replace("---\n", f"---\n{DECISION}: {uids[decision['id']]}\n", 1)
+            lines = f"{DECISION}: {uids[decision['id']]}\n"
+            if authorship := listing.authorships.get(decision["id"]):
+                lines += f"{PROVENANCE}: {yaml_value(authorship.matter(paths.get))}\n"
+            yield decision["id"], text.replace("---\n", f"---\n{lines}", 1)

@@ -1,0 +1,266 @@
+"""Newer entries that amend or contradict older ones: rules, findings, searches, recall and verdicts."""
+
+from __future__ import annotations
+
+import random
+
+from decisions.amendments import accept_amendment
+from decisions.schemas import DecisionRecord
+from decisions.selectors import find_decision
+from decisions.services import record_decision
+from memories.models import Amendment, AmendmentKind, Relation
+from memories.pack.recall import recall_body
+from memories.pack.sections import GatherRequest
+from memories.present import hit_line, written
+from memories.schemas.links import AmendmentVerdict
+from memories.scopes import levels
+from memories.search.parsed_query import parse
+from memories.services.amendments import dismiss_amendment
+from memories.validity.amendment_rules import Text, amendment
+from memories.validity.amendments import Statement, amendments_among
+from memoryhub.core import clock
+from memoryhub.core.contributions import recall_of
+from memoryhub.core.origin import use_origin
+from sessions_app.schemas import SessionStart
+from sessions_app.services import start_session
+from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
+from tests.governance.rollback_case import quarantine
+from tests.memories.base import MemoriesTestCase
+from tests.support import HubTestCase
+
+# An older and a newer text; a title is before "::"
+EXPLICIT = (
+    ("We use npm for package management.", "Use pnpm for package management, not npm."),
+    ("API timeouts are 30s.", "API timeouts were increased from 30s to 60s."),
+    ("The billing service listens on port 8080.", "The billing service port changed to 9090."),
+    ("Unit tests are written with Jest.", "We're standardizing unit tests on Vitest; Jest is deprecated."),
+    ("Error reports go to Sentry.", "Error reports go to Datadog now."),
+    ("Package manager::The project uses yarn.", "Package manager switched::We switched the project from yarn to pnpm."),
+    ("Use moment.js for dates.", "moment.js is gone, use date-fns for dates."),
+    ("Logs are JSON lines on stdout.", "Logs are plain text, JSON logs were turned off."),
+)
+OTHER_VALUE = (
+    ("Max upload size: 10 MB", "Max upload size: 25 MB"),
+    ("Retry policy::Retries: 3", "Retry policy update::Retries: 5"),
+    ("Auth tokens expire after 24 hours.", "Auth tokens expire after 1 hour."),
+    ("Node 18 is required.", "Node 20 is required."),
+    ("CI runs on CircleCI.", "CI runs on GitHub Actions."),
+    ("The flag checkout_v2 is enabled.", "The flag checkout_v2 is disabled."),
+    ("Use REST for internal services.", "Use gRPC for internal services."),
+    ("Commit the lock file.", "Do not commit the lock file."),
+    ("use tabs", "use spaces"),
+    ("Never shuffle across shards.", "Always shuffle across shards."),
+    ("Der Port ist 8080.", "Der Port ist 9090."),
+)
+BOTH_TRUE = (
+    ("The API returns 404 for unknown users.", "The API returns 403 for locked users."),
+    ("The web service runs on port 3000.", "The worker service runs on port 4000."),
+    ("On staging the timeout is 10 s.", "In production the timeout is 30 s."),
+    ("Deploy with make deploy.", "On staging we no longer use make deploy."),
+    ("We use Redis for caching.", "We use Redis for queues now."),
+    ("The parser results are validated with pydantic.", "We no longer cache parser results in memory."),
+    ("Run make test before a commit.", "Run make lint before a commit."),
+    ("We support Python 3.10.", "We support Python 3.11 too."),
+    ("Never log tokens.", "Never log passwords."),
+    ("The build takes 4 minutes.", "Should the build take 3 minutes instead?"),
+    ("model.py defines User", "model.py defines Order"),
+    ("Fixed the login bug in auth.py.", "Fixed the login bug in session.py."),
+    ("Web port::The port is 3000.", "Worker port::The port is 4000."),
+    ("The pool keeps at most 100 connections.", "The pool keeps at most 20 idle connections."),
+    ("Der Server für Tests heißt alpha.", "Der Server für Demos heißt beta."),
+    ("Le port du serveur est 8080.", "Le port du client est 9090."),
+    ("Zitate sind kursiv.", "Überschriften sind nicht mehr kursiv."),
+)
+
+
+def _text(line: str) -> Text:
+    title, _, content = line.rpartition("::")
+    return Text(content, title)
+
+
+class RulesTests(HubTestCase):
+    def test_words_of_change_on_the_same_subject_amend(self) -> None:
+        for older, newer in EXPLICIT:
+            with self.subTest(newer):
+                finding = amendment(_text(older), _text(newer))
+                self.assertTrue(finding and finding.is_explicit)
+
+    def test_another_value_in_the_same_place_amends(self) -> None:
+        for older, newer in OTHER_VALUE:
+            with self.subTest(newer):
+                self.assertTrue(amendment(_text(older), _text(newer)))
+
+    def test_texts_that_are_both_true_do_not(self) -> None:
+        for older, newer in BOTH_TRUE:
+            with self.subTest(newer):
+                self.assertIsNone(amendment(_text(older), _text(newer)))
+
+    def test_a_long_text_is_not_amended_by_a_sentence(self) -> None:
+        older, newer = EXPLICIT[0]
+        self.assertIsNone(amendment(Text(f"{older} {'It is described at length. ' * 40}"), Text(newer)))
+
+    def test_a_value_by_somebody_else_contradicts(self) -> None:
+        older, newer = map(_text, OTHER_VALUE[3])
+        for speaker, kind in (("ada", AmendmentKind.AMENDS), ("user", AmendmentKind.AMENDS), ("bob", "contradicts")):
+            (pair,) = amendments_among([Statement(1, older, 1, "ada"), Statement(2, newer, 2, speaker)])
+            self.assertEqual(pair.kind, kind)
+
+    def test_without_an_order_another_value_contradicts(self) -> None:
+        older, newer = map(_text, OTHER_VALUE[3])
+        (pair,) = amendments_among([Statement(1, older, 1, "ada"), Statement(2, newer, 1, "ada")])
+        self.assertEqual(pair.kind, AmendmentKind.CONTRADICTS)
+
+
+STORED = ("Session storage", "User sessions are stored in Memcached.")
+MOVED = ("Sessions moved to Redis", "We moved user sessions to Redis, Memcached is gone.")
+QUESTION = "where are user sessions stored"
+
+
+class AmendmentsTests(MemoriesTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        for number in range(4):
+            self.write(f"Note {number}", f"Chapter {number} tells of something else, such as colours.")
+        self.older = self.write(*STORED)
+
+    def said(self, text: str, session: str = "s-7") -> int:
+        start_session(command=SessionStart(session_id=session))
+        turn = automatic_turn(session_id=session)
+        event = append_automatically(turn=turn, type="message.user", payload={"content": text})
+        close_turn(turn)
+        return event.position
+
+    def recalled(self, prompt: str = QUESTION) -> list[int]:
+        body = recall_body(GatherRequest(levels(), clock.now(), parse(prompt)), 0.1)
+        return [int(item.reference.partition("#")[2]) for section in body.sections for item in section.items]
+
+    def judge(self, newer: int, older: int) -> AmendmentVerdict:
+        return AmendmentVerdict(newer_id=newer, older_id=older)
+
+    def test_a_write_answers_with_what_it_amends(self) -> None:
+        result = self.written(*MOVED)
+        self.assertIn(f"it seems to amend #{self.older} Session storage", written(result).text)
+        stored = Amendment.objects.get()
+        self.assertEqual((stored.newer_id, stored.older_id, stored.is_certain), (result.id, self.older, True))
+        self.assertEqual(self.written("Basket", "The basket is merged at login.").amendments, [])
+
+    def test_a_search_has_the_newer_before_the_older(self) -> None:
+        newer = self.write(*MOVED)
+        hits = self.search(QUESTION).results
+        self.assertEqual([hit["id"] for hit in hits[:2]], [newer, self.older])
+        self.assertIn(f"amended by #{newer}", hit_line(hits[1]))
+
+    def test_a_newer_entry_without_the_words_is_shown(self) -> None:
+        newer = self.write(*MOVED)
+        self.assertEqual(self.hits("Memcached stored storage")[:2], [newer, self.older])
+
+    def test_recall_gives_the_newer_instead(self) -> None:
+        self.assertEqual(self.recalled(), [self.older])
+        newer = self.write(*MOVED)
+        self.assertEqual(self.recalled(), [newer])
+
+    def test_the_last_of_a_chain_is_first(self) -> None:
+        middle = self.write(*MOVED)
+        newest = self.write("Sessions in PostgreSQL", "User sessions are no longer in Redis, they moved to PostgreSQL.")
+        self.assertEqual(self.hits(QUESTION)[0], newest)
+        self.assertEqual(self.recalled(), [newest])
+        self.assertEqual(self.search("Redis").results[0]["id"], newest)
+        self.assertEqual(self.get(middle)["marks"][0]["text"], f"amended by #{newest}")
+
+    def test_contradictions_name_each_other(self) -> None:
+        with use_origin(actor="bob"):
+            newer = self.write("Where sessions are", "User sessions are stored in Redis.")
+        texts = [self.get(key)["marks"][0]["text"] for key in (self.older, newer)]
+        self.assertEqual(texts, [f"contradicts #{newer}", f"contradicts #{self.older}"])
+        self.assertEqual(self.hits(QUESTION)[:2], [newer, self.older])
+        self.assertEqual(set(self.recalled()), {newer, self.older})
+
+    def test_messages_amend_messages_and_entries(self) -> None:
+        prompt = self.said("user sessions are not stored in Memcached any more, use Redis")
+        self.assertEqual(self.hits(QUESTION)[:2], [prompt, self.older])
+        self.assertEqual(self.recalled(), [prompt])
+
+    def test_a_prompt_with_words_of_change_is_recorded(self) -> None:
+        prompt = self.said("memcached is gone, sessions live in redis")
+        recall_of("s-7", "memcached is gone, sessions live in redis")
+        self.assertEqual(Amendment.objects.get().newer_id, prompt)
+        self.assertEqual(self.hits("stored")[0], prompt)
+
+    def test_a_dismissed_pair_is_never_marked_again(self) -> None:
+        newer = self.write(*MOVED)
+        dismiss_amendment(command=self.judge(newer, self.older))
+        self.assertEqual(self.search(QUESTION).results[0]["marks"], [])
+        self.assertEqual(self.get(self.older)["marks"], [])
+        prompt = self.said("user sessions are not stored in Memcached any more, use Redis")
+        dismiss_amendment(command=self.judge(prompt, self.older))
+        self.assertEqual([hit["marks"] for hit in self.search(QUESTION).results if hit["id"] == self.older], [[]])
+        self.assert_rebuilds()
+
+    def test_an_accepted_one_supersedes(self) -> None:
+        newer = self.write(*MOVED)
+        self.assertTrue(accept_amendment(command=self.judge(newer, self.older)).is_accepted)
+        self.assertEqual(Relation.objects.get().source_id, newer)
+        self.assertEqual(self.get(self.older)["superseded_by"], [newer])
+        self.assert_rebuilds()
+
+    def test_decisions_amend_and_are_amended(self) -> None:
+        first = record_decision(command=DecisionRecord(title="Session store", chosen="Sessions are kept in Redis."))
+        second = record_decision(command=DecisionRecord(title="Session store", chosen="Sessions are kept in Valkey."))
+        self.assertEqual([entry.id for entry in second.amendments], [first.id])
+        accept_amendment(command=self.judge(second.id, first.id))
+        self.assertEqual(find_decision(first.id).status, "superseded")
+        memory = self.written("Session store moved", "Sessions are no longer kept in Valkey.")
+        self.assertEqual([entry.id for entry in memory.amendments], [second.id])
+        accept_amendment(command=self.judge(memory.id, second.id))
+        self.assertEqual(find_decision(second.id).status, "deprecated")
+
+    def test_what_is_gone_takes_no_part(self) -> None:
+        newer = self.write(*MOVED)
+        self.delete(newer)
+        self.assertEqual(self.get(self.older)["marks"], [])
+        self.restore(newer)
+        self.assertEqual(len(self.get(self.older)["marks"]), 1)
+        quarantine(newer)
+        self.assertEqual(self.get(self.older)["marks"], [])
+        self.assertEqual(self.recalled(), [self.older])
+
+    def test_an_erased_entry_leaves_no_finding(self) -> None:
+        self.erase(self.write(*MOVED))
+        self.assertFalse(Amendment.objects.exists())
+        self.assert_rebuilds()
+
+    def test_a_new_text_is_compared_anew(self) -> None:
+        newer = self.write(*MOVED)
+        self.update(self.older, tags=["sessions"])
+        self.assertEqual(len(self.get(self.older)["marks"]), 1)
+        self.update(self.older, content="User sessions live in Redis with replication.")
+        self.assertFalse(Amendment.objects.exists())
+        self.assertEqual(self.get(self.older)["marks"], [])
+        self.assertEqual(self.update(newer, content="Nothing is known.").amendments, [])
+        self.assert_rebuilds()
+
+
+class RebuildTests(MemoriesTestCase):
+    def test_a_rebuild_gives_the_same_findings(self) -> None:
+        for seed in range(4):
+            with self.subTest(seed=seed), self.store(f"rebuilt-{seed}", **self.origin):
+                self.act(random.Random(seed))
+                self.assertTrue(Amendment.objects.exists())
+                self.assert_rebuilds()
+
+    def act(self, chance: random.Random) -> None:
+        ids = [self.write(*STORED), self.write(*MOVED)]
+        for number in range(10):
+            chosen = chance.choice(ids)
+            is_live = self.get(chosen, include_deleted=True)["deleted_at"] is None
+            act = chance.choice(["write", "write", "update", "delete", "dismiss"])
+            if act == "write":
+                ids.append(self.write(f"Sessions {number}", f"User sessions are no longer in Redis but in db{number}."))
+            elif not is_live:
+                self.restore(chosen)
+            elif act == "update":
+                self.update(chosen, content=f"User sessions are stored in db{number}.")
+            elif act == "delete":
+                self.delete(chosen)
+            elif chosen != ids[0]:
+                dismiss_amendment(command=AmendmentVerdict(newer_id=chosen, older_id=ids[0]))
