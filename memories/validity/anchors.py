@@ -48,10 +48,10 @@ _SECONDS = 0.5
 
 
 class Edit(NamedTuple):
-    """A change of a file, as lines of a diff or as the new text."""
+    """A change of a file, as lines of a diff or as the new text; without one, the file was read."""
 
     path: str
-    change: str
+    change: str = ""
     made_from: AnchorSource = AnchorSource.SESSION
 
 
@@ -60,6 +60,7 @@ _PATH = re.compile(
     rf"(?<![\w./:@<~$-])(?P<path>(?:\./)?(?:[\w.@+-]+/)+(?:[\w.@+\[\]-]*\w)?|[\w.@+-]*\w\.[A-Za-z]\w{{0,9}}|{_BARE_NAMES})"
     r"(?:(?::L?|#L)(?P<first>\d{1,6})(?:[-–]L?(?P<last>\d{1,6}))?)?(?![\w/])"
 )
+_PROTOTYPE = ".prototype."
 _SYMBOL = re.compile(r"(?<![\w./$@-])(?P<name>[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_$][\w$]*){0,3}[?!]?)(?P<call>\()?")
 _MAX_SEARCHED = 5
 # Names that many programs have
@@ -155,8 +156,10 @@ class _Making:
             if path not in anchored and sources[path] is AnchorSource.TEXT:
                 blocks = {mention.block for mention in mentions if mention.path == path}
                 anchors.append(self._whole_file(path, blocks, is_only=len(sources) == 1))
-        about = [self._edited_lines(edit) for edit in edits if edit.path not in anchored and edit.path in sources]
-        anchors += [anchor for anchor in about if anchor][:_MOST_EDITED]
+        fresh = [edit for edit in edits if edit.path not in anchored and edit.path in sources]
+        anchors += self._edited([edit for edit in fresh if edit.change], _LEAST_OF_EDIT)[:_MOST_EDITED]
+        if not any(anchors):
+            anchors += self._edited([edit for edit in fresh if not edit.change], _LEAST_OF_READ)[:1]
         unique = {(anchor.path, anchor.symbol, anchor.first): anchor for anchor in reversed(anchors) if anchor}
         return list(reversed(unique.values()))[:MAX_ANCHORS]
 
@@ -259,7 +262,7 @@ class _Making:
             in_code = " ".join(CODE_SPAN.findall(block))
             for source, is_code in ((in_code, True), (CODE_SPAN.sub(" ", block), False)):
                 for match in _SYMBOL.finditer(source):
-                    name = match["name"].replace("::", ".").replace("#", ".")
+                    name = match["name"].replace("::", ".").replace("#", ".").replace(_PROTOTYPE, ".")
                     if _is_symbol(name, is_code=is_code or bool(match["call"])):
                         symbols.setdefault(name, set()).add(number)
         return dict(list(symbols.items())[:_MAX_SYMBOLS])
@@ -302,18 +305,23 @@ class _Making:
         claims = claims_about(words._replace(weights={}), file)
         return self._claimed(file, claims, AnchorSource.TEXT) if claims else None
 
-    def _edited_lines(self, edit: Edit) -> AnchorRecord | None:
-        file = self._file(edit.path)
-        if file is None:
-            return None
-        added = {line[1:].strip() for line in edit.change.split("\n") if line.startswith("+")}
-        added = added or {line.strip() for line in edit.change.split("\n")}
-        numbers = [number for number, line in enumerate(file.lines, 1) if line.strip() and line.strip() in added]
+    # Lines of edits, or of files that were read, that share enough with the text, the surest first
+    def _edited(self, edits: list[Edit], least: float) -> list[AnchorRecord]:
         words = self._words_of(set(range(len(self._blocks))))
-        claims = [claim for claim in claims_about(words, file) if claim.line in numbers]
-        if sum(claim.score for claim in claims) < _LEAST_OF_EDIT:
-            return None
-        return self._claimed(file, claims, edit.made_from)
+        scored: list[tuple[float, AnchorRecord]] = []
+        for edit in edits:
+            file = self._file(edit.path)
+            if file is None:
+                continue
+            claims = claims_about(words, file)
+            if edit.change:
+                added = {line[1:].strip() for line in edit.change.split("\n") if line.startswith("+")}
+                added = added or {line.strip() for line in edit.change.split("\n")}
+                claims = [claim for claim in claims if file.lines[claim.line - 1].strip() in added]
+            score = sum(claim.score for claim in claims)
+            if score >= least:
+                scored.append((score, self._claimed(file, claims, edit.made_from)))
+        return [anchor for _, anchor in sorted(scored, key=lambda pair: -pair[0])]
 
     def _words_of(self, blocks: set[int]) -> Words:
         return words_of_text(
@@ -348,8 +356,8 @@ class _Making:
         )
 
 
-# What the claims of an edit score at least, and files of edits that a text is about
-_LEAST_OF_EDIT, _MOST_EDITED = 1.0, 3
+# What the claims on an edit score at least, and on a file that was read; files of edits that a text is about
+_LEAST_OF_EDIT, _LEAST_OF_READ, _MOST_EDITED = 1.0, 1.5, 3
 
 
 def _texts(claims: list[Claim]) -> list[str]:

@@ -189,7 +189,7 @@ def _conversions(number: str, unit: str) -> list[str]:
 # A call with its arguments, a value with its name, a member
 _PIECE = re.compile(
     r"[\w.:]+(?:\([^()\s]{0,40}(?:\([^()\s]{0,20}\))?[^()\s]{0,20}\)\.\w+)+\([^()\s]{0,40}(?:\([^()\s]{0,20}\))?\)"
-    r"|\w+(?:\.\w+)+\(\)|[\w.]+\([^()\s]{1,40}\)|[\w.]+={1,2}[\w.\"'-]+|[A-Za-z_]\w*(?:\.[A-Za-z_]\w+)+"
+    r"|\w+(?:\.\w+)+\(\)|[\w.]+\([^()\s]{1,40}\)|[\w.]+={1,2}[\w.\"'-]+|[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w+)+"
     r"|(?<![\w-])--?[a-z][\w-]*[= ][\w./-]+|\w+(?:-\w+)+"
 )
 _MOST_PIECES, _LONGEST_PIECE = 20, 80
@@ -278,7 +278,7 @@ def is_stated(words: Words, file: WorkingFile, first: int, last: int) -> bool:
 
 _SHARE_OF_LINES = 0.5
 _KEYWORDS = frozenset(
-    "if else elif for in not is and or return def class func fn let const var self this type struct except try catch"
+    "if else elif for in not is and or return def class func fn let const var self this type struct pub enum except try catch"
     " raise throw while switch case import from".split()
 )
 

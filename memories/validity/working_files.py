@@ -239,7 +239,7 @@ _CODE = (".", *(f":(exclude)*.{ending}" for ending in "md rst txt lock json min.
 # A line that seems to define a name
 _DEFINED = re.compile(
     r"\b(?:def|class|func|fn|fun|function|struct|interface|type|enum|trait|union|const|let|var|val|static|module|define)"
-    r"\b(?:\s*\([^()]*\)\s*|[^=(]*?[^\w=(])([A-Za-z_$][\w$]*)|^\s*([A-Za-z_]\w*)\s*(?::[^=]*)?=(?!=)"
+    r"\b(?:\s*\([^()]*\)\s*|[^=(]*?[^\w=(])([A-Za-z_$][\w$]*)|(?:^\s*|\.)([A-Za-z_]\w*)\s*(?::[^=]*)?=(?![=>])"
 )
 _MAX_MATCHES = 100_000
 
@@ -291,12 +291,18 @@ def words_of_code(line: str) -> frozenset[str]:
 @lru_cache(maxsize=20_000)
 def _forms(token: str) -> tuple[str, ...]:
     if token[0].isdigit():
-        return (number_form(token),)
+        return tuple(dict.fromkeys((number_form(token), *_beginnings(token))))
     parts = _PART.findall(token)
     whole = token.lower()
     if len(parts) == 1 and whole not in LITERALS:
         whole = stem(token)
     return tuple(dict.fromkeys((whole, token.lower(), *(stem(part) for part in parts if len(part) > 1))))
+
+
+# A version is named by its beginning, too
+def _beginnings(number: str) -> list[str]:
+    parts = number.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))] if len(parts) > 2 else []
 
 
 def number_form(token: str) -> str:
