@@ -151,7 +151,8 @@ class _Making:
         anchors = [self._lines(mention) for mention in mentions if mention.first]
         anchors += self._symbol_anchors(sources, {(mention.path, mention.block) for mention in mentions})
         anchored = {anchor.path for anchor in anchors if anchor}
-        anchors += [self._pieces(path) for path in sources if path in anchored and sources[path] is AnchorSource.TEXT]
+        claimed = {claim for anchor in anchors if anchor for claim in anchor.words}
+        anchors += [self._pieces(path, claimed) for path in sources if path in anchored]
         for path in sources:
             if path not in anchored and sources[path] is AnchorSource.TEXT:
                 blocks = {mention.block for mention in mentions if mention.path == path}
@@ -297,12 +298,12 @@ class _Making:
         return self._claimed(file, claims_about(self._words_of(blocks), file), AnchorSource.TEXT)
 
     # Code that a note quotes, outside the definitions that it names
-    def _pieces(self, path: str) -> AnchorRecord | None:
+    def _pieces(self, path: str, claimed: set[str]) -> AnchorRecord | None:
         file = self._file(path)
         if file is None or not self._is_note:
             return None
         words = self._words_of(set(range(len(self._blocks))))
-        claims = claims_about(words._replace(weights={}), file)
+        claims = [claim for claim in claims_about(words._replace(weights={}), file) if claim.text not in claimed]
         return self._claimed(file, claims, AnchorSource.TEXT) if claims else None
 
     # Lines of edits, or of files that were read, that share enough with the text, the surest first

@@ -278,8 +278,8 @@ def is_stated(words: Words, file: WorkingFile, first: int, last: int) -> bool:
 
 _SHARE_OF_LINES = 0.5
 _KEYWORDS = frozenset(
-    "if else elif for in not is and or return def class func fn let const var self this type struct pub enum except try catch"
-    " raise throw while switch case import from".split()
+    "if else elif for in not is and or return def class func fn let const var self this type struct pub enum except try"
+    " catch raise throw while switch case import from".split()
 )
 
 
@@ -310,7 +310,7 @@ def _claims_of_line(number: int, matches: list[tuple[float, str]], file: Working
     for score, value in matches:
         if not _is_value(value):
             continue
-        least = PROPER if value in LITERALS or value in "012" else PLAIN
+        least = PROPER if value in LITERALS or value in "01" else PLAIN
         partners = [
             (score, word) for score, word in names if weights[word] >= least and words.are_together(value, word)
         ]

@@ -235,7 +235,12 @@ def _tracked(top: str, _: Signature | None) -> TrackedFiles:
 
 
 _GREP = ("grep", "--no-color", "--no-textconv", "--no-recurse-submodules", "-I", "-z", "-F", "-w")
-_CODE = (".", *(f":(exclude)*.{ending}" for ending in "md rst txt lock json min.js".split()))
+_CODE = (
+    ".",
+    *(f":(exclude)*.{ending}" for ending in "md rst txt lock json min.js".split()),
+    ":(exclude,glob)**/test*/**",
+    ":(exclude,glob)**/example*/**",
+)
 # A line that seems to define a name
 _DEFINED = re.compile(
     r"\b(?:def|class|func|fn|fun|function|struct|interface|type|enum|trait|union|const|let|var|val|static|module|define)"
@@ -259,13 +264,18 @@ def _defining(top: str, _: str, __: Signature | None, symbols: tuple[str, ...]) 
         answer = run(Path(top), *_GREP, *patterns, "--", *_CODE, max_output=_MAX_MATCHES, seconds=_SECONDS)
     except Unavailable:
         return {}
+    assigned = {symbol: re.compile(rf"(?<![\w.]){re.escape(symbol)}\s*=[^=]") for symbol in symbols if "." in symbol}
     paths: dict[str, set[str]] = {}
     for line in answer.stdout.decode("utf-8", "replace").split("\n"):
         path, _, code = line.partition("\0")
         for name in _DEFINED.findall(code):
             if not UNFIT.fullmatch(path):
                 paths.setdefault(name[0] or name[1], set()).add(path)
-    return {symbol: min(paths[name]) for symbol, name in names.items() if len(paths.get(name, ())) == 1}
+        for symbol, pattern in assigned.items():
+            if pattern.search(code):
+                paths.setdefault(symbol, set()).add(path)
+    places = {symbol: paths.get(symbol) or paths.get(name, set()) for symbol, name in names.items()}
+    return {symbol: min(files) for symbol, files in places.items() if len(files) == 1}
 
 
 # Values that are words, and modifiers of definitions
