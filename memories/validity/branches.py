@@ -40,7 +40,7 @@ _CODE = re.compile(
     r"\b[\w.-]+/[\w.-]+/|(?<![\w.])\.?[\w-]+/[\w-]+\.\w|\b[\w-]+\.[a-z]{1,4}\b(?!\.\w)|\w\s?(?:==?|[<>]=?)\s?[\w\"']|"
     r"\bv?\d+\.\d+"
 )
-# Of a text's words that tell something, the number and the share that the changed lines of a branch have
+# Number and share of a text's telling words that the changed lines of a branch must have
 _LEAST_WORDS, _LEAST_SHARE = 2, 1 / 3
 _SHORTEST_WORD = 3
 # Edits of a session that are read, the newest first
@@ -60,7 +60,7 @@ class Learnt(Protocol):
     def has_edits(self) -> bool: ...
 
 
-class _Row(NamedTuple):
+class LearntEntry(NamedTuple):
     id: int
     commit: str
     branch: str
@@ -111,20 +111,20 @@ def where_merged(learnt: Iterable[Learnt], tree: WorkingTree) -> dict[int, bool 
 
     The tree may be one that is not checked out: ``head`` is any commit, ``branch`` the name of its branch or "".
     """
-    listed = [_Row(row.id, row.commit, row.branch, row.has_edits) for row in learnt]
+    listed = [LearntEntry(row.id, row.commit, row.branch, row.has_edits) for row in learnt]
     answers: dict[int, bool | None] = dict.fromkeys((row.id for row in listed), True)
     for row, state in _states(listed, tree).items():
         answers[row.id] = None if state is BranchStatus.UNKNOWN else False
     return answers
 
 
-def _rows(sql: str, *parameters: str) -> list[_Row]:
+def _rows(sql: str, *parameters: str) -> list[LearntEntry]:
     learnt = rows.fetch(sql, parameters)
-    return [_Row(entity_id, commit, branch, bool(has_edits)) for entity_id, commit, branch, has_edits in learnt]
+    return [LearntEntry(entity_id, commit, branch, bool(has_edits)) for entity_id, commit, branch, has_edits in learnt]
 
 
 # Entries that the tree does not have for sure, with the commit that has their work
-def _states(learnt: Sequence[_Row], tree: WorkingTree) -> dict[_Row, BranchStatus]:
+def _states(learnt: Sequence[LearntEntry], tree: WorkingTree) -> dict[LearntEntry, BranchStatus]:
     if not learnt:
         return {}
     commits = _following_commits([row for row in learnt if row.has_edits and row.branch != tree.branch])
@@ -143,7 +143,7 @@ def _every_work() -> list[BranchWork]:
 
 
 # The commit that the session of an entry made next has the edits that it had made before
-def _following_commits(edited: Sequence[_Row]) -> dict[int, str]:
+def _following_commits(edited: Sequence[LearntEntry]) -> dict[int, str]:
     written = _written(edited)
     if not written:
         return {}
@@ -159,7 +159,7 @@ def _following_commits(edited: Sequence[_Row]) -> dict[int, str]:
 
 
 # Position and session of the event that wrote an entry's text
-def _written(learnt: Iterable[_Row]) -> dict[int, tuple[int, str]]:
+def _written(learnt: Iterable[LearntEntry]) -> dict[int, tuple[int, str]]:
     streams = [f"{kind}:{row.id}" for row in learnt for kind in ("memory", "decision")]
     if not streams:
         return {}
@@ -168,7 +168,7 @@ def _written(learnt: Iterable[_Row]) -> dict[int, tuple[int, str]]:
     return {int(stream.partition(":")[2]): (position, session) for stream, position, session in written if session}
 
 
-def _bound_to_code(states: Mapping[_Row, BranchStatus], tree: WorkingTree) -> list[_Row]:
+def _bound_to_code(states: Mapping[LearntEntry, BranchStatus], tree: WorkingTree) -> list[LearntEntry]:
     if not states:
         return []
     anchors: dict[int, list[str]] = {}
@@ -185,7 +185,7 @@ def _bound_to_code(states: Mapping[_Row, BranchStatus], tree: WorkingTree) -> li
     return bound + [row for row in files if row not in unmerged or not unchanged.issuperset(files[row])]
 
 
-def _is_about_code(text: str, row: _Row, state: BranchStatus, tree: WorkingTree) -> bool:
+def _is_about_code(text: str, row: LearntEntry, state: BranchStatus, tree: WorkingTree) -> bool:
     if _CODE.search(text):
         return True
     words = _telling_words(text)
@@ -200,7 +200,7 @@ def _committed_words(tree: WorkingTree, commit: str) -> frozenset[str]:
     return _telling_words(changed_lines(tree, commit))
 
 
-def _edited_words(row: _Row) -> frozenset[str]:
+def _edited_words(row: LearntEntry) -> frozenset[str]:
     position, session_id = _written([row]).get(row.id, (0, ""))
     edits = log.events().of_session(session_id).of_type(FILE_EDITED).window(up_to=position)
     changes = [edit.payload.get("change", "") for edit in read_events(edits.order_by("-position"), _MOST_EDITS)]
@@ -214,7 +214,7 @@ def _telling_words(text: str) -> frozenset[str]:
     return frozenset(word.removesuffix("s") for word in telling)
 
 
-def _mark(row: _Row, state: BranchStatus, tree: WorkingTree) -> Mark:
+def _mark(row: LearntEntry, state: BranchStatus, tree: WorkingTree) -> Mark:
     branch = f"branch {printable(one_line(row.branch, _MAX_NAME))}" if row.branch else f"commit {row.commit[:10]}"
     if state is BranchStatus.UNKNOWN:
         place = f"on {branch}" if row.branch else f"at {branch}"

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.foreign_files import read_foreign
-from sessions_app.git.patches import Change, Content, Pair, Patch, is_in_files, read_changes_of, read_patches_of
-from sessions_app.git.process import DIFF_OPTIONS, MAIN_BRANCHES, run, text_of
+from sessions_app.git.commits import DIFF_OPTIONS
+from sessions_app.git.patches import CommitChange, Content, Pair, Patch, is_in_files, read_changes_of, read_patches_of
+from sessions_app.git.process import MAIN_BRANCHES, run, text_of
 from sessions_app.git.worktree import WorkingTree, branch_tip, main_of_remote
 
 # Seconds for all questions at once, and bytes of one answer
@@ -64,7 +65,7 @@ _Key = tuple[str, str, BranchWork, str]
 # Answers, and until when one holds: for ever if git could tell
 _states: dict[_Key, tuple[BranchStatus, float]] = {}
 _unchanged: dict[tuple[str, str, str], bool] = {}
-_changes: dict[tuple[str, str, str], Change] = {}
+_changes: dict[tuple[str, str, str], CommitChange] = {}
 # The last HEAD of a working tree, and commits that it has
 _merged: dict[Path, tuple[str, set[str]]] = {}
 
@@ -132,7 +133,9 @@ def _cached_state(tree: WorkingTree, work: BranchWork) -> BranchStatus | None:
     if work.commit == tree.head and not _is_elsewhere(tree, work):
         return BranchStatus.MERGED
     state, until = _states.get(_key(tree, work), (None, 0.0))
-    return state if not until or until > time.monotonic() else None
+    if until and until < time.monotonic():
+        return None
+    return state
 
 
 def _store(tree: WorkingTree, decided: dict[BranchWork, BranchStatus]) -> None:
@@ -197,7 +200,7 @@ class _Subject:
 class _History:
     """The commits that HEAD has since a branch left it, and what they change."""
 
-    changes: dict[str, Change]
+    changes: dict[str, CommitChange]
     # False for the history of a shallow clone that ends before, and one that is too long
     is_complete: bool
     contents: set[Content] = field(default_factory=set)
@@ -209,12 +212,12 @@ class _History:
             for path in change.files:
                 self._by_path.setdefault(path, set()).add(sha)
 
-    def touching(self, change: Change) -> list[str]:
+    def touching(self, change: CommitChange) -> list[str]:
         """Return the commits that change all files of a change, those with the fewest files first."""
         commits = set.intersection(*(self._by_path.get(path, set()) for path in change.files))
         return sorted(commits, key=lambda sha: (len(self.changes[sha].files), sha))
 
-    def touches_all(self, change: Change) -> bool:
+    def touches_all(self, change: CommitChange) -> bool:
         """Return whether each file of a change was changed since, which it was if HEAD has the change."""
         return bool(change.files) and all(path in self._by_path for path in change.files)
 
@@ -408,7 +411,7 @@ class _Decisions:
             changes = read_changes_of(self._git.ask, unread)
             _changes.update({(self._common, *pair): change for pair, change in changes.items()})
 
-    def _change(self, pair: Pair) -> Change | None:
+    def _change(self, pair: Pair) -> CommitChange | None:
         return _changes.get((self._common, *pair))
 
     @cached_property
@@ -433,7 +436,9 @@ class _Decisions:
     # What git could not read might have shown that it is merged
     def _not_in(self, history: _History, subject: _Subject) -> BranchStatus:
         is_read = not history.changes or not self._is_touched(subject) or all(map(self._change, subject.pairs()))
-        return BranchStatus.UNMERGED if history.is_complete and is_read else BranchStatus.UNKNOWN
+        if history.is_complete and is_read:
+            return BranchStatus.UNMERGED
+        return BranchStatus.UNKNOWN
 
     def _candidates(self, subject: _Subject) -> dict[Pair, list[str]]:
         history = self._history(subject.base)

@@ -42,7 +42,7 @@ _MAX_FILES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CommitChange:
     """What a commit changes, by the names of contents: known without the contents themselves."""
 
     # Author, time of authorship and subject, which a rebase, a cherry-pick and an amendment leave as they are
@@ -68,7 +68,7 @@ class Patch:
         return self.digest == other.digest or (bool(self.added) and self.added <= other.added)
 
 
-def read_changes_of(ask: Ask, pairs: Sequence[Pair]) -> dict[Pair, Change]:
+def read_changes_of(ask: Ask, pairs: Sequence[Pair]) -> dict[Pair, CommitChange]:
     """Map pairs to what they change, by the names of contents; those that git can't compare are left out."""
     return _read_in_parts(ask, _RAW, pairs, lambda output: _parse_raw(iter(output.split(b"\0"))))
 
@@ -97,7 +97,7 @@ def _read_in_parts(
     return results
 
 
-def is_in_files(ask: Ask, change: Change, head: str) -> bool | None:
+def is_in_files(ask: Ask, change: CommitChange, head: str) -> bool | None:
     """Return whether the files of a commit contain every line that a change adds; None if git can't tell.
 
     A line that was there before counts as often as the change leaves it there. A file without new lines must have
@@ -149,14 +149,14 @@ def _lines_of(pairs: Sequence[Pair]) -> bytes:
 
 
 # `commit`, sha, author, time, subject; then for each file `:old-mode new-mode old new status` and its path
-def _parse_raw(tokens: Iterator[bytes]) -> Iterator[Change]:
-    change: Change | None = None
+def _parse_raw(tokens: Iterator[bytes]) -> Iterator[CommitChange]:
+    change: CommitChange | None = None
     for token in tokens:
         if token == _START:
             if change is not None:
                 yield change
             _, *identity = islice(tokens, 4)
-            change = Change(b"\0".join(identity))
+            change = CommitChange(b"\0".join(identity))
         elif token.lstrip(b"\n").startswith(b":") and change is not None:
             _, _, old, new, *_ = token.split(b" ")
             path = next(tokens, b"")
