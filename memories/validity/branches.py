@@ -135,21 +135,20 @@ def _rows(sql: str, *parameters: str) -> list[LearntEntry]:
 # Entries that the tree does not have for sure, with the commit that has their work
 def _states(learnt: Sequence[LearntEntry], tree: WorkingTree) -> dict[LearntEntry, BranchStatus]:
     states = _states_of_commits(learnt, tree)
-    # Edits were committed to a branch that is gone, or was rebased
-    lost = [
-        entry
-        for entry, state in states.items()
-        if entry.has_edits
-        and entry.branch not in ("", tree.branch)
-        and (state is BranchStatus.UNKNOWN or not branch_tip(tree, entry.branch))
-    ]
+    lost = [entry for entry, state in states.items() if _is_lost(entry, state, tree)]
     if commits := _following_commits(lost):
-        located = {
-            entry: entry._replace(commit=commits[entry.id], has_edits=False) for entry in lost if entry.id in commits
-        }
+        committed = [entry for entry in lost if entry.id in commits]
+        located = {entry: entry._replace(commit=commits[entry.id], has_edits=False) for entry in committed}
         states = {entry: state for entry, state in states.items() if entry not in located}
         states |= _states_of_commits(list(located.values()), tree)
     return {entry: state for entry, state in states.items() if state is not BranchStatus.MERGED}
+
+
+# Edits were committed to a branch that is gone, or was rebased
+def _is_lost(entry: LearntEntry, state: BranchStatus, tree: WorkingTree) -> bool:
+    if not entry.has_edits or entry.branch in ("", tree.branch):
+        return False
+    return state is BranchStatus.UNKNOWN or not branch_tip(tree, entry.branch)
 
 
 def _states_of_commits(learnt: Collection[LearntEntry], tree: WorkingTree) -> dict[LearntEntry, BranchStatus]:
