@@ -72,9 +72,10 @@ class AttributeArguments(Command):
     """Accepts attributes that every kind, or a client, knows as arguments of their own; stored as attributes."""
 
     related_chunks: list[Line] | None = Field(None, description="ids of related code", json_schema_extra=only_in_full)
-    check: Annotated[Line, Field(max_length=500)] | None = Field(
+    check: Line | None = Field(
         None,
-        description="proves it: `make test` exits 0, or FILE matches REGEX; a person allows commands",
+        max_length=500,
+        description="proves it: `make test` exits 0",
         json_schema_extra=only_in_full,
     )
 
@@ -83,16 +84,12 @@ class AttributeArguments(Command):
     def _as_attributes(cls, fields: Any) -> Any:
         if not isinstance(fields, dict):
             return fields
-        arguments = {name: fields[name] for name in ("related_chunks", "check") if fields.get(name) is not None}
+        arguments = {name: fields[name] or None for name in ("related_chunks", "check") if fields.get(name) is not None}
         attributes = fields.get("attributes") or {}
         if not arguments or not isinstance(attributes, dict):
             return fields
-        if arguments.get("check") == "":
-            arguments["check"] = None
-        changed = {**fields, "attributes": {**arguments, **attributes}}
-        for name in arguments:
-            del changed[name]
-        return changed
+        remaining = {name: value for name, value in fields.items() if name not in arguments}
+        return {**remaining, "attributes": {**arguments, **attributes}}
 
 
 class MemoryWrite(AttributeArguments):
