@@ -254,9 +254,7 @@ class AmendedEntry(BaseModel):
 
     id: int
     title: str
-    # amends or contradicts
     kind: AmendmentKind
-    # Explicit words of the same author
     certain: bool
 
 
@@ -283,7 +281,6 @@ class WriteResult(BaseModel):
     redacted: list[str] = Field(default_factory=list)
     # Near duplicates of a new memory; they are never merged automatically.
     similar: list[SimilarMemory] = Field(default_factory=list)
-    # Earlier entries that the new text seems to amend or contradict.
     amendments: list[AmendedEntry] = Field(default_factory=list)
     # The conflict that this write opened, if base_version was outdated.
     conflict: int | None = None

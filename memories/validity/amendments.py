@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from memories.models import AmendmentKind
 from memories.search.text import STOP_WORDS
-from memories.validity.amendment_rules import CHANGE_WORDS, Text, amendment, states_change
+from memories.validity.amendment_rules import CHANGE_WORDS, TitledText, amendment, states_change
 from memories.validity.marks import Mark, MarkKind
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
@@ -26,7 +26,7 @@ class Statement(NamedTuple):
     """An entry or a message that is compared with others."""
 
     id: int
-    text: Text
+    text: TitledText
     # Comparable
     written_at: Any
     # The author of an entry, or who wrote a message
@@ -82,7 +82,7 @@ def amendments_of(couples: Iterable[tuple[int, int]], statements: Collection[Sta
 _LEAST_COMMON, _LEAST_SHARE = 2, 0.3
 
 
-def may_amend(texts: Mapping[int, Text]) -> list[tuple[int, int]]:
+def may_amend(texts: Mapping[int, TitledText]) -> list[tuple[int, int]]:
     """Return pairs of texts with so many words in common that one may amend the other."""
     words = {key: _words(text) for key, text in texts.items()}
     changing = {key for key in texts if not CHANGE_WORDS.isdisjoint(words[key]) and states_change(texts[key])}
@@ -105,7 +105,7 @@ _IGNORED = STOP_WORDS - CHANGE_WORDS
 
 # Without the punctuation after words; taking texts apart properly takes longer than all the rest
 @lru_cache(maxsize=2048)
-def _words(text: Text) -> frozenset[str]:
+def _words(text: TitledText) -> frozenset[str]:
     plain = f"{text.title} {text.content[:_READ]}".lower().replace(", ", " ").replace(". ", " ").replace(": ", " ")
     return frozenset(plain.rstrip(".!").split()) - _IGNORED
 
@@ -156,14 +156,14 @@ def pairs_among(documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, 
         documents: columns of their search documents, by id.
         texts: of these documents.
     """
-    compared_texts: dict[int, Text] = {}
+    compared_texts: dict[int, TitledText] = {}
     for key, document in documents.items():
         if document["source"] in COMPARED:
             title = "" if document["source"] == "message" else document["title"]
             content = texts.get(key, "")
             if document["source"] == "decision":
                 content = content.partition(_CHOSEN_END)[0]
-            compared_texts[key] = Text(content, title)
+            compared_texts[key] = TitledText(content, title)
     couples = may_amend(compared_texts)
     if not couples:
         return []
