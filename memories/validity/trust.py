@@ -104,13 +104,13 @@ _GOVERNS = "governs"
 
 class _Version(NamedTuple):
     memory_id: int
-    # Of the event that wrote the version in effect
+    # The event that wrote the version in effect
     position: int
     actor: str
     door: str
     copied_from: str | None
     topic: str
-    # Of the current version, if it is in effect
+    # These two are empty unless the current version is in effect
     source: str
     links: str
     created_at: Any
