@@ -380,9 +380,6 @@ class MemoryView(BaseModel):
     superseded_by: list[int]
     # What is known against it: the code that it is about has changed, its branch is not merged, a newer entry amends it
     marks: list[MarkView] = Field(default_factory=list)
-    # Who accepted this very text, and where it comes from, of an accepted memory that is read as a whole: "not
-    # reviewed", "accepted by ada 2026-11-29", "from a web page, not accepted"
-    acceptance: str = ""
     # When a check of the present text passed last.
     checked_at: datetime | None = None
     # Since when and why it is in quarantine; lists and searches then leave it out.

@@ -186,7 +186,7 @@ def _with_newer(
     absent = {pair.newer_id for pair in pairs} - scores.keys()
     visible = scores.keys() | set(engine.meeting(absent, query, level)) if absent else scores.keys()
     for pair in pairs:
-        if pair.newer_id in visible and pair.older_id in scores:
+        if pair.newer_id in visible and pair.older_id in scores and pair.newer_id != pair.lesser_id:
             scores[pair.newer_id] = max(nextafter(scores[pair.older_id], inf), scores.get(pair.newer_id, -inf))
     return scores
 
