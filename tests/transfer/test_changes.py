@@ -27,6 +27,7 @@ from memories.events import AMENDMENT_FOUND, ENTRY_ANCHORED, AmendmentFound, Anc
 from memories.models import AmendmentKind, Memory
 from memories.schemas.links import RelationCreate
 from memories.services.links import create_relation
+from memories.validity.trust import trusts_of
 from memoryhub import __version__
 from memoryhub.core import log
 from memoryhub.core.errors import Forbidden, Invalid, NotFound, Unavailable
@@ -486,6 +487,13 @@ class VerdictsTests(ChangesTestCase):
         self.assertEqual(Decision.objects.get(id=decision_id).status, "accepted")
         self.assertEqual({step.did for step in accept_changes(self.report())}, {"left"})
         self.assert_rebuilds()
+
+    def test_what_needs_no_review_is_accepted_by_a_person_too(self) -> None:
+        self.commit()
+        memory_id = self.learn()
+        self.assertEqual(trusts_of([memory_id])[memory_id].accepted_by, "")
+        self.assertEqual(self.steps(accept_changes(self.report())), [("accepted", "Login is strict")])
+        self.assertEqual(trusts_of([memory_id])[memory_id].accepted_by, "ada")
 
     def test_only_the_text_of_the_range_is_accepted(self) -> None:
         change_settings(command=SettingsChange(settings={"review_policy": "all"}))
