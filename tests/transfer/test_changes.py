@@ -457,6 +457,11 @@ class MarkdownTests(SimpleTestCase):
         one = markdown_report(self.report(EntryText("Title", "note", "Line.\n" * 500)))
         self.assertIn("\n440 more lines.", one)
 
+    def test_hashes_of_the_range_are_short(self) -> None:
+        report = self.report(EntryText("Title", "note", "Text"))
+        report.range = f"{'a' * 40}..{'b' * 64}"
+        self.assertIn(f"## Memory changes in `{'a' * 12}..{'b' * 12}`\n", markdown_report(report))
+
     def test_many_unreadable_files_take_few_lines(self) -> None:
         report = self.report(EntryText("Title", "note", "Text"))
         report.unread = [(f"a{number}.md", "it is not text") for number in range(5_000)]
