@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 import yaml
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 from markdown_it import MarkdownIt
 
 from decisions.models import Decision
@@ -53,7 +53,7 @@ from tests.home import run_home
 from tests.memories.base import MemoriesTestCase
 from tests.secrets_made import SECRETS
 from tests.sessions_app.test_git import Repository
-from tests.support import forget_all_stores, run_command
+from tests.support import HubTestCase, forget_all_stores, run_command
 
 ROOT = Path(__file__).parents[2]
 FOLDER = "docs/memory"
@@ -106,6 +106,7 @@ class ChangesTestCase(MemoriesTestCase):
             return run_command("changes", *arguments, "--project", "alpha")
 
 
+@tag("backend")
 class StoredChangesTests(ChangesTestCase):
     def test_a_new_memory_has_its_author_session_branch_commit_and_code(self) -> None:
         sha = self.commit()
@@ -470,6 +471,7 @@ class MarkdownTests(SimpleTestCase):
         self.assertIn("- 4,990 more files could not be read", text)
 
 
+@tag("backend")
 class VerdictsTests(ChangesTestCase):
     def steps(self, steps: list[VerdictStep]) -> list[tuple[str, str]]:
         return [(step.did, step.title) for step in steps]
@@ -733,7 +735,7 @@ class CommandTests(ChangesTestCase):
             forget_all_stores()
 
 
-class WorkflowTests(SimpleTestCase):
+class WorkflowTests(HubTestCase):
     def workflow(self, name: str) -> str:
         done = run_command("changes", "--workflow", name)
         self.assertEqual((done.code, done.errors), (0, ""))
