@@ -13,9 +13,25 @@ from typing import NamedTuple
 
 from memories.events import AnchorRecord
 from memories.models import AnchorSource
-from memories.validity.claims import CODE_SPAN, SIGN_OF_CODE, Claim, Words, claims_about, is_stated, words_of_text
+from memories.validity.claims import (
+    CODE_SPAN,
+    SIGN_OF_CODE,
+    Claim,
+    Words,
+    claims_about,
+    is_stated,
+    value_of_name,
+    words_of_text,
+)
 from memories.validity.definitions import Definition
-from memories.validity.working_files import TrackedFiles, WorkingFile, read_working_file, tracked_files
+from memories.validity.working_files import (
+    UNFIT,
+    TrackedFiles,
+    WorkingFile,
+    defining_files,
+    read_working_file,
+    tracked_files,
+)
 from memoryhub.core.errors import Unavailable
 from sessions_app.git import read_changes
 from sessions_app.git.process import run
@@ -25,17 +41,17 @@ MAX_ANCHORS = 8
 # Characters of a text that are read; mentions and names that are looked up
 _MAX_TEXT, _MAX_MENTIONS, _MAX_SYMBOLS = 20_000, 24, 32
 # Lines that a digest stands for, where words of the entry are in them or not
-_MOST_LINES, _SHORT_LINES, _FEW_LINES = 30, 12, 3
-# Characters of a text that is about the one file that it names
+_MOST_LINES, _SHORT_LINES = 30, 12
+# Characters of a note; longer texts are documents, which are about much besides the files that they name
 _SHORT = 1_000
 _SECONDS = 0.5
 
 
 class Edit(NamedTuple):
-    """A change of a file, as lines of a diff or as the new text."""
+    """A change of a file, as lines of a diff or as the new text; without one, the file was read."""
 
     path: str
-    change: str
+    change: str = ""
     made_from: AnchorSource = AnchorSource.SESSION
 
 
@@ -44,23 +60,9 @@ _PATH = re.compile(
     rf"(?<![\w./:@<~$-])(?P<path>(?:\./)?(?:[\w.@+-]+/)+(?:[\w.@+\[\]-]*\w)?|[\w.@+-]*\w\.[A-Za-z]\w{{0,9}}|{_BARE_NAMES})"
     r"(?:(?::L?|#L)(?P<first>\d{1,6})(?:[-–]L?(?P<last>\d{1,6}))?)?(?![\w/])"
 )
+_PROTOTYPE = ".prototype."
 _SYMBOL = re.compile(r"(?<![\w./$@-])(?P<name>[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_$][\w$]*){0,3}[?!]?)(?P<call>\()?")
-_GREP = ("grep", "--no-color", "--no-textconv", "--no-recurse-submodules", "-I", "-z", "-F", "-w")
-_CODE = (
-    ".",
-    ":(exclude)*.md",
-    ":(exclude)*.rst",
-    ":(exclude)*.txt",
-    ":(exclude)*.lock",
-    ":(exclude)*.json",
-    ":(exclude)*.min.js",
-)
-# A line that seems to define a name
-_DEFINED = re.compile(
-    r"\b(?:def|class|func|fn|fun|function|struct|interface|type|enum|trait|union|const|let|var|val|static|module|define)"
-    r"\b(?:\s*\([^()]*\)\s*|[^=(]*?[^\w=(])([A-Za-z_$][\w$]*)|^\s*([A-Za-z_]\w*)\s*(?::[^=]*)?=(?!=)"
-)
-_MAX_SEARCHED, _MAX_MATCHES = 5, 100_000
+_MAX_SEARCHED = 5
 # Names that many programs have
 _GENERIC = frozenset(
     """main test tests setup teardown init get set run new add remove update delete create make build start stop open
@@ -70,18 +72,10 @@ _GENERIC = frozenset(
     handler handle callback call next foo bar baz hello world example usage install version import export return class
     function method module package print log debug info warn""".split()
 )
-# What tools write, others wrote, or holds secrets
-_UNFIT = re.compile(
-    r"(?:^|.*/)(?:node_modules|vendor|third_party|\.git|dist|__snapshots__|site-packages)/.*"
-    r"|(?:^|.*/)(?:\.env(?:\.(?!example|sample|template).*)?|\.netrc|\.npmrc|\.pypirc|id_[a-z0-9]+|credentials[^/]*"
-    r"|secrets?\.(?:json|ya?ml|toml)|package-lock\.json|pnpm-lock\.yaml|go\.sum|npm-shrinkwrap\.json)"
-    r"|.*\.(?:pem|key|p12|pfx|keystore|lock|min\.js|min\.css|map|snap|pb\.go|svg|csv|jsonl|ipynb)|.*_pb2(?:_grpc)?\.pyi?",
-    re.IGNORECASE,
-)
-_DOCUMENT = re.compile(r".*\.(?:md|mdx|rst|adoc|txt)", re.IGNORECASE)
+_DOCUMENT = re.compile(r".*\.(?:md|mdx|rst|adoc)", re.IGNORECASE)
 # Edits of these go with the work that an entry is about
 _SIDE_WORK = re.compile(
-    r".*\.(?:md|mdx|rst|adoc|txt)|(?:.*/)?(?:tests?|__tests__|spec|docs?)/.*|(?:.*/)?(?:test_[^/]*|[^/]*[._-](?:test|spec)\.\w+)",
+    r".*\.(?:md|mdx|rst|adoc)|(?:.*/)?(?:tests?|__tests__|spec|docs?)/.*|(?:.*/)?(?:test_[^/]*|[^/]*[._-](?:test|spec)\.\w+)",
     re.IGNORECASE,
 )
 _GENERATED = re.compile(
@@ -143,6 +137,7 @@ class _Making:
     def __init__(self, text: str, tree: WorkingTree, edits: Sequence[Edit], files: Sequence[str]) -> None:
         self._tree = tree
         self._blocks = [block for block in _BLOCK.split(text) if block.strip()]
+        self._is_note = len(text) <= _SHORT
         self._edits = edits
         self._governed = files
         self._files: dict[str, WorkingFile | None] = {}
@@ -156,12 +151,16 @@ class _Making:
         anchors = [self._lines(mention) for mention in mentions if mention.first]
         anchors += self._symbol_anchors(sources, {(mention.path, mention.block) for mention in mentions})
         anchored = {anchor.path for anchor in anchors if anchor}
+        claimed = {claim for anchor in anchors if anchor for claim in anchor.words}
+        anchors += [self._pieces(path, claimed) for path in sources if path in anchored]
         for path in sources:
             if path not in anchored and sources[path] is AnchorSource.TEXT:
                 blocks = {mention.block for mention in mentions if mention.path == path}
                 anchors.append(self._whole_file(path, blocks, is_only=len(sources) == 1))
-        about = [self._edited_lines(edit) for edit in edits if edit.path not in anchored and edit.path in sources]
-        anchors += [anchor for anchor in about if anchor][:_MOST_EDITED]
+        fresh = [edit for edit in edits if edit.path not in anchored and edit.path in sources]
+        anchors += self._edited([edit for edit in fresh if edit.change], _LEAST_OF_EDIT)[:_MOST_EDITED]
+        if not any(anchors):
+            anchors += self._edited([edit for edit in fresh if not edit.change], _LEAST_OF_READ)[:1]
         unique = {(anchor.path, anchor.symbol, anchor.first): anchor for anchor in reversed(anchors) if anchor}
         return list(reversed(unique.values()))[:MAX_ANCHORS]
 
@@ -197,12 +196,12 @@ class _Making:
     # The path of a tracked file or folder, or of a new file that git does not ignore
     def _resolved(self, mention: str) -> str | None:
         path = mention.removeprefix("./").rstrip("/")
-        if not path or ".." in path.split("/") or _UNFIT.fullmatch(path):
+        if not path or ".." in path.split("/") or UNFIT.fullmatch(path):
             return None
         if path in self._tracked.paths or ("/" in path and path in self._tracked.folders):
             return path
         matches = self._tracked.ending_with(path)
-        if len(matches) == 1 and not _UNFIT.fullmatch(matches[0]):
+        if len(matches) == 1 and not UNFIT.fullmatch(matches[0]):
             return matches[0]
         if not matches and "/" in path and self._is_new(path):
             return path
@@ -219,7 +218,7 @@ class _Making:
     def _fit_edits(self) -> Iterator[Edit]:
         for edit in self._edits:
             path = self._relative(edit.path)
-            if path.startswith("/") or ".." in path.split("/") or _UNFIT.fullmatch(path):
+            if path.startswith("/") or ".." in path.split("/") or UNFIT.fullmatch(path):
                 continue
             if not _SIDE_WORK.fullmatch(path) and (path in self._tracked.paths or self._is_new(path)):
                 yield edit._replace(path=path)
@@ -248,30 +247,14 @@ class _Making:
                 anchors.append(self._definition(*matches[0], blocks, sources[matches[0][0].path]))
             elif not matches and not is_plain and len(missing) < _MAX_SEARCHED:
                 missing[symbol] = blocks
-        if not anchors and missing:
-            for symbol, path in self._defined_in(list(missing)).items():
+        if not anchors and missing and self._is_note:
+            for symbol, path in defining_files(self._tree, tuple(missing)).items():
                 matches = [
                     (file, match) for file in [self._file(path)] if file for match in file.definitions_of(symbol)
                 ]
                 if len(matches) == 1:
                     anchors.append(self._definition(*matches[0], missing[symbol], AnchorSource.TEXT))
         return anchors
-
-    # The one tracked file that seems to define each name, by one search of git
-    def _defined_in(self, symbols: list[str]) -> dict[str, str]:
-        names = {symbol: symbol.rpartition(".")[2] for symbol in symbols}
-        patterns = [option for name in sorted(set(names.values())) for option in ("-e", name)]
-        try:
-            answer = run(self._tree.top, *_GREP, *patterns, "--", *_CODE, max_output=_MAX_MATCHES, seconds=_SECONDS)
-        except Unavailable:
-            return {}
-        paths: dict[str, set[str]] = {}
-        for line in answer.stdout.decode("utf-8", "replace").split("\n"):
-            path, _, code = line.partition("\0")
-            for name in _DEFINED.findall(code):
-                if not _UNFIT.fullmatch(path):
-                    paths.setdefault(name[0] or name[1], set()).add(path)
-        return {symbol: min(paths[name]) for symbol, name in names.items() if len(paths.get(name, ())) == 1}
 
     # Names that may be those of definitions, with the numbers of their blocks
     def _symbols(self) -> dict[str, set[int]]:
@@ -280,7 +263,7 @@ class _Making:
             in_code = " ".join(CODE_SPAN.findall(block))
             for source, is_code in ((in_code, True), (CODE_SPAN.sub(" ", block), False)):
                 for match in _SYMBOL.finditer(source):
-                    name = match["name"].replace("::", ".").replace("#", ".")
+                    name = match["name"].replace("::", ".").replace("#", ".").replace(_PROTOTYPE, ".")
                     if _is_symbol(name, is_code=is_code or bool(match["call"])):
                         symbols.setdefault(name, set()).add(number)
         return dict(list(symbols.items())[:_MAX_SYMBOLS])
@@ -291,15 +274,17 @@ class _Making:
         words = self._words_of(blocks)
         length = definition.last - definition.first
         states_all = length < _SHORT_LINES and is_stated(words, file, definition.first, definition.last)
-        for part in definition.name.split("."):
-            words.weights.pop(part.lower(), None)
+        parts = {part.lower() for part in definition.name.split(".")}
         claims = claims_about(words, file, definition.first, definition.last)
-        name = definition.name.rpartition(".")[2].lower()
+        claims = [claim for claim in claims if claim.text.strip("`").lower() not in parts]
+        name = definition.name.rpartition(".")[2]
         texts = _texts(claims)
-        if states_all:
+        if states_all and length:
             texts = []
-        elif not texts and length >= _FEW_LINES:
-            texts = [name]
+        elif states_all or not texts:
+            texts = value_of_name(file.lines[definition.first - 1], name)
+            if not texts and not states_all:
+                texts = [name.lower()]
         return self._record(file, definition.first, definition.last, texts, symbol=definition.name, made_from=made_from)
 
     def _whole_file(self, path: str, blocks: set[int], *, is_only: bool) -> AnchorRecord | None:
@@ -308,22 +293,36 @@ class _Making:
             return AnchorRecord(path=path) if path in self._tracked.folders else None
         if _DOCUMENT.fullmatch(path):
             return AnchorRecord(path=path)
-        if is_only and sum(map(len, self._blocks)) <= _SHORT:
+        if is_only and self._is_note:
             blocks = set(range(len(self._blocks)))
         return self._claimed(file, claims_about(self._words_of(blocks), file), AnchorSource.TEXT)
 
-    def _edited_lines(self, edit: Edit) -> AnchorRecord | None:
-        file = self._file(edit.path)
-        if file is None:
+    # Code that a note quotes, outside the definitions that it names
+    def _pieces(self, path: str, claimed: set[str]) -> AnchorRecord | None:
+        file = self._file(path)
+        if file is None or not self._is_note:
             return None
-        added = {line[1:].strip() for line in edit.change.split("\n") if line.startswith("+")}
-        added = added or {line.strip() for line in edit.change.split("\n")}
-        numbers = [number for number, line in enumerate(file.lines, 1) if line.strip() and line.strip() in added]
         words = self._words_of(set(range(len(self._blocks))))
-        claims = [claim for claim in claims_about(words, file) if claim.line in numbers]
-        if sum(claim.score for claim in claims) < _LEAST_OF_EDIT:
-            return None
-        return self._claimed(file, claims, edit.made_from)
+        claims = [claim for claim in claims_about(words._replace(weights={}), file) if claim.text not in claimed]
+        return self._claimed(file, claims, AnchorSource.TEXT) if claims else None
+
+    # Lines of edits, or of files that were read, that share enough with the text, the surest first
+    def _edited(self, edits: list[Edit], least: float) -> list[AnchorRecord]:
+        words = self._words_of(set(range(len(self._blocks))))
+        scored: list[tuple[float, AnchorRecord]] = []
+        for edit in edits:
+            file = self._file(edit.path)
+            if file is None:
+                continue
+            claims = claims_about(words, file)
+            if edit.change:
+                added = {line[1:].strip() for line in edit.change.split("\n") if line.startswith("+")}
+                added = added or {line.strip() for line in edit.change.split("\n")}
+                claims = [claim for claim in claims if file.lines[claim.line - 1].strip() in added]
+            score = sum(claim.score for claim in claims)
+            if score >= least:
+                scored.append((score, self._claimed(file, claims, edit.made_from)))
+        return [anchor for _, anchor in sorted(scored, key=lambda pair: -pair[0])]
 
     def _words_of(self, blocks: set[int]) -> Words:
         return words_of_text(
@@ -358,8 +357,8 @@ class _Making:
         )
 
 
-# What the claims of an edit score at least, and files of edits that a text is about
-_LEAST_OF_EDIT, _MOST_EDITED = 1.0, 3
+# What the claims on an edit score at least, and on a file that was read; files of edits that a text is about
+_LEAST_OF_EDIT, _LEAST_OF_READ, _MOST_EDITED = 1.0, 1.5, 3
 
 
 def _texts(claims: list[Claim]) -> list[str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from memories.embeddings.engine import BUNDLED_VOCABULARY
 from memories.search.text import COMMON_WORDS
 from memories.validity.working_files import LITERALS, WorkingFile, number_form, stem, tokens_of_code, words_of_code
 
@@ -62,6 +64,8 @@ class Words(NamedTuple):
 
     weights: dict[str, float]
     sentences: dict[str, set[int]]
+    # As the text has them
+    spellings: dict[str, str]
     # Pieces of code, such as ``retry=None``
     pieces: list[str]
 
@@ -69,14 +73,22 @@ class Words(NamedTuple):
         return not self.sentences[word].isdisjoint(self.sentences[other])
 
 
-def words_of_text(text: str) -> Words:
-    """Return the words of a text, without the numbers of headings and list items."""
-    words = Words({}, {}, pieces_of_code(text))
+def words_of_text(text: str, *, is_note: bool = True) -> Words:
+    """Return the words of a text, without the numbers of headings and list items.
+
+    Args:
+        text: an entry, or what of it is about a file.
+        is_note: whether each name in it counts; in a document, only what is marked as code, or has the form of it.
+    """
+    words = Words({}, {}, {}, pieces_of_code(text, in_prose=is_note))
     for number, sentence in enumerate(_SENTENCE.split(_NUMBERING.sub("", text))):
-        for word, weight in _weighted(sentence):
+        for word, weight, spelling in _weighted(sentence):
+            if weight == PROPER and not is_note:
+                weight = PLAIN  # noqa: PLW2901
             if weight and (len(word) > 1 or word.isdigit()):
                 words.weights[word] = max(words.weights.get(word, 0), weight)
                 words.sentences.setdefault(word, set()).add(number)
+                words.spellings.setdefault(word, spelling)
         if len(words.weights) > _MAX_WORDS:
             break
     return words
@@ -88,26 +100,27 @@ _NUMBERING = re.compile(
 )
 
 
-def _weighted(sentence: str) -> Iterator[tuple[str, float]]:
+def _weighted(sentence: str) -> Iterator[tuple[str, float, str]]:
     for span in CODE_SPAN.findall(sentence):
         for token in _TOKEN.findall(span):
-            yield _whole(token), _weight_in_code(token)
+            yield _whole(token), _weight_in_code(token), token
     prose = CODE_SPAN.sub(" `", sentence)
     for match in _TOKEN.finditer(prose):
         token = match[0]
         lowered = token.lower()
         if token[0].isdigit():
-            yield number_form(token), VALUE
+            yield number_form(token), VALUE, token
         elif SIGN_OF_CODE.search(token):
-            yield lowered, NAME
+            yield lowered, NAME, token
         elif lowered in _NUMBER_WORDS:
-            yield _NUMBER_WORDS[lowered], VALUE
+            yield _NUMBER_WORDS[lowered], VALUE, token
         else:
             word = _TRUTH.get(lowered) or (lowered if lowered in LITERALS else stem(token))
-            yield word, _weight_in_prose(token, is_first=not prose[: match.start()].strip(" *_("))
+            is_first = not prose[: match.start()].strip(" *_(")
+            yield word, _weight_in_prose(token, is_first=is_first), token
     for number, unit in _QUANTITY.findall(sentence):
         for other in _conversions(number_form(number), unit):
-            yield other, VALUE
+            yield other, VALUE, other
 
 
 def _whole(token: str) -> str:
@@ -126,11 +139,37 @@ def _weight_in_prose(token: str, *, is_first: bool) -> float:
     lowered = token.lower()
     if lowered in LITERALS or lowered in _TRUTH:
         return VAGUE
-    if stem(token) in _COMMON_STEMS or len(token) < 3:
+    if stem(token) in _COMMON_STEMS or len(token) < 2:
         return 0
     if stem(token) in _VAGUE:
         return VAGUE
+    if not is_english(lowered):
+        return PROPER
+    if len(token) < 3:
+        return 0
     return PROPER if token[0].isupper() and not is_first else PLAIN
+
+
+def is_english(word: str) -> bool:
+    """Return whether a word, in lower case, is one of English and no name, as far as the model's vocabulary has it."""
+    if not word.isascii():
+        return True
+    vocabulary = _vocabulary()
+    return word in vocabulary or any(
+        word.endswith(ending) and word[: -len(ending)] + base in vocabulary for ending, base in _ENDINGS
+    )
+
+
+_ENDINGS = (
+    ("s", ""), ("es", ""), ("ies", "y"), ("ed", ""), ("ed", "e"), ("ing", ""), ("ing", "e"), ("er", ""), ("er", "e"),
+    ("ers", ""), ("ly", ""), ("ise", "ize"), ("ises", "ize"), ("ised", "ize"), ("ising", "ize"), ("izes", "ize"),
+    ("ation", "e"), ("able", ""),
+)  # fmt: skip
+
+
+@cache
+def _vocabulary() -> frozenset[str]:
+    return frozenset(BUNDLED_VOCABULARY.read_text("utf-8").split("\n"))
 
 
 def _conversions(number: str, unit: str) -> list[str]:
@@ -148,16 +187,21 @@ def _conversions(number: str, unit: str) -> list[str]:
 
 
 # A call with its arguments, a value with its name, a member
-_PIECE = re.compile(r"[\w.]+\([^()\s]{1,40}\)|[\w.]+=[\w.\"'-]+|[A-Za-z_]\w+(?:\.[A-Za-z_]\w+)+")
+_PIECE = re.compile(
+    r"[\w.:]+(?:\([^()\s]{0,40}(?:\([^()\s]{0,20}\))?[^()\s]{0,20}\)\.\w+)+\([^()\s]{0,40}(?:\([^()\s]{0,20}\))?\)"
+    r"|\w+(?:\.\w+)+\(\)|[\w.]+\([^()\s]{1,40}\)|[\w.]+={1,2}[\w.\"'-]+|[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w+)+"
+    r"|(?<![\w-])--?[a-z][\w-]*[= ][\w./-]+|\w+(?:-\w+)+"
+)
 _MOST_PIECES, _LONGEST_PIECE = 20, 80
 _PRIVATE = re.compile(r"passw|secret|token|credential|api_?key|[\"'][^\"']{20}", re.IGNORECASE)
 
 
-def pieces_of_code(text: str) -> list[str]:
+def pieces_of_code(text: str, *, in_prose: bool) -> list[str]:
     """Return what a text quotes of code beyond single names."""
     pieces = [span.strip("`").strip() for span in CODE_SPAN.findall(text)]
     pieces = [piece for piece in pieces if re.search(r"\w\W+\w", piece)]
-    pieces += _PIECE.findall(CODE_SPAN.sub(" ", text))
+    if in_prose:
+        pieces += _PIECE.findall(CODE_SPAN.sub(" ", text))
     fit = [piece.rstrip(".") for piece in pieces if len(piece) <= _LONGEST_PIECE and not _PRIVATE.search(piece)]
     return list(dict.fromkeys(fit))[:_MOST_PIECES]
 
@@ -180,8 +224,10 @@ def claims_about(words: Words, file: WorkingFile, first: int = 0, last: int = 0)
             lines.setdefault(number, []).append((weight * rarity, word))
     claims: dict[str, Claim] = {}
     for piece in words.pieces:
-        if number := file.line_of(piece, first, last):
-            claims[piece] = Claim(f"`{piece}`", number, _OF_PIECE)
+        numbers = file.lines_of(piece, first, last)
+        if numbers:
+            claim = _claim_of_piece(piece, numbers, lines, words)
+            claims[claim.text] = claim
     for number in sorted(lines):
         matches = sorted(lines[number], reverse=True)
         for claim in (*_whole_line(number, file, words), *_claims_of_line(number, matches, file, words)):
@@ -191,21 +237,35 @@ def claims_about(words: Words, file: WorkingFile, first: int = 0, last: int = 0)
 
 
 _OF_PIECE, _OF_LINE = 3.6, 3.5
-# Of the words of a line, the share and the number that a text has which states just that
-_SHARE, _LEAST_WORDS = 0.75, 3
 
 
+# A piece of code that more than one line has goes with another name of one line
+def _claim_of_piece(piece: str, numbers: list[int], lines: dict[int, list[tuple[float, str]]], words: Words) -> Claim:
+    in_piece = words_of_code(piece)
+    if len(numbers) > 1:
+        for number in numbers:
+            names = [
+                word for _, word in lines.get(number, ()) if words.weights[word] >= PROPER and word not in in_piece
+            ]
+            if names:
+                return Claim(f"`{piece}` {names[0]}", number, _OF_PIECE)
+    return Claim(f"`{piece}`", numbers[0], _OF_PIECE)
+
+
+# Of the words of a line, the share and the number that a text has which states just that; without a value more
+_SHARE, _SHARE_WITHOUT_VALUE, _LEAST_WORDS = 0.75, 0.9, 3
 _HAS_VALUE = re.compile(r"[\"']|\b\d")
 
 
 # A line that the text has nearly all words of has to stay as it is
 def _whole_line(number: int, file: WorkingFile, words: Words) -> list[Claim]:
     line = file.lines[number - 1].strip()
-    if len(line) > _LONGEST_PIECE or _PRIVATE.search(line) or "`" in line or not _HAS_VALUE.search(line):
+    if len(line) > _LONGEST_PIECE or _PRIVATE.search(line) or "`" in line:
         return []
     of_line = [word for word in tokens_of_code(line) if word not in _KEYWORDS]
     matches = [word for word in of_line if word in words.weights]
-    if len(matches) < max(_LEAST_WORDS, _SHARE * len(of_line)):
+    share = _SHARE if _HAS_VALUE.search(line) else _SHARE_WITHOUT_VALUE
+    if len(matches) < max(_LEAST_WORDS, share * len(of_line)):
         return []
     return [Claim(f"`{line}`", number, _OF_LINE)]
 
@@ -218,7 +278,8 @@ def is_stated(words: Words, file: WorkingFile, first: int, last: int) -> bool:
 
 _SHARE_OF_LINES = 0.5
 _KEYWORDS = frozenset(
-    "if else elif for in not is and or return def class func fn let const var self this type struct".split()
+    "if else elif for in not is and or return def class func fn let const var self this type struct pub enum except try"
+    " catch raise throw while switch case import from".split()
 )
 
 
@@ -249,7 +310,7 @@ def _claims_of_line(number: int, matches: list[tuple[float, str]], file: Working
     for score, value in matches:
         if not _is_value(value):
             continue
-        least = PROPER if value in LITERALS or value in "012" else PLAIN
+        least = PROPER if value in LITERALS or value in "01" else PLAIN
         partners = [
             (score, word) for score, word in names if weights[word] >= least and words.are_together(value, word)
         ]
@@ -257,12 +318,34 @@ def _claims_of_line(number: int, matches: list[tuple[float, str]], file: Working
             claims.append(Claim(value, number, score))
         if partners:
             claims.append(_claim_of_value(partners[0][1], value, number, file, partners[0][0] + 1.5))
-    claims += [Claim(word, number, score) for score, word in names if weights[word] >= PROPER]
-    plain = [word for score, word in names if weights[word] == PLAIN and score == PLAIN]
-    for word, other in pairwise(plain):
-        if words.are_together(word, other):
-            claims.append(Claim(f"{word} {other}", number, 1.0))
+    claims += [Claim(_name(word, file, words), number, score) for score, word in names if weights[word] >= PROPER]
+    claims += _pairs(number, names, file, words)
     return claims
+
+
+# A name that the file spells as the text does has to stay a name of its own
+def _name(word: str, file: WorkingFile, words: Words) -> str:
+    spelling = words.spellings[word]
+    is_whole = words.weights[word] == NAME and file.lines_of(spelling)
+    return f"`{spelling}`" if is_whole else word
+
+
+# Two rare words of a sentence, or a name that several lines have with a word of this one
+def _pairs(number: int, names: list[tuple[float, str]], file: WorkingFile, words: Words) -> list[Claim]:
+    pairs: list[Claim] = []
+    for (score, word), (other_score, other) in pairwise(names):
+        is_rare = other_score >= PLAIN
+        is_name = words.weights[word] >= PROPER and score < words.weights[word]
+        if not words.are_together(word, other) or not (is_rare or is_name):
+            continue
+        if is_rare and words.weights[word] < PROPER:
+            pairs.append(Claim(f"{word} {other}", number, PLAIN))
+        elif is_name and len(set(file.places[word]).intersection(file.places[other])) <= _FEW_LINES:
+            pairs.append(Claim(f"{word} {other}", number, score + 0.5))
+    return pairs
+
+
+_FEW_LINES = 2
 
 
 # ``name = value`` or ``name: value``
@@ -275,6 +358,16 @@ def _claim_of_value(word: str, value: str, number: int, file: WorkingFile, score
         if form == value and word in words_of_code(name) and not _PRIVATE.search(name):
             return Claim(f"`{name}{sign}{assigned}`", number, score)
     return Claim(f"{word} {value}", number, score)
+
+
+def value_of_name(line: str, name: str) -> list[str]:
+    """Return a claim that a name has the value that a line gives it; none if it does not end there."""
+    _, _, piece = line.strip().partition(name)
+    piece = f"{name}{piece}".rstrip(" ;,")
+    is_whole = "=" in piece and piece.count("(") == piece.count(")") and not piece.endswith(("{", "[", "(", "="))
+    if not is_whole or len(piece) > _LONGEST_PIECE or "`" in piece or _PRIVATE.search(piece):
+        return []
+    return [f"`{piece}`"]
 
 
 def _best(claims: list[Claim]) -> list[Claim]:

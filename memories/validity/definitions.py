@@ -48,6 +48,9 @@ _SCRIPT_METHOD = re.compile(
     rf"{_MODIFIERS}(?:get\s+|set\s+)?\*?(?P<name>[#\w$]+)\??\s*(?:<[^()]*>\s*)?"
     r"(?:\((?:.*\)\s*(?::.*)?\{.*|[^;]*[({,]|\{)?$|(?::[^=;]+)?=\s*(?:async\s*)?(?:\(.*|\w+\s*)(?:=>.*|\()$)"
 )
+_SCRIPT_ASSIGNED = re.compile(
+    r"(?P<owner>[\w$]+(?:\.[\w$]+)*)\.(?P<name>[\w$]+)\s*=\s*(?:[\w$.]+\s*=\s*)*(?:async\s*)?(?:function\b|\([^()]*\)\s*=>|[\w$]+\s*=>)"
+)
 _TYPED_FUNCTION = re.compile(
     r"(?:[\w$@<>\[\],.*&:?~\"]+\s+|[\w:<>,]+[*&]+\s*|\w+\([^()]*\)\s+)*?[*&]*"
     r"(?P<name>(?:\w+(?:<[\w, ]*>)?::)*~?[A-Za-z_]\w*)\s*\((?!\*)"
@@ -90,7 +93,9 @@ _PYTHON = _Language(
     (_ASSIGNMENT,),
 )
 _SCRIPT = _Language(
-    rf"{_COMMENT}|{_DOUBLE}|{_SINGLE}|`(?s:(?:\\.|[^`\\])*)`|{_REGULAR}", (*_SLASHES, "@"), (_SCRIPT_METHOD,)
+    rf"{_COMMENT}|{_DOUBLE}|{_SINGLE}|`(?s:(?:\\.|[^`\\])*)`|{_REGULAR}",
+    (*_SLASHES, "@"),
+    (_SCRIPT_ASSIGNED, _SCRIPT_METHOD),
 )
 _GO = _Language(rf"{_COMMENT}|{_DOUBLE}|{_CHARACTER}|`[^`]*`", _SLASHES)
 _RUST = _Language(rf"{_COMMENT}|\bb?r(#*)\"(?s:.*?)\"\1|\"(?s:(?:\\.|[^\"\\])*)\"|{_CHARACTER}", (*_SLASHES, "#"))
@@ -142,6 +147,8 @@ class _Open(NamedTuple):
     first: int
     indent: int
     is_class: bool
+    # Whether it only holds definitions, as ``impl`` in Rust
+    is_holder: bool
 
 
 class _Scan:
@@ -164,16 +171,16 @@ class _Scan:
             # A brace or bracket at the indentation of the definition goes on with it, or ends it
             belongs = is_end or code[0] == "{" or _WHERE.match(code) is not None
             while self._open and indent <= self._open[-1].indent and not (belongs and indent == self._open[-1].indent):
-                yield self._closed(last)
+                yield from self._closed(last)
             last = number
             if indent <= self._group:
                 self._group = -1
             if not belongs:
                 self._read(code, number, indent, lines)
             elif self._open and indent == self._open[-1].indent and is_end and self._is_last(code):
-                yield self._closed(number)
+                yield from self._closed(number)
         while self._open:
-            yield self._closed(last)
+            yield from self._closed(last)
 
     def _read(self, code: str, number: int, indent: int, lines: list[str]) -> None:
         if len(code) > _MAX_LINE or code.startswith(self._language.comments):
@@ -194,17 +201,20 @@ class _Scan:
             return not code.endswith(("{", "(", "["))
         return code.endswith((";", ")", "]"))
 
-    def _closed(self, last: int) -> Definition:
+    def _closed(self, last: int) -> Iterator[Definition]:
         block = self._open.pop()
-        return Definition(block.name, block.first, max(last, block.first))
+        if not block.is_holder:
+            yield Definition(block.name, block.first, max(last, block.first))
 
     def _begin(self, code: str, number: int, indent: int, lines: list[str], *, is_member: bool) -> None:
         match, is_class = self._match(code, number, indent, lines, is_member=is_member)
         if match is None:
             return
-        owner = match.groupdict().get("owner") or (self._open[-1].name if self._open else "")
+        groups = match.groupdict()
+        owner = (groups.get("owner") or "").removesuffix(".prototype") or (self._open[-1].name if self._open else "")
         name = match["name"].replace("::", ".")
-        self._open.append(_Open(f"{owner}.{name}" if owner else name, number, indent, is_class))
+        full_name = f"{owner}.{name}" if owner else name
+        self._open.append(_Open(full_name, number, indent, is_class, match.re is _IMPL))
 
     def _match(
         self, code: str, number: int, indent: int, lines: list[str], *, is_member: bool
@@ -242,4 +252,4 @@ class _Scan:
         return False
 
 
-_PLAIN = (_ASSIGNMENT, _TYPED_VALUE, *_RUBY.forms)
+_PLAIN = (_ASSIGNMENT, _SCRIPT_ASSIGNED, _TYPED_VALUE, *_RUBY.forms)

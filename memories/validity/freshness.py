@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from memories.events import AnchorRecord
+from memories.validity.definitions import Definition
 from memories.validity.marks import Mark, MarkKind
 from memories.validity.working_files import (
     Signature,
     WorkingFile,
+    defining_files,
     read_working_file,
     signature_of,
     tracked_files,
@@ -85,10 +87,21 @@ def check(anchor: AnchorRecord, tree: WorkingTree, commit: str = "") -> Finding:
 
 
 def _check(part: _Part, tree: WorkingTree, commit: str) -> Finding:
+    finding = _finding_at(part, tree)
+    if finding is None:
+        return _elsewhere(part, tree, commit)
+    if finding.path == part.path:
+        return finding
+    # The definition is in another file, which may have changed since it was found there
+    return _at_new_path(part, finding.path, tree) or finding
+
+
+# None if there is no such file
+def _finding_at(part: _Part, tree: WorkingTree) -> Finding | None:
     place = f"{tree.top}/{part.path}"
     signature = signature_of(place)
     if signature is None:
-        return _elsewhere(part, tree, commit)
+        return None
     cached = _findings.get(place)
     if cached is None or cached[0] != signature:
         if len(_findings) >= _MOST_FILES:
@@ -104,13 +117,31 @@ def _check(part: _Part, tree: WorkingTree, commit: str) -> Finding:
 _findings: dict[str, tuple[Signature, dict[_Part, Finding]]] = {}
 
 
+def _at_new_path(part: _Part, path: str, tree: WorkingTree) -> Finding | None:
+    finding = _finding_at(part._replace(path=path), tree)
+    if finding is not None and finding.state is State.FRESH:
+        return finding._replace(state=State.MOVED)
+    return finding
+
+
 def _compared(part: _Part, tree: WorkingTree) -> Finding:
     if not part.digest:
         return Finding(State.FRESH, part.path)
     file = read_working_file(tree.top, part.path)
     if file is None:
         return Finding(State.CHANGED, part.path, part.first, part.last)
-    return compare(part, file)
+    finding = compare(part, file)
+    if finding.state is State.CHANGED and part.symbol and not _definitions(part.symbol, file):
+        path = defining_files(tree, (part.symbol,)).get(part.symbol, "")
+        home = read_working_file(tree.top, path) if path else None
+        if home is not None and compare(part, home).state is State.MOVED:
+            return compare(part, home)
+    return finding
+
+
+# A class may have another name, or a base
+def _definitions(symbol: str, file: WorkingFile) -> list[Definition]:
+    return file.definitions_of(symbol) or file.definitions_of(symbol.rpartition(".")[2])
 
 
 def compare(part: AnchorRecord | _Part, file: WorkingFile) -> Finding:
@@ -124,7 +155,7 @@ def compare(part: AnchorRecord | _Part, file: WorkingFile) -> Finding:
     if isinstance(claims, str):
         claims = json.loads(claims)
     if part.symbol:
-        matches = file.definitions_of(part.symbol)
+        matches = _definitions(part.symbol, file)
         if len(matches) != 1:
             return Finding(State.CHANGED, file.path, *place)
         place = (matches[0].first, matches[0].last)
@@ -153,11 +184,8 @@ def _elsewhere(part: _Part, tree: WorkingTree, commit: str) -> Finding:
         renamed = _renames(tree.top, commit, tree.head).get(part.path, "")
     named = tracked_files(tree.top).ending_with(part.path.rpartition("/")[2])
     for path in dict.fromkeys((renamed, *(named if len(named) == 1 else ()))):
-        file = read_working_file(tree.top, path) if path else None
-        if file is None:
-            continue
-        finding = compare(part, file) if part.digest else Finding(State.MOVED, path)
-        if finding.state is State.MOVED or path == renamed:
+        finding = _at_new_path(part, path, tree) if path else None
+        if finding is not None and (finding.state is State.MOVED or path == renamed):
             return finding
     return Finding(State.GONE, part.path)
 

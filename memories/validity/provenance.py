@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from memories.events import GOVERNS, MemoryState, ProvenanceRecord
@@ -10,9 +11,12 @@ from memories.models import MemoryScope
 from memories.validity.anchors import Edit, anchors_of_text, edits_of_commits
 from memoryhub.config.current_settings import current_folder
 from memoryhub.core import log
+from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.origin import current_origin
+from memoryhub.core.stores import rows
+from memoryhub.core.stores.dialect import json_text
 from sessions_app.events import COMMIT_RECORDED
-from sessions_app.events.client import FILE_EDITED
+from sessions_app.events.client import FILE_EDITED, TOOL_MESSAGE
 from sessions_app.git.worktree import WorkingTree
 from sessions_app.selectors import caller_tree
 
@@ -28,7 +32,7 @@ class Workplace:
     edited: Sequence[str]
     # Whether what is written now was learnt on the branch that is checked out
     is_learnt_here: bool
-    # The newest edits of the session, committed or not
+    # The newest edits of the session, committed or not, and the files that it read
     edits: Sequence[Edit] = ()
 
 
@@ -96,4 +100,25 @@ def _newest_edits() -> list[Edit]:
     edits: dict[str, list[str]] = {}
     for edit in newest.payloads().values():
         edits.setdefault(edit["path"], []).append(edit.get("change", ""))
+    for path in _newest_reads(session_id):
+        edits.setdefault(path, [])
     return [Edit(path, "\n".join(changes)) for path, changes in edits.items()]
+
+
+# Only the input of tools: their output is long
+_READS = (
+    f"SELECT {json_text('payload_json', 'input')} FROM raw_events WHERE session_id = %s AND event_type = %s "
+    f"AND payload_json IS NOT NULL AND position {OUTSIDE} ORDER BY position DESC LIMIT %s"
+)
+_MOST_READS = 20
+_PATH_FIELDS = ("file_path", "path", "filePath", "absolute_path")
+
+
+def _newest_reads(session_id: str) -> Iterator[str]:
+    for text in rows.column(_READS, [session_id, TOOL_MESSAGE.name, _MOST_READS]):
+        try:
+            tool_input = json.loads(text or "null")
+        except ValueError:
+            continue
+        if isinstance(tool_input, dict):
+            yield from (path for name in _PATH_FIELDS if isinstance(path := tool_input.get(name), str) and path)

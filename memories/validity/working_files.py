@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from memories.validity.definitions import Definition, definitions
@@ -15,11 +16,20 @@ from memoryhub.config.repository import find_repository
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.foreign_files import read_foreign
 from sessions_app.git.process import run
+from sessions_app.git.worktree import WorkingTree
 
 # Bytes of a file that is read
 MAX_BYTES = 1_000_000
 _SECONDS = 0.5
 _MOST_TRACKED = 100_000
+# What tools write, others wrote, or holds secrets
+UNFIT = re.compile(
+    r"(?:^|.*/)(?:node_modules|vendor|third_party|\.git|dist|__snapshots__|site-packages)/.*"
+    r"|(?:^|.*/)(?:\.env(?:\.(?!example|sample|template).*)?|\.netrc|\.npmrc|\.pypirc|id_[a-z0-9]+|credentials[^/]*"
+    r"|secrets?\.(?:json|ya?ml|toml)|package-lock\.json|pnpm-lock\.yaml|go\.sum|npm-shrinkwrap\.json)"
+    r"|.*\.(?:pem|key|p12|pfx|keystore|lock|min\.js|min\.css|map|snap|pb\.go|svg|csv|jsonl|ipynb)|.*_pb2(?:_grpc)?\.pyi?",
+    re.IGNORECASE,
+)
 # Device, inode, size and time of a file
 Signature = tuple[int, int, int, int]
 
@@ -46,7 +56,7 @@ class WorkingFile:
         return definitions(self.path, self.text)
 
     def definitions_of(self, symbol: str) -> list[Definition]:
-        """Return the definitions of a name, or of the end of it: ``send`` finds ``Client.send``."""
+        """Return the definitions of a name, or of the end of one: ``send`` finds ``Client.send``."""
         return [found for found in self.definitions if found.name == symbol or found.name.endswith(f".{symbol}")]
 
     def digest(self, first: int, last: int) -> str:
@@ -91,35 +101,29 @@ class WorkingFile:
                 places.setdefault(word, []).append(number)
         return places
 
-    def line_of(self, piece: str, first: int = 0, last: int = 0) -> int:
-        """Return the number of the first line with a piece of code, however it is spaced or quoted; 0 without."""
+    def lines_of(self, piece: str, first: int = 0, last: int = 0) -> list[int]:
+        """Return the numbers of the lines where a piece of code begins, however it is spaced or quoted."""
         tokens = _PIECE_TOKEN.findall(piece)
         if not tokens:
-            return 0
+            return []
         text = self.text
         if last:
             text = "\n".join(self.lines[first - 1 : last])
-        match = _pattern_of(tuple(tokens)).search(text)
-        return text.count("\n", 0, match.start()) + max(first, 1) if match else 0
+        starts = [match.start() for match in islice(_pattern_of(tuple(tokens)).finditer(text), _MOST_PLACES)]
+        return [text.count("\n", 0, start) + max(first, 1) for start in starts]
 
     def holds(self, claim: str, first: int = 0, last: int = 0) -> bool:
-        """Return whether lines still have what ``Claim`` says."""
-        if claim.startswith("`"):
-            return self.line_of(claim.strip("`"), first, last) > 0
-        return self.has(claim.split(), first, last)
-
-    def has(self, words: Iterable[str], first: int = 0, last: int = 0) -> bool:
-        """Return whether lines near each other have all the words, within a range of lines if one is given."""
-        numbers: list[list[int]] = []
-        for word in words:
-            within = [number for number in self.places.get(word, ()) if not last or first <= number <= last]
-            if not within:
-                return False
-            numbers.append(within)
+        """Return whether lines near each other still have the pieces of code and the words of a claim."""
+        numbers = [self.lines_of(piece, first, last) for piece in _PIECE.findall(claim)]
+        for word in _PIECE.sub(" ", claim).split():
+            numbers.append([number for number in self.places.get(word, ()) if not last or first <= number <= last])
         rarest = min(numbers, key=len, default=[])
         return any(all(_is_near(number, places) for places in numbers) for number in rarest)
 
 
+_MOST_PLACES = 200
+# In a claim, code is between backticks
+_PIECE = re.compile(r"`([^`]*)`")
 _PIECE_TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -150,7 +154,7 @@ def _pattern_of(tokens: tuple[str, ...]) -> re.Pattern[str]:
 
 
 # Words of one statement may be on several lines after it was formatted
-_NEAR = 2
+_NEAR = 0
 
 
 def _is_near(number: int, places: list[int]) -> bool:
@@ -230,7 +234,52 @@ def _tracked(top: str, _: Signature | None) -> TrackedFiles:
     return TrackedFiles(os.fsdecode(name) for name in names[:_MOST_TRACKED] if name)
 
 
-LITERALS = frozenset("true false none null nil".split())
+_GREP = ("grep", "--no-color", "--no-textconv", "--no-recurse-submodules", "-I", "-z", "-F", "-w")
+_CODE = (
+    ".",
+    *(f":(exclude)*.{ending}" for ending in "md rst txt lock json min.js".split()),
+    ":(exclude,glob)**/test*/**",
+    ":(exclude,glob)**/example*/**",
+)
+# A line that seems to define a name
+_DEFINED = re.compile(
+    r"\b(?:def|class|func|fn|fun|function|struct|interface|type|enum|trait|union|const|let|var|val|static|module|define)"
+    r"\b(?:\s*\([^()]*\)\s*|[^=(]*?[^\w=(])([A-Za-z_$][\w$]*)|(?:^\s*|\.)([A-Za-z_]\w*)\s*(?::[^=]*)?=(?![=>])"
+)
+_MAX_MATCHES = 100_000
+
+
+def defining_files(tree: WorkingTree, symbols: tuple[str, ...]) -> dict[str, str]:
+    """Map names to the one tracked file that seems to define each, by one search of git."""
+    repository = find_repository(tree.top)
+    index = signature_of(f"{repository.git_dir}/index") if repository else None
+    return _defining(str(tree.top), tree.head, index, symbols)
+
+
+@lru_cache(maxsize=256)
+def _defining(top: str, _: str, __: Signature | None, symbols: tuple[str, ...]) -> dict[str, str]:
+    names = {symbol: symbol.rpartition(".")[2] for symbol in symbols}
+    patterns = [option for name in sorted(set(names.values())) for option in ("-e", name)]
+    try:
+        answer = run(Path(top), *_GREP, *patterns, "--", *_CODE, max_output=_MAX_MATCHES, seconds=_SECONDS)
+    except Unavailable:
+        return {}
+    assigned = {symbol: re.compile(rf"(?<![\w.]){re.escape(symbol)}\s*=[^=]") for symbol in symbols if "." in symbol}
+    paths: dict[str, set[str]] = {}
+    for line in answer.stdout.decode("utf-8", "replace").split("\n"):
+        path, _, code = line.partition("\0")
+        for name in _DEFINED.findall(code):
+            if not UNFIT.fullmatch(path):
+                paths.setdefault(name[0] or name[1], set()).add(path)
+        for symbol, pattern in assigned.items():
+            if pattern.search(code):
+                paths.setdefault(symbol, set()).add(path)
+    places = {symbol: paths.get(symbol) or paths.get(name, set()) for symbol, name in names.items()}
+    return {symbol: min(files) for symbol, files in places.items() if len(files) == 1}
+
+
+# Values that are words, and modifiers of definitions
+LITERALS = frozenset("true false none null nil async static private protected abstract readonly final".split())
 _TOKEN = re.compile(r"[^\W\d]\w*|\d[\d_,]*(?:\.\d+)*")
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[^\W\d_a-zA-Z]+|\d+")
 _MAX_LINE = 1_000
@@ -252,7 +301,7 @@ def words_of_code(line: str) -> frozenset[str]:
 @lru_cache(maxsize=20_000)
 def _forms(token: str) -> tuple[str, ...]:
     if token[0].isdigit():
-        return (number_form(token),)
+        return tuple(dict.fromkeys((number_form(token), *_beginnings(token))))
     parts = _PART.findall(token)
     whole = token.lower()
     if len(parts) == 1 and whole not in LITERALS:
@@ -260,10 +309,16 @@ def _forms(token: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((whole, token.lower(), *(stem(part) for part in parts if len(part) > 1))))
 
 
+# A version is named by its beginning, too
+def _beginnings(number: str) -> list[str]:
+    parts = number.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))] if len(parts) > 2 else []
+
+
 def number_form(token: str) -> str:
-    """Return a number as it is compared: ``1_000``, ``1,000`` and ``1000.0`` are one."""
+    """Return a number as it is compared: ``1_000``, ``1,000`` and ``1000.0`` are one, and 1.21 and 1.21.0."""
     digits = re.sub(r"[_,](?=\d{3})", "", token).rstrip(",_")
-    return digits.removesuffix(".0") if digits.count(".") == 1 else digits
+    return digits.removesuffix(".0") if digits.count(".") <= 2 else digits
 
 
 def stem(word: str) -> str:
