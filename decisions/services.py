@@ -39,7 +39,7 @@ from decisions.schemas import (
 from decisions.selectors import find_decision, find_decisions
 from memories.events import filled
 from memories.services.amendments import find_amendments
-from memories.validity.amendment_rules import Text
+from memories.validity.amendment_rules import TitledText
 from memories.validity.check_runs import parse_check
 from memories.validity.provenance import current_workplace, provenance_of
 from memoryhub.config.current_settings import project_settings, settings_decided_by
@@ -159,7 +159,7 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
         status=draft.payload.status,
         title=draft.payload.title,
         superseded=superseded,
-        amendments=find_amendments(event.position, Text(draft.payload.chosen, draft.payload.title)),
+        amendments=find_amendments(event.position, TitledText(draft.payload.chosen, draft.payload.title)),
         redacted=list(draft.redactions),
     )
     if draft.payload.status is DecisionStatus.PROPOSED:

@@ -94,6 +94,7 @@ class MemoryDetail(MemoryView):
     versions: list[VersionView] = Field(default_factory=list, description="newest first")
     relations: list[RelationView] = Field(default_factory=list, description="oldest first")
     use: UseView | None = Field(None, description="how often it was sent, found and cited")
+    acceptance: str = Field("", description="who accepted this text, and where it comes from")
 
 
 class Versions(BaseModel):

@@ -72,6 +72,8 @@ class MemoryTest(Command):
         for name, sort in needs.items():
             if name in self.model_fields_set and sort not in sorts:
                 raise ValueError(f"'{name}' needs '{sort}'")
+        if self.proves is not None and {"run", "file"}.isdisjoint(sorts):
+            raise ValueError("'proves' needs 'run' or 'file'")
         return self
 
     @property

@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models.expressions import RawSQL
 
 from memories.pack_sorts import PackSort, sort_of
-from memories.validity.models import CheckState  # noqa: F401  (Django finds models through this module)
+from memories.validity.models import CheckState, Provenance  # noqa: F401  (Django finds models through this module)
 from memoryhub.core.fields import PositionField
 from memoryhub.core.kinds import KINDS, Kind
 from memoryhub.core.models import Quarantine, StoreModel
@@ -321,21 +321,6 @@ class Anchor(StoreModel):
 
     def __str__(self) -> str:
         return f"anchor {self.number} of #{self.entity_id}"
-
-
-class Provenance(StoreModel):
-    """The state of the working tree in which a memory or decision was written, by its id."""
-
-    id = PositionField(primary_key=True)
-    commit = models.CharField(max_length=64)
-    branch = models.TextField(blank=True)
-    has_edits = models.BooleanField(help_text="Its session had edits that were not committed")
-
-    class Meta:
-        indexes = [models.Index(fields=["branch"], name="provenance_branch")]
-
-    def __str__(self) -> str:
-        return f"provenance of #{self.id}"
 
 
 class AmendmentKind(models.TextChoices):

@@ -633,7 +633,7 @@ READINGS = {
 # Take no --project
 OF_THE_HUB = {"status", "token list", "project list", "project show", "jobs"}
 # Tested elsewhere, because they need a file, standard input, a service manager, a client or a home of their own
-OTHERS = {"bench", "blame", "bundle apply", "bundle verify", "import list", "memtest", "mirror", "sanitise"}
+OTHERS = {"bench", "blame", "bundle apply", "bundle verify", "changes", "import list", "memtest", "mirror", "sanitise"}
 OTHERS |= {"service status", "setup"}
 
 

@@ -34,6 +34,7 @@ from sessions_app.git.branches import (
     main_of,
     unchanged_files,
 )
+from sessions_app.git.ranges import authors_of_files, find_range, list_committed, read_committed
 from sessions_app.git.worktree import branch_tip, working_tree_at
 from sessions_app.hook_parser import find_commits, parse_hook
 from tests.sessions_app.test_git import Repository
@@ -244,10 +245,19 @@ def read_all(folder: Path, sha: str) -> None:
         lambda: git.branch_work(folder),
         lambda: git.blame(folder, "code.py", b"a = 1\nb = 9\n"),
         lambda: compare_branches(folder),
+        lambda: compare_files(folder),
     ]
     for call in calls:
         with suppress(HubError):
             call()
+
+
+def compare_files(folder: Path) -> None:
+    span = find_range(folder, "HEAD~1..HEAD")
+    authors_of_files(span, "")
+    for commit in (span.fork, span.head):
+        listed = list_committed(span.top, commit, "", "")
+        list(read_committed(span.top, list(listed.values())))
 
 
 def compare_branches(folder: Path) -> None:

@@ -333,8 +333,7 @@ def _failed(among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
     memories, decisions = _IN_FORCE
     in_force = [*fetch_among(memories, "m.id", failed), *fetch_among(decisions, "d.id", failed)]
     for (entity_id,) in in_force:
-        state = failed[entity_id]
-        yield entity_id, Reason(Why.CHECK, str(rows.time_value(state.ran_at)), failure_text(state))
+        yield entity_id, Reason(Why.CHECK, failed[entity_id], failure_text(failed[entity_id]))
 
 
 def _moment_of(stored: str) -> datetime:

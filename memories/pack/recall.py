@@ -29,7 +29,7 @@ from memories.search.parsed_query import ParsedQuery
 from memories.search.relevance import Relevance, odds, relevance_of
 from memories.search.weights import SAYS_LITTLE, successors_of
 from memories.validity.amendments import COMPARED, Pair, merged_pairs, pairs_among, stored_pairs
-from memories.validity.trust import SAME_MATTER, accepted_instead
+from memories.validity.trust import NOT_ACCEPTED, SAME_MATTER, accepted_instead
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores.store import use_store
 from sessions_app.selectors import context_begins
@@ -113,9 +113,11 @@ def _recall_pack(items: Sequence[PackItem], count: int, remarks: Remarks) -> Pac
         return PackBody([])
     tokens = (MAX_TOKENS - RECALL.frame_tokens) // count
     cut: list[PackItem] = []
-    # With remarks last
-    ordered = sorted(items, key=lambda item: (item.reference in remarks.beside, _latest_first(item)))
-    for item in ordered:
+
+    def order(item: PackItem) -> tuple[bool, tuple[str, int]]:
+        return NOT_ACCEPTED in remarks.beside.get(item.reference, ""), _latest_first(item)
+
+    for item in sorted(items, key=order):
         remark = remarks.beside.get(item.reference, "")
         cut.append((item.with_remark(remark) if remark else item).within(tokens))
     section = FilledSection(SECTION, cut, 0, sum(estimate_tokens(item.line) for item in cut))
@@ -157,7 +159,8 @@ def with_newer(relevances: Mapping[int, Relevance], pairs: Iterable[Pair]) -> di
     for pair in pairs:
         older = complete.get(pair.older_id)
         newer = complete.get(pair.newer_id)
-        if older and (newer is None or newer.score < older.score):
+        is_lesser = pair.newer_id == pair.lesser_id
+        if older and not is_lesser and (newer is None or newer.score < older.score):
             complete[pair.newer_id] = Relevance(older.score, 0, 0)
     return complete
 

@@ -16,8 +16,6 @@ from memoryhub.core.origin import Origin, current_origin
 
 # The admin: its user is a person, who accepts by writing
 PERSONS_DOOR = "admin"
-# A person who merges a branch accepts what was learnt on it
-MERGE_DOOR = "merge"
 # The rules that propose lessons from a session
 RULES_DOOR = "rules"
 # How the sources of their memories begin, and the reasons for which these wait

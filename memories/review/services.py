@@ -8,14 +8,14 @@ from memories.duplicates import Existing, review_status_of
 from memories.events import ACCEPTED, MEMORY_REVIEWED, MemoryReviewed, Merged, ReviewStatus, Verdict, filled
 from memories.models import Memory, MemoryScope, MemoryVersion, ReviewState
 from memories.present import clause
-from memories.review.policy import MERGE_DOOR, PERSONS_DOOR
+from memories.review.policy import PERSONS_DOOR
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewOutcome, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import last_verdict
 from memories.schemas import MemoryUpdate
 from memories.selectors.memories import find_memory
 from memories.selectors.versions import state_at
 from memories.services.revise import append_version, live_memory, refuse_taken_title, update_memory
-from memories.validity.trust import person_of, trusts_of
+from memories.validity.trust import MERGE_DOOR, person_of, trusts_of
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, Forbidden, HubError, Invalid, PreconditionFailed
 from memoryhub.core.origin import current_origin

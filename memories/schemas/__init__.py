@@ -72,9 +72,10 @@ class AttributeArguments(Command):
     """Accepts attributes that every kind, or a client, knows as arguments of their own; stored as attributes."""
 
     related_chunks: list[Line] | None = Field(None, description="ids of related code", json_schema_extra=only_in_full)
-    check: Annotated[Line, Field(max_length=500)] | None = Field(
+    check: Line | None = Field(
         None,
-        description="proves it: `make test` exits 0, or FILE matches REGEX; a person allows commands",
+        max_length=500,
+        description="proves it: `make test` exits 0",
         json_schema_extra=only_in_full,
     )
 
@@ -83,16 +84,12 @@ class AttributeArguments(Command):
     def _as_attributes(cls, fields: Any) -> Any:
         if not isinstance(fields, dict):
             return fields
-        arguments = {name: fields[name] for name in ("related_chunks", "check") if fields.get(name) is not None}
+        arguments = {name: fields[name] or None for name in ("related_chunks", "check") if fields.get(name) is not None}
         attributes = fields.get("attributes") or {}
         if not arguments or not isinstance(attributes, dict):
             return fields
-        if arguments.get("check") == "":
-            arguments["check"] = None
-        changed = {**fields, "attributes": {**arguments, **attributes}}
-        for name in arguments:
-            del changed[name]
-        return changed
+        remaining = {name: value for name, value in fields.items() if name not in arguments}
+        return {**remaining, "attributes": {**arguments, **attributes}}
 
 
 class MemoryWrite(AttributeArguments):
@@ -257,9 +254,7 @@ class AmendedEntry(BaseModel):
 
     id: int
     title: str
-    # amends or contradicts
     kind: AmendmentKind
-    # Explicit words of the same author
     certain: bool
 
 
@@ -286,7 +281,6 @@ class WriteResult(BaseModel):
     redacted: list[str] = Field(default_factory=list)
     # Near duplicates of a new memory; they are never merged automatically.
     similar: list[SimilarMemory] = Field(default_factory=list)
-    # Earlier entries that the new text seems to amend or contradict.
     amendments: list[AmendedEntry] = Field(default_factory=list)
     # The conflict that this write opened, if base_version was outdated.
     conflict: int | None = None
@@ -386,9 +380,6 @@ class MemoryView(BaseModel):
     superseded_by: list[int]
     # What is known against it: the code that it is about has changed, its branch is not merged, a newer entry amends it
     marks: list[MarkView] = Field(default_factory=list)
-    # Who accepted this very text, and where it comes from, of an accepted memory that is read as a whole: "not
-    # reviewed", "accepted by ada 2026-11-29", "from a web page, not accepted"
-    acceptance: str = ""
     # When a check of the present text passed last.
     checked_at: datetime | None = None
     # Since when and why it is in quarantine; lists and searches then leave it out.

@@ -51,7 +51,6 @@ _DERIVED = {
     "conflicts",
     "superseded_by",
     "marks",
-    "acceptance",
     "checked_at",
     "quarantine",
 }

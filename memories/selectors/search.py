@@ -184,9 +184,9 @@ def _with_newer(
     scores: dict[int, float], pairs: Sequence[Pair], query: ParsedQuery, level: scopes.Level
 ) -> dict[int, float]:
     absent = {pair.newer_id for pair in pairs} - scores.keys()
-    shown = scores.keys() | set(engine.meeting(absent, query, level)) if absent else scores.keys()
+    visible = scores.keys() | set(engine.meeting(absent, query, level)) if absent else scores.keys()
     for pair in pairs:
-        if pair.newer_id in shown and pair.older_id in scores:
+        if pair.newer_id in visible and pair.older_id in scores and pair.newer_id != pair.lesser_id:
             scores[pair.newer_id] = max(nextafter(scores[pair.older_id], inf), scores.get(pair.newer_id, -inf))
     return scores
 

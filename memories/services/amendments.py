@@ -18,7 +18,7 @@ from memories.search.index import has_full_text, text_index
 from memories.search.snippets import place_in_english
 from memories.search.weights import successors_of
 from memories.services.links import create_relation
-from memories.validity.amendment_rules import Text, states_change
+from memories.validity.amendment_rules import TitledText, states_change
 from memories.validity.amendments import COMPARED, Pair, pairs_among
 from memoryhub.core import log
 from memoryhub.core.contributions import recalls
@@ -43,7 +43,7 @@ _LIVE = (
 )
 
 
-def find_amendments(entity_id: int, text: Text, among: Sequence[str] = _ENTRIES) -> list[AmendedEntry]:
+def find_amendments(entity_id: int, text: TitledText, among: Sequence[str] = _ENTRIES) -> list[AmendedEntry]:
     """Record and return what a new text seems to amend or contradict in the current store.
 
     Args:
@@ -72,7 +72,7 @@ def find_amendments(entity_id: int, text: Text, among: Sequence[str] = _ENTRIES)
 
 def find_amended_by_prompt(session_id: str, prompt: str) -> str:
     """Record what the last prompt of a session amends by explicit words; return ""."""
-    text = Text(sanitize_text(prompt[:_LONGEST_QUESTION])[0])
+    text = TitledText(sanitize_text(prompt[:_LONGEST_QUESTION])[0])
     if session_id and states_change(text):
         prompts = log.events().of_session(session_id).of_type(USER_MESSAGE).order_by("-position")
         position = prompts.values_list("position", flat=True).first()
@@ -86,7 +86,7 @@ def find_amended_by_prompt(session_id: str, prompt: str) -> str:
 recalls.insert(0, find_amended_by_prompt)
 
 
-def _candidates(text: Text) -> list[int]:
+def _candidates(text: TitledText) -> list[int]:
     words = words_of(f"{text.title} {text.content}")
     if not words or not has_full_text():
         return []

@@ -14,7 +14,7 @@ from memories.review.policy import ReviewGate
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
 from memories.services.amendments import find_amendments
 from memories.services.revise import append_version, result_of, with_memory, write_result
-from memories.validity.amendment_rules import Text
+from memories.validity.amendment_rules import TitledText
 from memories.validity.copies import copied_from
 from memories.validity.provenance import Workplace, current_workplace, provenance_of_memory
 from memoryhub.config.project_settings import ProjectSettings
@@ -73,7 +73,7 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
                 if result.status is WriteStatus.CREATED:
                     result = result.model_copy(update={"similar": similar_memories(result.id, state)})
                 if result.status in (WriteStatus.CREATED, WriteStatus.UPDATED):
-                    amendments = find_amendments(result.id, Text(state.content, state.title))
+                    amendments = find_amendments(result.id, TitledText(state.content, state.title))
                     result = result.model_copy(update={"amendments": amendments})
                 results.append(result)
     return results

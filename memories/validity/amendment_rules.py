@@ -22,7 +22,7 @@ from memories.search.text import COMMON_WORDS, STOP_WORDS, folded
 _READ, _LONGEST = 700, 900
 
 
-class Text(NamedTuple):
+class TitledText(NamedTuple):
     content: str
     title: str = ""
 
@@ -180,7 +180,7 @@ class _Parsed:
 
 
 @lru_cache(maxsize=1024)
-def _parsed(text: Text) -> _Parsed:
+def _parsed(text: TitledText) -> _Parsed:
     content = text.content[:_READ]
     is_long = len(text.content) > _LONGEST
     sentences = [_sentence(part) for part in _SENTENCE.split(content) if _TOKEN.search(part)]
@@ -262,12 +262,12 @@ def _weight_of(words: Collection[str]) -> float:
     return sum(map(_weight, words))
 
 
-class Finding(NamedTuple):
+class Replacement(NamedTuple):
     # Whether the newer text has words of change, such as "no longer"
     is_explicit: bool
 
 
-def amendment(older: Text, newer: Text) -> Finding | None:
+def amendment(older: TitledText, newer: TitledText) -> Replacement | None:
     """Return how a newer text amends an older one; None if both may be true.
 
     Args:
@@ -278,13 +278,13 @@ def amendment(older: Text, newer: Text) -> Finding | None:
     if before.is_long or after.places - before.places or _CHANGELOG.match(newer.title.lower()):
         return None
     if any(_is_explicit(before, sentence, after) for sentence in _first_of(after)):
-        return Finding(is_explicit=True)
+        return Replacement(is_explicit=True)
     if not _have_other_titles(before, after) and _has_other_value(before, after):
-        return Finding(is_explicit=False)
+        return Replacement(is_explicit=False)
     return None
 
 
-def states_change(text: Text) -> bool:
+def states_change(text: TitledText) -> bool:
     """Return whether a text has explicit words by which something ends, or another begins to hold."""
     return any(sentence.ended or sentence.changed for sentence in _first_of(_parsed(text)))
 
@@ -322,7 +322,9 @@ _FIRST, _LONGEST_SENTENCE = 3, 300
 
 
 def _is_explicit(before: _Parsed, sentence: _Sentence, after: _Parsed) -> bool:
-    for earlier in before.sentences if sentence.ended or sentence.changed else ():
+    if not (sentence.ended or sentence.changed):
+        return False
+    for earlier in before.sentences:
         older = earlier.stems | before.title
         shared = older & after.stems
         weight = _weight_of(shared)

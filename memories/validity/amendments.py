@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from memories.models import AmendmentKind
 from memories.search.text import STOP_WORDS
-from memories.validity.amendment_rules import CHANGE_WORDS, Text, amendment, states_change
+from memories.validity.amendment_rules import CHANGE_WORDS, TitledText, amendment, states_change
 from memories.validity.marks import Mark, MarkKind
+from memories.validity.trust import trust_marks, trusts_of
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
@@ -26,7 +27,7 @@ class Statement(NamedTuple):
     """An entry or a message that is compared with others."""
 
     id: int
-    text: Text
+    text: TitledText
     # Comparable
     written_at: Any
     # The author of an entry, or who wrote a message
@@ -41,6 +42,8 @@ class Pair(NamedTuple):
     kind: AmendmentKind
     # Whether the newer one has words of change, and the same speaker
     is_certain: bool = False
+    # The one of a lesser origin, if a person accepted the other
+    lesser_id: int = 0
 
 
 def compared(older: Statement, newer: Statement) -> Pair | None:
@@ -82,7 +85,7 @@ def amendments_of(couples: Iterable[tuple[int, int]], statements: Collection[Sta
 _LEAST_COMMON, _LEAST_SHARE = 2, 0.3
 
 
-def may_amend(texts: Mapping[int, Text]) -> list[tuple[int, int]]:
+def may_amend(texts: Mapping[int, TitledText]) -> list[tuple[int, int]]:
     """Return pairs of texts with so many words in common that one may amend the other."""
     words = {key: _words(text) for key, text in texts.items()}
     changing = {key for key in texts if not CHANGE_WORDS.isdisjoint(words[key]) and states_change(texts[key])}
@@ -105,7 +108,7 @@ _IGNORED = STOP_WORDS - CHANGE_WORDS
 
 # Without the punctuation after words; taking texts apart properly takes longer than all the rest
 @lru_cache(maxsize=2048)
-def _words(text: Text) -> frozenset[str]:
+def _words(text: TitledText) -> frozenset[str]:
     plain = f"{text.title} {text.content[:_READ]}".lower().replace(", ", " ").replace(". ", " ").replace(": ", " ")
     return frozenset(plain.rstrip(".!").split()) - _IGNORED
 
@@ -124,10 +127,28 @@ _PAIRS = (
 def stored_pairs(ids: Sequence[int]) -> list[Pair]:
     """Return the findings about entries of the current store, oldest entry first."""
     listed = json.dumps(list(ids))
-    return [
-        Pair(newer, older, AmendmentKind(kind), bool(certain))
-        for newer, older, kind, certain in rows.fetch(_PAIRS, [listed, listed])
-    ]
+    pairs: list[Pair] = []
+    for newer, older, kind, certain in rows.fetch(_PAIRS, [listed, listed]):
+        pairs.append(Pair(newer, older, AmendmentKind(kind), bool(certain)))
+    return _weighed(pairs)
+
+
+# A page, the output of a tool or an import contradicts what a person accepted, and does not amend it
+def _weighed(pairs: list[Pair]) -> list[Pair]:
+    ids = {*(pair.newer_id for pair in pairs), *(pair.older_id for pair in pairs)}
+    lesser = trust_marks(ids) if ids else {}
+    if not lesser:
+        return pairs
+    accepted = {key for key, trust in trusts_of(ids).items() if trust.accepted_by}
+    weighed: list[Pair] = []
+    for pair in pairs:
+        if pair.newer_id in lesser and pair.older_id in accepted:
+            weighed.append(Pair(pair.newer_id, pair.older_id, AmendmentKind.CONTRADICTS, lesser_id=pair.newer_id))
+        elif pair.older_id in lesser and pair.newer_id in accepted:
+            weighed.append(pair._replace(lesser_id=pair.older_id))
+        else:
+            weighed.append(pair)
+    return weighed
 
 
 _DISMISSED = (
@@ -156,14 +177,14 @@ def pairs_among(documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, 
         documents: columns of their search documents, by id.
         texts: of these documents.
     """
-    compared_texts: dict[int, Text] = {}
+    compared_texts: dict[int, TitledText] = {}
     for key, document in documents.items():
         if document["source"] in COMPARED:
             title = "" if document["source"] == "message" else document["title"]
             content = texts.get(key, "")
             if document["source"] == "decision":
                 content = content.partition(_CHOSEN_END)[0]
-            compared_texts[key] = Text(content, title)
+            compared_texts[key] = TitledText(content, title)
     couples = may_amend(compared_texts)
     if not couples:
         return []
@@ -177,7 +198,7 @@ def pairs_among(documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, 
         statements.append(Statement(key, compared_texts[key], at, speaker, can_amend=type_name != "reference"))
     dismissed = dismissed_among(ids)
     pairs = amendments_of(couples, statements)
-    return [pair for pair in pairs if (pair.newer_id, pair.older_id) not in dismissed]
+    return _weighed([pair for pair in pairs if (pair.newer_id, pair.older_id) not in dismissed])
 
 
 def merged_pairs(*lists: Sequence[Pair]) -> list[Pair]:
@@ -196,8 +217,10 @@ def amendment_marks(ids: Sequence[int], pairs: Sequence[Pair] | None = None) -> 
         if pair.kind is AmendmentKind.AMENDS:
             amended[pair.older_id] = max(pair.newer_id, amended.get(pair.older_id, 0))
         else:
-            contradicted[pair.older_id] = pair.newer_id
-            contradicted[pair.newer_id] = pair.older_id
+            if pair.lesser_id != pair.newer_id:
+                contradicted[pair.older_id] = pair.newer_id
+            if pair.lesser_id != pair.older_id:
+                contradicted[pair.newer_id] = pair.older_id
     marks = {key: Mark(MarkKind.CONTRADICTED, f"contradicts #{other}") for key, other in contradicted.items()}
     for older, newer in amended.items():
         marks[older] = Mark(MarkKind.AMENDED, f"amended by #{newer}", _AMENDED_WEIGHT, withheld=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -13,7 +14,9 @@ from memories.validity.marks import Mark, MarkKind
 from memoryhub.core import log
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_list
+from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import one_line, printable
+from memoryhub.env import home_text
 from sessions_app.events import COMMIT_RECORDED
 from sessions_app.events.client import FILE_EDITED
 from sessions_app.git.branches import (
@@ -24,13 +27,15 @@ from sessions_app.git.branches import (
     dropped_commits,
     unchanged_files,
 )
-from sessions_app.git.worktree import WorkingTree
+from sessions_app.git.worktree import WorkingTree, branch_tip
 from sessions_app.selectors import read_events
 
 _UNMERGED_WEIGHT, _UNKNOWN_WEIGHT = 0.5, 0.8
 # Commits of other entries that git is asked about with the same calls
 _MOST_WORKS = 2_000
 _MAX_NAME = 80
+# Whether a session has committed its edits meanwhile is looked up again after so many seconds
+_AGAIN_SECONDS = 60.0
 # Events that say where an entry was learnt
 _WRITTEN = ("memory.written", "memory.revised", "decision.recorded")
 
@@ -40,7 +45,7 @@ _CODE = re.compile(
     r"\b[\w.-]+/[\w.-]+/|(?<![\w.])\.?[\w-]+/[\w-]+\.\w|\b[\w-]+\.[a-z]{1,4}\b(?!\.\w)|\w\s?(?:==?|[<>]=?)\s?[\w\"']|"
     r"\bv?\d+\.\d+"
 )
-# Of a text's words that tell something, the number and the share that the changed lines of a branch have
+# Number and share of a text's telling words that the changed lines of a branch must have
 _LEAST_WORDS, _LEAST_SHARE = 2, 1 / 3
 _SHORTEST_WORD = 3
 # Edits of a session that are read, the newest first
@@ -60,7 +65,7 @@ class Learnt(Protocol):
     def has_edits(self) -> bool: ...
 
 
-class _Row(NamedTuple):
+class LearntEntry(NamedTuple):
     id: int
     commit: str
     branch: str
@@ -77,6 +82,10 @@ _EVERY_WORK = (
     f"ORDER BY max(id) DESC LIMIT {_MOST_WORKS}"
 )
 _ANCHORED = f"SELECT entity_id, path FROM memories_anchor WHERE entity_id IN {IDS}"
+
+
+# The commits that sessions made after they had written entries, "" where there is none, and until when that holds
+_following: dict[tuple[str, str, LearntEntry], tuple[str, float]] = {}
 
 
 def branch_marks(ids: Sequence[int], tree: WorkingTree | None) -> dict[int, Mark]:
@@ -111,31 +120,43 @@ def where_merged(learnt: Iterable[Learnt], tree: WorkingTree) -> dict[int, bool 
 
     The tree may be one that is not checked out: ``head`` is any commit, ``branch`` the name of its branch or "".
     """
-    listed = [_Row(row.id, row.commit, row.branch, row.has_edits) for row in learnt]
+    listed = [LearntEntry(row.id, row.commit, row.branch, row.has_edits) for row in learnt]
     answers: dict[int, bool | None] = dict.fromkeys((row.id for row in listed), True)
     for row, state in _states(listed, tree).items():
         answers[row.id] = None if state is BranchStatus.UNKNOWN else False
     return answers
 
 
-def _rows(sql: str, *parameters: str) -> list[_Row]:
+def _rows(sql: str, *parameters: str) -> list[LearntEntry]:
     learnt = rows.fetch(sql, parameters)
-    return [_Row(entity_id, commit, branch, bool(has_edits)) for entity_id, commit, branch, has_edits in learnt]
+    return [LearntEntry(entity_id, commit, branch, bool(has_edits)) for entity_id, commit, branch, has_edits in learnt]
 
 
 # Entries that the tree does not have for sure, with the commit that has their work
-def _states(learnt: Sequence[_Row], tree: WorkingTree) -> dict[_Row, BranchStatus]:
+def _states(learnt: Sequence[LearntEntry], tree: WorkingTree) -> dict[LearntEntry, BranchStatus]:
+    states = _states_of_commits(learnt, tree)
+    lost = [entry for entry, state in states.items() if _is_lost(entry, state, tree)]
+    if commits := _following_commits(lost):
+        committed = [entry for entry in lost if entry.id in commits]
+        located = {entry: entry._replace(commit=commits[entry.id], has_edits=False) for entry in committed}
+        states = {entry: state for entry, state in states.items() if entry not in located}
+        states |= _states_of_commits(list(located.values()), tree)
+    return {entry: state for entry, state in states.items() if state is not BranchStatus.MERGED}
+
+
+# Edits were committed to a branch that is gone, or was rebased
+def _is_lost(entry: LearntEntry, state: BranchStatus, tree: WorkingTree) -> bool:
+    if not entry.has_edits or entry.branch in ("", tree.branch):
+        return False
+    return state is BranchStatus.UNKNOWN or not branch_tip(tree, entry.branch)
+
+
+def _states_of_commits(learnt: Collection[LearntEntry], tree: WorkingTree) -> dict[LearntEntry, BranchStatus]:
     if not learnt:
         return {}
-    commits = _following_commits([row for row in learnt if row.has_edits and row.branch != tree.branch])
-    located = [
-        row._replace(commit=commits.get(row.id, row.commit), has_edits=row.has_edits and row.id not in commits)
-        for row in learnt
-    ]
-    works = {row: BranchWork(row.commit, row.branch, row.has_edits) for row in located}
+    works = {entry: BranchWork(entry.commit, entry.branch, entry.has_edits) for entry in learnt}
     states = branch_states(tree, set(works.values()), _every_work)
-    by_row = {row: states.get(work, BranchStatus.UNKNOWN) for row, work in works.items()}
-    return {row: state for row, state in by_row.items() if state is not BranchStatus.MERGED}
+    return {entry: states.get(work, BranchStatus.UNKNOWN) for entry, work in works.items()}
 
 
 def _every_work() -> list[BranchWork]:
@@ -143,7 +164,20 @@ def _every_work() -> list[BranchWork]:
 
 
 # The commit that the session of an entry made next has the edits that it had made before
-def _following_commits(edited: Sequence[_Row]) -> dict[int, str]:
+def _following_commits(edited: Sequence[LearntEntry]) -> dict[int, str]:
+    if not edited:
+        return {}
+    now, store = time.monotonic(), (home_text(), str(current_store()))
+    unread = [entry for entry in edited if _following.get((*store, entry), ("", 0.0))[1] < now]
+    if len(_following) > _MOST_WORKS:
+        _following.clear()
+    commits = _recorded_commits(unread)
+    _following.update({(*store, entry): (commits.get(entry.id, ""), now + _AGAIN_SECONDS) for entry in unread})
+    following = {entry.id: _following.get((*store, entry), ("", 0.0))[0] for entry in edited}
+    return {entry_id: commit for entry_id, commit in following.items() if commit}
+
+
+def _recorded_commits(edited: Sequence[LearntEntry]) -> dict[int, str]:
     written = _written(edited)
     if not written:
         return {}
@@ -159,16 +193,20 @@ def _following_commits(edited: Sequence[_Row]) -> dict[int, str]:
 
 
 # Position and session of the event that wrote an entry's text
-def _written(learnt: Iterable[_Row]) -> dict[int, tuple[int, str]]:
-    streams = [f"{kind}:{row.id}" for row in learnt for kind in ("memory", "decision")]
+def _written(learnt: Iterable[LearntEntry]) -> dict[int, tuple[int, str]]:
+    streams = [f"{kind}:{entry.id}" for entry in learnt for kind in ("memory", "decision")]
+    written: dict[int, tuple[int, str]] = {}
     if not streams:
-        return {}
-    events = log.events().of_stream(*streams).of_type(*_WRITTEN).order_by("position")
-    written = events.values_list("stream_id", "position", "session_id")
-    return {int(stream.partition(":")[2]): (position, session) for stream, position, session in written if session}
+        return written
+    # With the types as a condition, SQLite would read all events of these types
+    events = log.events().of_stream(*streams).values_list("position", "stream_id", "session_id", "event_type")
+    for position, stream, session_id, name in sorted(events):
+        if session_id and name in _WRITTEN:
+            written[int(stream.partition(":")[2])] = position, session_id
+    return written
 
 
-def _bound_to_code(states: Mapping[_Row, BranchStatus], tree: WorkingTree) -> list[_Row]:
+def _bound_to_code(states: Mapping[LearntEntry, BranchStatus], tree: WorkingTree) -> list[LearntEntry]:
     if not states:
         return []
     anchors: dict[int, list[str]] = {}
@@ -185,7 +223,7 @@ def _bound_to_code(states: Mapping[_Row, BranchStatus], tree: WorkingTree) -> li
     return bound + [row for row in files if row not in unmerged or not unchanged.issuperset(files[row])]
 
 
-def _is_about_code(text: str, row: _Row, state: BranchStatus, tree: WorkingTree) -> bool:
+def _is_about_code(text: str, row: LearntEntry, state: BranchStatus, tree: WorkingTree) -> bool:
     if _CODE.search(text):
         return True
     words = _telling_words(text)
@@ -200,7 +238,7 @@ def _committed_words(tree: WorkingTree, commit: str) -> frozenset[str]:
     return _telling_words(changed_lines(tree, commit))
 
 
-def _edited_words(row: _Row) -> frozenset[str]:
+def _edited_words(row: LearntEntry) -> frozenset[str]:
     position, session_id = _written([row]).get(row.id, (0, ""))
     edits = log.events().of_session(session_id).of_type(FILE_EDITED).window(up_to=position)
     changes = [edit.payload.get("change", "") for edit in read_events(edits.order_by("-position"), _MOST_EDITS)]
@@ -214,7 +252,7 @@ def _telling_words(text: str) -> frozenset[str]:
     return frozenset(word.removesuffix("s") for word in telling)
 
 
-def _mark(row: _Row, state: BranchStatus, tree: WorkingTree) -> Mark:
+def _mark(row: LearntEntry, state: BranchStatus, tree: WorkingTree) -> Mark:
     branch = f"branch {printable(one_line(row.branch, _MAX_NAME))}" if row.branch else f"commit {row.commit[:10]}"
     if state is BranchStatus.UNKNOWN:
         place = f"on {branch}" if row.branch else f"at {branch}"

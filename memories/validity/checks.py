@@ -156,38 +156,49 @@ def _stream(entity_id: int) -> str:
 
 # Every search asks, and most stores have none
 _ANY_FAILED = f"SELECT 1 FROM memories_checkstate WHERE outcome = '{CheckOutcome.FAILED}' LIMIT 1"
+_FAILED = (
+    f"SELECT s.entity_id, s.ran_at || '', s.digest, s.file, m.id, {_LINE} FROM memories_checkstate s "
+    "LEFT JOIN memories_memory m ON m.id = s.entity_id "
+    f"WHERE s.outcome = '{CheckOutcome.FAILED}' {{among}} ORDER BY s.ran_at"
+)
 
 
-def failed_checks(ids: Collection[int] | None = None) -> dict[int, CheckState]:
-    """Return the last failed check of each entry, unless the entry was given another check since."""
+def failed_checks(ids: Collection[int] | None = None) -> dict[int, str]:
+    """Map entries to the time at which a check of theirs failed last, unless they were given another one since.
+
+    The times are in the store's format.
+    """
     if not rows.fetch(_ANY_FAILED):
         return {}
-    states = CheckState.objects.filter(outcome=CheckOutcome.FAILED)
-    if ids is not None:
-        states = states.filter(entity_id__in=as_parameter(IDS, ids))
-    failed = list(states.order_by("ran_at"))
-    entity_ids = [state.entity_id for state in failed]
-    memories = set(Memory.objects.filter(id__in=as_parameter(IDS, entity_ids)).values_list("id", flat=True))
-    current = {entry.key for entry in memory_checks(entity_ids)}
-    last = {}
-    for state in failed:
-        is_current = state.file or state.entity_id not in memories or (state.entity_id, state.digest) in current
-        if is_current:
-            last[state.entity_id] = state
-    return last
+    if ids is None:
+        failed = rows.fetch(_FAILED.format(among=""))
+    else:
+        failed = rows.fetch(_FAILED.format(among=f"AND s.entity_id IN {IDS}"), [json_list(ids)])
+    return {entity_id: ran_at for entity_id, ran_at, *check in failed if _is_present(*check)}
+
+
+# A check of a decision, and one of a file of tests, is withdrawn when it is gone
+def _is_present(digest: str, file: str, memory_id: int | None, line: Any) -> bool:
+    return bool(file) or memory_id is None or _digest(line) == digest
+
+
+def _digest(line: Any) -> str:
+    try:
+        return parse_check(str(line)).digest
+    except Invalid:
+        return ""
 
 
 def check_marks(ids: Collection[int]) -> dict[int, Mark]:
     """Map entries whose check failed to what is said of it."""
     marks = {}
-    for entity_id, state in failed_checks(ids).items():
-        marks[entity_id] = Mark(MarkKind.FAILED, failure_text(state), weight=_WEIGHT, withheld=True)
+    for entity_id, ran_at in failed_checks(ids).items():
+        marks[entity_id] = Mark(MarkKind.FAILED, failure_text(ran_at), weight=_WEIGHT, withheld=True)
     return marks
 
 
-def failure_text(state: CheckState) -> str:
-    day = clock.day(state.ran_at) if state.ran_at else "an unknown day"
-    return f"its check failed on {day}"
+def failure_text(ran_at: str) -> str:
+    return f"its check failed on {clock.day(ran_at)}"
 
 
 def checked_at(memories: Collection[Memory]) -> dict[int, datetime]:
@@ -197,8 +208,7 @@ def checked_at(memories: Collection[Memory]) -> dict[int, datetime]:
     times: dict[int, datetime] = {}
     for state in passed.order_by("ran_at"):
         memory = by_id[state.entity_id]
-        lines = checks_in("memory", [(memory.id, memory.title, memory.attributes.get("check", ""))])
-        is_current = state.file or state.digest in {entry.check.digest for entry in lines}
+        is_current = state.file or state.digest == _digest(memory.attributes.get("check"))
         if is_current and state.ran_at >= memory.updated_at:
             times[memory.id] = state.ran_at
     return times

@@ -48,11 +48,12 @@ _FILE_TOOL = re.compile(
 _FILE_COMMAND = re.compile(r"\s*(?:cat|bat|head|tail|less|nl|sed|grep|rg|git (?:show|log|diff|blame|grep))\b")
 # Files that other people wrote
 _FOREIGN_FILE = re.compile(r"node_modules|site-packages|\bvendor/|/tmp/|\.cargo/|/go/pkg/")
-# What a text says of itself
+# What a text says of itself, within so many characters from its beginning and its end
+_BEGINNING = 200
 _SAYS_COPIED = re.compile(
     r"\b(?:(?:copied|quoted|pasted|taken|excerpt(?:ed)?|clipped|scraped|summari[sz]ed|translated) (?:\w+ )?from"
     r"|according to|as (?:stated|described|documented) (?:on|at|in)|from the page|source:)"
-    r"[ (<\[]{1,3}(?:https?://|(?:(?:an?|the|this) )?(?:[\w.-]+ )?"
+    r"[ (<\[]{1,3}(?:https?://|(?:(?:an?|the|this) )?(?:(?!another|other|any|some)[\w.-]+ )?"
     r"(?:web ?(?:page|site)|blog(?: post)?|stack ?overflow|forum|wikipedia|article|gist)\b)",
     re.IGNORECASE,
 )
@@ -73,7 +74,7 @@ def copied_from(title: str, content: str, existing: Existing | None = None) -> C
     if origin.source not in CLIENT_DOORS:
         return None
     text = content[:_READ]
-    if _SAYS_COPIED.search(f"{title}\n{text}"):
+    if _SAYS_COPIED.search(f"{title}\n{text[:_BEGINNING]}\n{text[_BEGINNING:][-_BEGINNING:]}"):
         return CopiedFrom.WEB
     copied = _earlier_copy(text, existing) if existing else None
     if not origin.session_id:

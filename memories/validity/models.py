@@ -8,6 +8,21 @@ from memoryhub.core.fields import PositionField
 from memoryhub.core.models import StoreModel
 
 
+class Provenance(StoreModel):
+    """The state of the working tree in which a memory or decision was written, by its id."""
+
+    id = PositionField(primary_key=True)
+    commit = models.CharField(max_length=64)
+    branch = models.TextField(blank=True)
+    has_edits = models.BooleanField(help_text="Its session had edits that were not committed")
+
+    class Meta:
+        indexes = [models.Index(fields=["branch"], name="provenance_branch")]
+
+    def __str__(self) -> str:
+        return f"provenance of #{self.id}"
+
+
 class CheckOutcome(models.TextChoices):
     PASSED = "passed", "Passed"
     FAILED = "failed", "Failed"

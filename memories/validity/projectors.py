@@ -17,9 +17,9 @@ from memories.events import (
     MemoryWritten,
     ProvenanceRecord,
 )
-from memories.models import Amendment, Anchor, Provenance
+from memories.models import Amendment, Anchor
 from memories.validity.events import CHECK_ALLOWED, CHECK_RAN, CheckAllowed, CheckRan
-from memories.validity.models import CheckState
+from memories.validity.models import CheckState, Provenance
 from memoryhub.core import log
 from memoryhub.core.events.projection import Event, projects
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased

@@ -38,6 +38,8 @@ class EntrySource(StrEnum):
     WEB = "web"
 
 
+# The end of a mark
+NOT_ACCEPTED = "not accepted"
 # What reads as less than what a person accepted
 LESSER = (EntrySource.WEB, EntrySource.TOOL, EntrySource.IMPORT)
 
@@ -73,7 +75,7 @@ class Trust:
         if self.accepted_by:
             accepted = f"accepted by {self.accepted_by} {self.accepted_on}"
         elif self.is_lesser:
-            accepted = "not accepted"
+            accepted = NOT_ACCEPTED
         return f"{self.origin}, {accepted}" if self.origin else accepted
 
 
@@ -104,13 +106,13 @@ _GOVERNS = "governs"
 
 class _Version(NamedTuple):
     memory_id: int
-    # Of the event that wrote the version in effect
+    # The event that wrote the version in effect
     position: int
     actor: str
     door: str
     copied_from: str | None
     topic: str
-    # Of the current version, if it is in effect
+    # These two are empty unless the current version is in effect
     source: str
     links: str
     created_at: Any

@@ -28,18 +28,21 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAK = re.compile("[\n-\r\x1c-\x1e\x85\u2028\u2029]")
 # What a line of the hub says in parentheses about an entry
 _IMITATED_MARK = re.compile(
-    r"\([^()]{0,100}?\b(?:(?:not )?(?:accepted|reviewed|proposed|rejected|expired|deleted|merged)\s*(?:[,;:)]|$)"
-    r"|(?:accepted|reviewed|rejected|superseded|amended|contradicted) by\b|(?:conflict|amends|contradicts) #"
-    r"|in quarantine\b|has changed since\b|is gone\b|erased since\b|redacted before\b|check (?:failed|passed)\b"
-    r"|from (?:a|the) (?:web ?page|tool)\b|from branch\b|imported from\b)[^()]{0,100}\)?",
+    r"(?:\([^()]{0,100}?\b(?:(?:not )?(?:accepted|reviewed|proposed|rejected|expired|deleted|merged)(?=\s*(?:[,;:)]|$))"
+    r"|(?:rejected|superseded|amended|contradicted) by\b|(?:conflict|amends|contradicts) #|in quarantine\b"
+    r"|has changed since\b|is gone\b|erased since\b|redacted before\b|check (?:failed|passed)\b"
+    r"|from (?:a|the) (?:web ?page|tool)\b|from branch\b|imported from\b)"
+    r"|[()][^()]{0,100}?\b(?:accepted by|reviewed by|not accepted|not reviewed)\b)[^()]{0,100}\)?",
     re.IGNORECASE,
 )
 # The beginning of a tag in which clients and models frame instructions, tools and speakers
 _FRAME_TAG = re.compile(
-    r"<(?=\s*[/|]?\s*(?:\w+:)?(?:system|assistant|human|user|im_(?:start|end)|function|tool|invoke|parameter|antml"
-    r"|instructions?|important|reminder|untrusted|admin)(?:[\w:.-]*)\s*[^<>\n]{0,200}>)",
+    r"<(?=\s*[/|]?\s*(?:antml:\w+|im_(?:start|end)|(?:system|function|tool)(?:[-_]\w+)+|system|assistant|human|user"
+    r"|invoke|parameter|instructions?|important|reminder)(?:[\s|/][^<>\n]{0,200})?>)",
     re.IGNORECASE,
 )
+# Letters of other alphabets that look like Latin ones
+_LOOKALIKES = str.maketrans("аеорсухіјѕԁһАВЕМНОРСТХαορν", "aeopcyxijsdhABEMHOPCTXaopv")
 # Characters that are not seen, and those that change the direction of what follows (Unicode TR 9)
 _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff]"
@@ -120,7 +123,7 @@ def as_data(text: str) -> str:
     if not text.isascii():
         import unicodedata
 
-        plain = _UNSEEN.sub("", unicodedata.normalize("NFKC", text))
+        plain = _UNSEEN.sub("", unicodedata.normalize("NFKC", text)).translate(_LOOKALIKES)
     if not _IMITATED_MARK.search(plain):
         return text
     # The mark is the only thing in quotes

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memories.events import filled
-from memories.models import Amendment, AmendmentKind, Anchor, Provenance
+from memories.models import Amendment, AmendmentKind, Anchor
+from memories.validity.models import Provenance
 from memoryhub.core import log
 from memoryhub.core.log.read import as_parameter
 from memoryhub.core.stores.dialect import IDS, TEXTS

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,8 +18,18 @@ from pathlib import Path
 
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.foreign_files import read_foreign
-from sessions_app.git.patches import Change, Content, Pair, Patch, is_in_files, read_changes_of, read_patches_of
-from sessions_app.git.process import DIFF_OPTIONS, MAIN_BRANCHES, run, text_of
+from sessions_app.git.commits import DIFF_OPTIONS
+from sessions_app.git.patches import (
+    CommitChange,
+    Content,
+    Pair,
+    Patch,
+    is_in_files,
+    is_most,
+    read_changes_of,
+    read_patches_of,
+)
+from sessions_app.git.process import MAIN_BRANCHES, run, text_of
 from sessions_app.git.worktree import WorkingTree, branch_tip, main_of_remote
 
 # Seconds for all questions at once, and bytes of one answer
@@ -64,7 +75,7 @@ _Key = tuple[str, str, BranchWork, str]
 # Answers, and until when one holds: for ever if git could tell
 _states: dict[_Key, tuple[BranchStatus, float]] = {}
 _unchanged: dict[tuple[str, str, str], bool] = {}
-_changes: dict[tuple[str, str, str], Change] = {}
+_changes: dict[tuple[str, str, str], CommitChange] = {}
 # The last HEAD of a working tree, and commits that it has
 _merged: dict[Path, tuple[str, set[str]]] = {}
 
@@ -132,7 +143,9 @@ def _cached_state(tree: WorkingTree, work: BranchWork) -> BranchStatus | None:
     if work.commit == tree.head and not _is_elsewhere(tree, work):
         return BranchStatus.MERGED
     state, until = _states.get(_key(tree, work), (None, 0.0))
-    return state if not until or until > time.monotonic() else None
+    if until and until < time.monotonic():
+        return None
+    return state
 
 
 def _store(tree: WorkingTree, decided: dict[BranchWork, BranchStatus]) -> None:
@@ -197,7 +210,7 @@ class _Subject:
 class _History:
     """The commits that HEAD has since a branch left it, and what they change."""
 
-    changes: dict[str, Change]
+    changes: dict[str, CommitChange]
     # False for the history of a shallow clone that ends before, and one that is too long
     is_complete: bool
     contents: set[Content] = field(default_factory=set)
@@ -209,14 +222,15 @@ class _History:
             for path in change.files:
                 self._by_path.setdefault(path, set()).add(sha)
 
-    def touching(self, change: Change) -> list[str]:
-        """Return the commits that change all files of a change, those with the fewest files first."""
-        commits = set.intersection(*(self._by_path.get(path, set()) for path in change.files))
+    def touching(self, change: CommitChange) -> list[str]:
+        """Return the commits that change nearly all files of a change, those with the fewest files first."""
+        counts = Counter(sha for path in change.files for sha in self._by_path.get(path, ()))
+        commits = [sha for sha, count in counts.items() if is_most(count, len(change.files))]
         return sorted(commits, key=lambda sha: (len(self.changes[sha].files), sha))
 
-    def touches_all(self, change: Change) -> bool:
-        """Return whether each file of a change was changed since, which it was if HEAD has the change."""
-        return bool(change.files) and all(path in self._by_path for path in change.files)
+    def touches(self, change: CommitChange) -> bool:
+        """Return whether nearly all files of a change were changed since, as they were if HEAD has the change."""
+        return is_most(sum(path in self._by_path for path in change.files), len(change.files))
 
 
 class _RecentCommits:
@@ -251,6 +265,7 @@ class _Decisions:
         self._common = str(tree.common_dir)
         self._histories: dict[str, _History] = {}
         self._patches: dict[Pair, Patch] = {}
+        # Where a shallow clone ends: what these changed is not known
         self._shallow = _shallow_commits(tree)
 
     def of(self, works: Collection[BranchWork]) -> dict[BranchWork, BranchStatus]:
@@ -389,16 +404,16 @@ class _Decisions:
                 line = self._line_of(tip, seen)
                 seen |= line
                 for sha in line:
-                    if branches.get(sha) == branch:
+                    if branches.get(sha) == branch and sha not in self._shallow:
                         subjects.append(_Subject(sha, self._base_of(sha), tip, self._base_of(tip)))
         return subjects
 
     def _history(self, base: str) -> _History:
         if base not in self._histories:
             shas, is_complete = self._recent.since(base)
-            self._read_changes((sha, "") for sha in shas)
+            self._read_changes((sha, "") for sha in shas if sha not in self._shallow)
             changes = {sha: change for sha in shas if (change := self._change((sha, "")))}
-            is_complete = is_complete and len(changes) == len(shas) and self._shallow.isdisjoint(shas)
+            is_complete = is_complete and len(changes) == len(shas)
             self._histories[base] = _History(changes, is_complete)
         return self._histories[base]
 
@@ -408,7 +423,7 @@ class _Decisions:
             changes = read_changes_of(self._git.ask, unread)
             _changes.update({(self._common, *pair): change for pair, change in changes.items()})
 
-    def _change(self, pair: Pair) -> Change | None:
+    def _change(self, pair: Pair) -> CommitChange | None:
         return _changes.get((self._common, *pair))
 
     @cached_property
@@ -418,7 +433,7 @@ class _Decisions:
 
     def _is_touched(self, subject: _Subject) -> bool:
         change = self._change((subject.sha, ""))
-        return change is None or not change.files or self._history(subject.base).touches_all(change)
+        return change is None or not change.files or self._history(subject.base).touches(change)
 
     # None where the lines have to be compared
     def _by_names(self, subject: _Subject) -> BranchStatus | None:
@@ -426,21 +441,23 @@ class _Decisions:
         changes = list(filter(None, map(self._change, subject.pairs())))
         if any(change.content in history.contents for change in changes if change.files):
             return BranchStatus.MERGED
-        if any(map(history.touches_all, changes)):
+        if any(map(history.touches, changes)):
             return None
         return self._not_in(history, subject)
 
     # What git could not read might have shown that it is merged
     def _not_in(self, history: _History, subject: _Subject) -> BranchStatus:
         is_read = not history.changes or not self._is_touched(subject) or all(map(self._change, subject.pairs()))
-        return BranchStatus.UNMERGED if history.is_complete and is_read else BranchStatus.UNKNOWN
+        if history.is_complete and is_read:
+            return BranchStatus.UNMERGED
+        return BranchStatus.UNKNOWN
 
     def _candidates(self, subject: _Subject) -> dict[Pair, list[str]]:
         history = self._history(subject.base)
         candidates: dict[Pair, list[str]] = {}
         for pair in subject.pairs():
             change = self._change(pair)
-            if change and history.touches_all(change):
+            if change and history.touches(change):
                 candidates[pair] = history.touching(change)[:_MOST_CANDIDATES]
         return candidates
 
@@ -455,7 +472,7 @@ class _Decisions:
                 elif patch.is_part_of(other) or self._is_rewritten(pair, patch, sha, other):
                     return BranchStatus.MERGED
         change = self._change((subject.sha, subject.base))
-        if change and history.touches_all(change):
+        if change and history.touches(change):
             is_present = is_in_files(self._git.ask, change, self._tree.head)
             if is_present:
                 return BranchStatus.MERGED

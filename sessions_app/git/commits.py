@@ -17,20 +17,13 @@ from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.text import counted, flat
 from sessions_app.events import MAX_LINES, FileChange
-from sessions_app.git.process import (
-    DIFF_OPTIONS,
-    MAX_AUTHOR,
-    moment_of,
-    reason_of,
-    run,
-    run_in_repository,
-    stream,
-    text_of,
-)
+from sessions_app.git.process import MAX_AUTHOR, moment_of, reason_of, run, run_in_repository, stream, text_of
 from sessions_app.schemas import CommitRecord
 
 _START = b"commit"
 _MAX_MESSAGE = 100_000
+# What a repository's configuration could change or slow down; without an order file, which git reads whole
+DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-show-signature", f"-O{os.devnull}")
 # Bytes of a part of git's answer; the rest of a longer one is cut
 _MAX_TOKEN = 2**20
 # Parts of a commit before its files

@@ -33,6 +33,8 @@ _MODES = (b"new file mode", b"deleted file mode", b"old mode", b"new mode")
 _WHITE = re.compile(rb"\s+")
 # A line with fewer letters and digits, such as a brace or `else:`, shows nothing
 _LEAST_TEXT = 6
+# Lines of a change that must be all there, and the share of a longer one
+_FEW_LINES, _LEAST_SHARE = 5, 0.8
 _NO_TEXT = re.compile(rb"[\W_]+")
 # Pairs that are compared at once
 _PART = 250
@@ -42,7 +44,7 @@ _MAX_FILES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CommitChange:
     """What a commit changes, by the names of contents: known without the contents themselves."""
 
     # Author, time of authorship and subject, which a rebase, a cherry-pick and an amendment leave as they are
@@ -64,11 +66,11 @@ class Patch:
     added: frozenset[int]
 
     def is_part_of(self, other: Patch) -> bool:
-        """Return whether another patch is the same, or adds at least its lines."""
-        return self.digest == other.digest or (bool(self.added) and self.added <= other.added)
+        """Return whether another patch is the same, or adds nearly all of its lines."""
+        return self.digest == other.digest or is_most(len(self.added & other.added), len(self.added))
 
 
-def read_changes_of(ask: Ask, pairs: Sequence[Pair]) -> dict[Pair, Change]:
+def read_changes_of(ask: Ask, pairs: Sequence[Pair]) -> dict[Pair, CommitChange]:
     """Map pairs to what they change, by the names of contents; those that git can't compare are left out."""
     return _read_in_parts(ask, _RAW, pairs, lambda output: _parse_raw(iter(output.split(b"\0"))))
 
@@ -97,11 +99,18 @@ def _read_in_parts(
     return results
 
 
-def is_in_files(ask: Ask, change: Change, head: str) -> bool | None:
-    """Return whether the files of a commit contain every line that a change adds; None if git can't tell.
+def is_most(count: int, total: int) -> bool:
+    """Return whether some lines are nearly all of a change, as conflicts leave them; of a short one, all."""
+    if total < _FEW_LINES:
+        return 0 < total == count
+    return count >= _LEAST_SHARE * total
+
+
+def is_in_files(ask: Ask, change: CommitChange, head: str) -> bool | None:
+    """Return whether the files of a commit have nearly all lines that a change adds; None if git can't tell.
 
     A line that was there before counts as often as the change leaves it there. A file without new lines must have
-    lost what the change removes. At least one file must show something.
+    lost what the change removes.
     """
     if not change.files or len(change.files) > _MOST_READ or any(b"\n" in path for path in change.files):
         return False
@@ -114,26 +123,26 @@ def is_in_files(ask: Ask, change: Change, head: str) -> bool | None:
     absent = [path for path in change.files if head.encode() + b":" + path not in contents]
     if unread or (absent and ask(("ls-tree", "--name-only", head, "--", *map(os.fsdecode, absent)), b"") != b""):
         return None
-    verdicts = []
+    count = total = 0
     for path, (old, new) in change.files.items():
         present = contents.get(head.encode() + b":" + path)
-        verdicts.append(_shows_change(contents.get(old), contents.get(new), present))
-    return None not in verdicts and any(verdicts)
+        has, number = _lines_present(contents.get(old), contents.get(new), present)
+        count, total = count + has, total + number
+    return is_most(count, total)
 
 
-# None if the file contradicts the change, False if it shows nothing
-def _shows_change(before: bytes | None, after: bytes | None, present: bytes | None) -> bool | None:
-    if after == present:
-        return True
-    if after is None or present is None or b"\0" in after + present:
-        return None
-    old, new, now = _counted_lines(before or b""), _counted_lines(after), _counted_lines(present)
-    added = new - old
-    if not added:
-        return None if any(now[line] > new[line] for line in old - new) else bool(old - new)
-    if any(now[line] < new[line] for line in added):
-        return None
-    return any(map(_has_text, added))
+# Of the lines by which a file shows a change, those that it has now, and all
+def _lines_present(before: bytes | None, after: bytes | None, present: bytes | None) -> tuple[int, int]:
+    old, new = _counted_lines(before or b""), _counted_lines(after or b"")
+    lines = [line for line in new - old if _has_text(line)]
+    if after == present or after is None or b"\0" in after:
+        number = max(len(lines), 1)
+        return number * (after == present), number
+    now = _counted_lines(present or b"")
+    if lines:
+        return sum(now[line] >= new[line] for line in lines), len(lines)
+    lines = [line for line in old - new if _has_text(line)]
+    return sum(now[line] <= new[line] for line in lines) * (present is not None), len(lines)
 
 
 def _counted_lines(content: bytes) -> Counter[bytes]:
@@ -149,14 +158,14 @@ def _lines_of(pairs: Sequence[Pair]) -> bytes:
 
 
 # `commit`, sha, author, time, subject; then for each file `:old-mode new-mode old new status` and its path
-def _parse_raw(tokens: Iterator[bytes]) -> Iterator[Change]:
-    change: Change | None = None
+def _parse_raw(tokens: Iterator[bytes]) -> Iterator[CommitChange]:
+    change: CommitChange | None = None
     for token in tokens:
         if token == _START:
             if change is not None:
                 yield change
             _, *identity = islice(tokens, 4)
-            change = Change(b"\0".join(identity))
+            change = CommitChange(b"\0".join(identity))
         elif token.lstrip(b"\n").startswith(b":") and change is not None:
             _, _, old, new, *_ = token.split(b" ")
             path = next(tokens, b"")

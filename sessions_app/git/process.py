@@ -54,9 +54,6 @@ _SETTINGS = {
     "safe.bareRepository": "explicit",
     "submodule.recurse": "false",
 }
-# Options of `git log` for what a repository's configuration could change or slow down; without an order file, which
-# git reads whole
-DIFF_OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-show-signature", f"-O{os.devnull}")
 _ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "none",  # what git older than 2.39.4 heeds instead of the next one
     "GIT_NO_LAZY_FETCH": "1",

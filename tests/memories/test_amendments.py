@@ -16,7 +16,7 @@ from memories.schemas.links import AmendmentVerdict
 from memories.scopes import levels
 from memories.search.parsed_query import parse
 from memories.services.amendments import dismiss_amendment
-from memories.validity.amendment_rules import Text, amendment
+from memories.validity.amendment_rules import TitledText, amendment
 from memories.validity.amendments import Statement, amendments_among
 from memoryhub.core import clock
 from memoryhub.core.contributions import recall_of
@@ -73,9 +73,9 @@ BOTH_TRUE = (
 )
 
 
-def _text(line: str) -> Text:
+def _text(line: str) -> TitledText:
     title, _, content = line.rpartition("::")
-    return Text(content, title)
+    return TitledText(content, title)
 
 
 class RulesTests(HubTestCase):
@@ -97,7 +97,7 @@ class RulesTests(HubTestCase):
 
     def test_a_long_text_is_not_amended_by_a_sentence(self) -> None:
         older, newer = EXPLICIT[0]
-        self.assertIsNone(amendment(Text(f"{older} {'It is described at length. ' * 40}"), Text(newer)))
+        self.assertIsNone(amendment(TitledText(f"{older} {'It is described at length. ' * 40}"), TitledText(newer)))
 
     def test_a_value_by_somebody_else_contradicts(self) -> None:
         older, newer = map(_text, OTHER_VALUE[3])

@@ -7,8 +7,8 @@ from pathlib import Path
 from unittest import mock
 
 from memories.events import ENTRY_ANCHORED, AnchorRecord, EntryAnchored
-from memories.models import Provenance
 from memories.validity.branches import branch_marks, dropped_entries, where_merged
+from memories.validity.models import Provenance
 from memoryhub.config.current_settings import FolderSettings, use_folder
 from memoryhub.core import log
 from memoryhub.core.origin import use_origin

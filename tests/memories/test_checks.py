@@ -231,6 +231,7 @@ class FileTests(CheckTestCase):
             ("{run: make, query: x}", "write two tests"),
             ("{query: x, prints: y}", "'prints' needs 'run'"),
             ("{run: make, matches: y}", "'matches' needs 'file'"),
+            ("{query: x, proves: y}", "'proves' needs 'run' or 'file'"),
         ):
             with self.subTest(text):
                 self.assertIn(sentence, self.memtest(text=f"tests: [{text}]").errors)

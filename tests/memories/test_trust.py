@@ -251,6 +251,23 @@ class GivenTests(TrustTestCase):
         self.assertEqual([self.accepted, self.page], [hit["id"] for hit in hits], [hit["score"] for hit in hits])
         self.assertIn("Connections of the pool per worker (from a web page, not accepted)", text)
 
+    def test_a_later_page_does_not_amend_what_a_person_accepted(self) -> None:
+        later = self.write(
+            "From now on the pool of the API no longer has twelve connections per worker, but fifty connections.",
+            "Size of the pool from now on",
+            source=PAGE,
+        )
+
+        hits = {hit["id"]: hit for hit in search(command=MemorySearch(query=self.question)).results}
+        with use_origin(source="hook", actor="claude-code", session_id="s-9"):
+            start_session(command=SessionStart(session_id="s-9"))
+            text = recall_context("s-9", self.question)
+
+        self.assertEqual(self.accepted, next(iter(hits)))
+        self.assertEqual([], hits[self.accepted]["marks"])
+        self.assertIn("origin", [mark["kind"] for mark in hits[later]["marks"]])
+        self.assertIn(f"- #{self.accepted} note", text)
+
     def test_a_page_that_alone_answers_stays_first(self) -> None:
         other = self.write("The CDN offers TLS of version 1.2 and 1.3.", "Versions of TLS of the CDN", source=PAGE)
         with use_origin(**ADA):

@@ -200,6 +200,14 @@ class RewrittenTests(BranchesTestCase):
         self.commit("Work on side (#12)")
         self.assertEqual([self.status(one), self.status(two)], [MERGED, MERGED])
 
+    def test_a_conflict_that_changed_a_line_of_many_leaves_the_branch_merged(self) -> None:
+        sha = self.branch("side", **{"code.py": changed(*range(10)), "more": b"some more text\n"})
+        self.commit("main", **{"code.py": changed(3, to=7)})
+        self.assertEqual(self.status(sha), UNMERGED)
+        squashed = changed(*range(10)).replace(b"setting_3 = 1000", b"setting_3 = 7")
+        self.commit("Work on side (#12)", **{"code.py": squashed, "more": b"some more text\n"})
+        self.assertEqual(self.status(sha), MERGED)
+
     def test_an_amended_commit_is_its_branches_and_a_reset_one_is_not(self) -> None:
         text = b"first line of text\nsecond line of text\nthird line of text\n"
         sha = self.commit("Add notes", notes=text)

@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 import yaml
-from django.test import SimpleTestCase
+from django.test import SimpleTestCase, tag
 from markdown_it import MarkdownIt
 
 from decisions.models import Decision
@@ -27,6 +27,7 @@ from memories.events import AMENDMENT_FOUND, ENTRY_ANCHORED, AmendmentFound, Anc
 from memories.models import AmendmentKind, Memory
 from memories.schemas.links import RelationCreate
 from memories.services.links import create_relation
+from memories.validity.trust import trusts_of
 from memoryhub import __version__
 from memoryhub.core import log
 from memoryhub.core.errors import Forbidden, Invalid, NotFound, Unavailable
@@ -52,7 +53,7 @@ from tests.home import run_home
 from tests.memories.base import MemoriesTestCase
 from tests.secrets_made import SECRETS
 from tests.sessions_app.test_git import Repository
-from tests.support import forget_all_stores, run_command
+from tests.support import HubTestCase, forget_all_stores, run_command
 
 ROOT = Path(__file__).parents[2]
 FOLDER = "docs/memory"
@@ -105,6 +106,7 @@ class ChangesTestCase(MemoriesTestCase):
             return run_command("changes", *arguments, "--project", "alpha")
 
 
+@tag("backend")
 class StoredChangesTests(ChangesTestCase):
     def test_a_new_memory_has_its_author_session_branch_commit_and_code(self) -> None:
         sha = self.commit()
@@ -456,6 +458,11 @@ class MarkdownTests(SimpleTestCase):
         one = markdown_report(self.report(EntryText("Title", "note", "Line.\n" * 500)))
         self.assertIn("\n440 more lines.", one)
 
+    def test_hashes_of_the_range_are_short(self) -> None:
+        report = self.report(EntryText("Title", "note", "Text"))
+        report.range = f"{'a' * 40}..{'b' * 64}"
+        self.assertIn(f"## Memory changes in `{'a' * 12}..{'b' * 12}`\n", markdown_report(report))
+
     def test_many_unreadable_files_take_few_lines(self) -> None:
         report = self.report(EntryText("Title", "note", "Text"))
         report.unread = [(f"a{number}.md", "it is not text") for number in range(5_000)]
@@ -464,6 +471,7 @@ class MarkdownTests(SimpleTestCase):
         self.assertIn("- 4,990 more files could not be read", text)
 
 
+@tag("backend")
 class VerdictsTests(ChangesTestCase):
     def steps(self, steps: list[VerdictStep]) -> list[tuple[str, str]]:
         return [(step.did, step.title) for step in steps]
@@ -486,6 +494,13 @@ class VerdictsTests(ChangesTestCase):
         self.assertEqual(Decision.objects.get(id=decision_id).status, "accepted")
         self.assertEqual({step.did for step in accept_changes(self.report())}, {"left"})
         self.assert_rebuilds()
+
+    def test_what_needs_no_review_is_accepted_by_a_person_too(self) -> None:
+        self.commit()
+        memory_id = self.learn()
+        self.assertEqual(trusts_of([memory_id])[memory_id].accepted_by, "")
+        self.assertEqual(self.steps(accept_changes(self.report())), [("accepted", "Login is strict")])
+        self.assertEqual(trusts_of([memory_id])[memory_id].accepted_by, "ada")
 
     def test_only_the_text_of_the_range_is_accepted(self) -> None:
         change_settings(command=SettingsChange(settings={"review_policy": "all"}))
@@ -720,7 +735,7 @@ class CommandTests(ChangesTestCase):
             forget_all_stores()
 
 
-class WorkflowTests(SimpleTestCase):
+class WorkflowTests(HubTestCase):
     def workflow(self, name: str) -> str:
         done = run_command("changes", "--workflow", name)
         self.assertEqual((done.code, done.errors), (0, ""))

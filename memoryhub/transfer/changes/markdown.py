@@ -29,15 +29,17 @@ _WIDTH = 100
 # Characters of a text that are compared
 _MAX_READ = 50_000
 _TICKS = re.compile("`+")
+_SHA = re.compile(r"\b(?:[0-9a-f]{40}|[0-9a-f]{64})\b")
 _HEADINGS = {ChangeKind.ADDED: "Added", ChangeKind.CHANGED: "Changed", ChangeKind.REMOVED: "Removed"}
 
 
 def markdown_report(report: ChangeReport) -> str:
     """Return the report in at most ``MAX_COMMENT`` characters; its last line names what was left out."""
     end = _unread_lines(report)
+    range_span = code_span(_SHA.sub(lambda sha: sha[0][:_SHORT_SHA], report.range))
     if not report.results:
-        return "\n".join([f"No memory or decision was added, changed or removed in {code_span(report.range)}.", *end])
-    parts = [f"## Memory changes in {code_span(report.range)}", "", _summary(report)]
+        return "\n".join([f"No memory or decision was added, changed or removed in {range_span}.", *end])
+    parts = [f"## Memory changes in {range_span}", "", _summary(report)]
     remaining = MAX_COMMENT - _RESERVED - sum(len(line) + 1 for line in [*parts, *end])
     blocks = list(_fitting(_blocks(report), remaining))
     omitted = len(report.results) - len(blocks)
@@ -150,7 +152,7 @@ def _signed_lines(change: EntryChange) -> Iterator[str]:
         return
     before, after = _compared(change.before), _compared(change.after)
     differences = list(unified_diff(before, after, lineterm="", n=2))
-    for line in differences[2:]:  # the first two name files
+    for line in differences[3:]:  # the first lines name the files and the first place
         if line.startswith("@@"):
             yield "@@"
         else:

@@ -10,11 +10,11 @@ from decisions.schemas import DecisionMark
 from decisions.services import mark_decision
 from memories.events import Verdict
 from memories.models import Memory, ReviewState
-from memories.review.policy import MERGE_DOOR
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
 from memories.schemas import MemoryRestore, MemoryTouch
 from memories.services import delete_memory, restore_memory
+from memories.validity.trust import MERGE_DOOR
 from memoryhub.core.errors import ConflictError, Forbidden, HubError, NotFound
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import Act, demand

@@ -17,7 +17,8 @@ from decisions.exporting import madr_document, yaml_value
 from decisions.models import Decision
 from decisions.selectors import views as decision_views
 from memories.events import MEMORIES, MEMORY_SEEN, MEMORY_WRITTEN, USE, MemoryState
-from memories.models import EndType, Memory, MemoryScope, MemoryVersion, Provenance, Relation, ReviewState
+from memories.models import EndType, Memory, MemoryScope, MemoryVersion, Relation, ReviewState
+from memories.validity.models import Provenance
 from memories.validity.provenance import NOT_LEARNT_HERE
 from memoryhub.core import log
 from memoryhub.core.events.event_types import EventType, names_where
