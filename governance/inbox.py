@@ -15,8 +15,9 @@ from decisions.models import Decision
 from governance.redaction.copies import last_look
 from governance.staleness.schemas import Why
 from governance.staleness.selectors import StaleGroup, count_rechecks, grouped, queue
-from memories.models import Conflict, Memory, MemoryVersion, ReviewState
+from memories.models import AmendmentKind, Conflict, Memory, MemoryVersion, ReviewState
 from memories.review.selectors import count_waiting
+from memories.selectors.amendments import open_amendments
 from memories.worth.note_scores import DAYS, scores_off
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import counted, one_line
@@ -35,6 +36,7 @@ class InboxItemType(StrEnum):
     FILE = "file"
     BRANCH = "branch"
     RECHECK = "recheck"
+    AMENDMENT = "amendment"
     SECRET = "secret"  # noqa: S105
     NOTES = "notes"
 
@@ -42,7 +44,7 @@ class InboxItemType(StrEnum):
 @dataclass(frozen=True, slots=True)
 class InboxItem:
     type: InboxItemType
-    # Id of the memory, the conflict, the item or group to recheck; 0 for secrets and notes, one each
+    # Id of the memory, the conflict, the amendment, the item or group to recheck; 0 for secrets and notes, one each
     id: int
     # Why it is here, in a few words
     why: str
@@ -79,6 +81,7 @@ def count_entries() -> dict[InboxItemType, int]:
         InboxItemType.SECRET: min(_secrets_found(), 1),
         InboxItemType.CONFLICT: _open_conflicts().count(),
         InboxItemType.PROPOSAL: count_waiting(),
+        InboxItemType.AMENDMENT: len(open_amendments()),
         InboxItemType.FILE: rechecks.get(Why.CHANGED, 0),
         InboxItemType.BRANCH: rechecks.get(Why.DROPPED, 0),
         InboxItemType.RECHECK: rechecks.get(None, 0),
@@ -179,6 +182,13 @@ def _group_item(group: StaleGroup) -> InboxItem:
     return InboxItem(InboxItemType.FILE, group.id, why, since=since, title=group.name, group=tuple(group.ids))
 
 
+def _amendments() -> Iterator[InboxItem]:
+    for amendment in open_amendments():
+        verb = AmendmentKind(amendment.kind).label.lower()
+        why = f"{verb} #{amendment.older_id}"
+        yield InboxItem(InboxItemType.AMENDMENT, amendment.id, why, amendment.newer_id, amendment.created_at)
+
+
 def _secrets() -> Iterator[InboxItem]:
     if count := _secrets_found():
         text = "The current rules match texts that were stored before."
@@ -203,6 +213,7 @@ def _kinds_off() -> Iterator[InboxItem]:
 _READERS: dict[tuple[InboxItemType, ...], Callable[[], Iterator[InboxItem]]] = {
     (InboxItemType.PROPOSAL,): _proposals,
     (InboxItemType.CONFLICT,): _conflicts,
+    (InboxItemType.AMENDMENT,): _amendments,
     (InboxItemType.FILE, InboxItemType.BRANCH, InboxItemType.RECHECK): _rechecks,
     (InboxItemType.SECRET,): _secrets,
     (InboxItemType.NOTES,): _kinds_off,

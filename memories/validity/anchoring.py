@@ -8,16 +8,15 @@ from collections.abc import Collection, Mapping, Sequence
 from memories.events import ENTRY_ANCHORED, AnchorRecord, EntryAnchored
 from memories.models import Anchor, AnchorSource
 from memories.schemas.validity import AnchorsChange, AnchorsResult, AnchorView
+from memories.search import engine
 from memories.validity.claims import claims_about, words_of_text
 from memories.validity.definitions import Definition
 from memories.validity.freshness import State, check, lines_of, name_of
 from memories.validity.working_files import WorkingFile, read_working_file, tracked_files
 from memoryhub.core import log
-from memoryhub.core.entities import find_entities
+from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.errors import ConflictError, Gone, Invalid, NotFound
 from memoryhub.core.log.quarantine import quarantined_among
-from memoryhub.core.search import text_queries
-from memoryhub.core.stores import rows
 from memoryhub.core.text import counted
 from sessions_app.git.worktree import WorkingTree
 from sessions_app.selectors import caller_tree
@@ -83,7 +82,7 @@ def change_anchors(*, command: AnchorsChange, key: str | None = None) -> Anchors
         anchors = Anchor.objects.filter(entity_id=command.id).order_by("number")
         present = {name_of(anchor): record_of(anchor) for anchor in anchors}
         tree = caller_tree()
-        records = anchors_named(command.anchors, _text_of(entity.type, command.id), tree, present)
+        records = anchors_named(command.anchors, _text_of(entity), tree, present)
         is_changed = records != list(present.values())
         if is_changed:
             payload = EntryAnchored(entity_id=command.id, anchors=records, reason=command.reason)
@@ -92,9 +91,9 @@ def change_anchors(*, command: AnchorsChange, key: str | None = None) -> Anchors
     return AnchorsResult(id=command.id, is_changed=is_changed, anchors=anchor_views(command.id, tree))
 
 
-def _text_of(source: str, entity_id: int) -> str:
-    texts = rows.fetch(f"SELECT * FROM ({text_queries()[source]}) AS texts WHERE id = %s", [entity_id])
-    return "\n".join(f"{title}\n{body}" for _, title, body in texts)
+def _text_of(entity: Entity) -> str:
+    documents = engine.documents_of([entity.id])
+    return f"{entity.title}\n{engine.texts_of(documents).get(entity.id, '')}"
 
 
 def anchors_named(

@@ -32,6 +32,7 @@ _TYPES = {
     InboxItemType.SECRET: ("Secrets", "Secrets", "admin:governance_redaction_changelist"),
     InboxItemType.CONFLICT: ("Conflicts", "Conflict", "admin:memories_conflict_change"),
     InboxItemType.PROPOSAL: ("Proposals", "Proposal", "admin:memories_review_item"),
+    InboxItemType.AMENDMENT: ("Amendments", "Amendment", "admin:memories_amendment_change"),
     InboxItemType.FILE: ("Changed files", "Changed file", "admin:governance_affirmation_group"),
     InboxItemType.BRANCH: ("Dropped branches", "Dropped branch", "admin:governance_affirmation_group"),
     InboxItemType.RECHECK: ("Recheck", "Recheck", "admin:governance_affirmation_item"),
