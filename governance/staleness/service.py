@@ -11,13 +11,14 @@ from governance.events import THING_AFFIRMED, ThingAffirmed
 from governance.models import Affirmation
 from governance.staleness.schemas import Affirm, AffirmResult, Retire, RetireResult, StaleKind
 from memories.events import ProvenanceRecord
-from memories.models import Anchor, Memory, Provenance, ReviewState
+from memories.models import Anchor, Memory, ReviewState
 from memories.schemas import MemoryTouch, MemoryUpdate
 from memories.services import delete_memory, update_memory
 from memories.services.revise import live_memory
 from memories.validity.anchoring import record_of
 from memories.validity.branches import where_merged
 from memories.validity.freshness import renewed
+from memories.validity.models import Provenance
 from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import ConflictError, Invalid, NotFound

@@ -12,10 +12,11 @@ from django.db.models import QuerySet
 
 from governance.staleness.governed_files import LIVE_DECISION, LIVE_MEMORY, fetch_among, short_diff
 from governance.staleness.schemas import Why
-from memories.models import Anchor, Provenance
+from memories.models import Anchor
 from memories.validity.anchoring import record_of
 from memories.validity.branches import dropped_entries
 from memories.validity.freshness import State, check, clause_of
+from memories.validity.models import Provenance
 from memoryhub.core import clock, log
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.foreign_files import read_foreign

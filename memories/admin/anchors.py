@@ -8,11 +8,12 @@ from django.contrib import messages
 from django.http import HttpRequest
 
 from memories.admin.base import sentence
-from memories.models import AnchorSource, Provenance
+from memories.models import AnchorSource
 from memories.schemas.validity import AnchorsChange
 from memories.validity.anchoring import anchor_views, change_anchors
 from memories.validity.freshness import State
 from memories.validity.marks import MarkKind
+from memories.validity.models import Provenance
 from memoryhub.core.admin import cells
 from memoryhub.core.errors import HubError
 from memoryhub.core.text import counted

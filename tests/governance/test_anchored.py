@@ -15,9 +15,10 @@ from governance.inbox import InboxItemType, count_entries, open_entries, with_te
 from governance.staleness import working_tree
 from governance.staleness.schemas import StaleList, Why
 from governance.staleness.selectors import count_rechecks, count_stale, grouped, list_stale, queue, stale_group
-from memories.models import Anchor, Memory, Provenance
+from memories.models import Anchor, Memory
 from memories.pack import preview_pack
 from memories.schemas.query import ContextPackRequest
+from memories.validity.models import Provenance
 from memoryhub.core import clock
 from sessions_app.schemas import ProjectDescribe, SessionStart
 from sessions_app.selectors import caller_tree
