@@ -57,7 +57,9 @@ class WorkingFile:
 
     def definitions_of(self, symbol: str) -> list[Definition]:
         """Return the definitions of a name, or of the end of one: ``send`` finds ``Client.send``."""
-        return [found for found in self.definitions if found.name == symbol or found.name.endswith(f".{symbol}")]
+        name = symbol.rstrip("!?")  # a macro is called with a sign, which a method has in its name
+        named = [(definition.name.rstrip("!?"), definition) for definition in self.definitions]
+        return [definition for full_name, definition in named if full_name == name or full_name.endswith(f".{name}")]
 
     def digest(self, first: int, last: int) -> str:
         """Return the digest of lines, which does not depend on white space; "" if they are blank."""
@@ -245,6 +247,7 @@ _CODE = (
 _DEFINED = re.compile(
     r"\b(?:def|class|func|fn|fun|function|struct|interface|type|enum|trait|union|const|let|var|val|static|module|define)"
     r"\b(?:\s*\([^()]*\)\s*|[^=(]*?[^\w=(])([A-Za-z_$][\w$]*)|(?:^\s*|\.)([A-Za-z_]\w*)\s*(?::[^=]*)?=(?![=>])"
+    r"|\bmacro_rules!\s*(\w+)"
 )
 _MAX_MATCHES = 100_000
 
@@ -258,7 +261,7 @@ def defining_files(tree: WorkingTree, symbols: tuple[str, ...]) -> dict[str, str
 
 @lru_cache(maxsize=256)
 def _defining(top: str, _: str, __: Signature | None, symbols: tuple[str, ...]) -> dict[str, str]:
-    names = {symbol: symbol.rpartition(".")[2] for symbol in symbols}
+    names = {symbol: symbol.rpartition(".")[2].rstrip("!?") for symbol in symbols}
     patterns = [option for name in sorted(set(names.values())) for option in ("-e", name)]
     try:
         answer = run(Path(top), *_GREP, *patterns, "--", *_CODE, max_output=_MAX_MATCHES, seconds=_SECONDS)
@@ -270,7 +273,7 @@ def _defining(top: str, _: str, __: Signature | None, symbols: tuple[str, ...]) 
         path, _, code = line.partition("\0")
         for name in _DEFINED.findall(code):
             if not UNFIT.fullmatch(path):
-                paths.setdefault(name[0] or name[1], set()).add(path)
+                paths.setdefault("".join(name), set()).add(path)
         for symbol, pattern in assigned.items():
             if pattern.search(code):
                 paths.setdefault(symbol, set()).add(path)
