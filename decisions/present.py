@@ -55,6 +55,8 @@ def decision_text(decision: dict[str, Any]) -> str:
         text = f"{commit['date']} {commit['link_type']}: {as_data(commit['message'])}"
         lines.append(flat(f"commit {commit['sha'][:10]} {text} (#{commit['id']})"))
     lines += [f"{artifact['kind']}: {hanging(artifact['value'])}" for artifact in decision["artifacts"]]
+    if decision["anchors"]:
+        lines.append(flat(f"code: {', '.join(decision['anchors'])}"))
     if decision.get("lineage"):
         lines += _lineage_lines(decision["lineage"])
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, WithJ
 
 from decisions.events import Alternative
 from decisions.models import DecisionStatus, EdgeRelation, Impact, LinkType
-from memories.schemas import AmendedEntry, MarkView
+from memories.schemas.validity import ANCHORS, AmendedEntry, AnchorNames, MarkView
 from memoryhub.core.schemas import (
     LISTED_AS,
     MAX_AUTHOR,
@@ -117,6 +117,7 @@ class DecisionFields(Evidence):
         False, description="supersede one that is already superseded: adds a second head", json_schema_extra=unlisted
     )
     author: Line = Field("", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=only_in_full)
+    anchors: AnchorNames | None = Field(None, description=ANCHORS, json_schema_extra=unlisted)
     source: Line = Field("", max_length=1_000, description="path or URL", json_schema_extra=unlisted)
     decided_at: Moment | None = Field(None, description="default: now", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
@@ -242,6 +243,8 @@ class DecisionView(BaseModel):
     commits: list[dict[str, Any]]
     # {"kind": …, "value": …}
     artifacts: list[dict[str, Any]]
+    # The code that it is about, such as ``src/auth.py:10-24``
+    anchors: list[str] = Field(default_factory=list)
     # What is known against it, as of a memory
     marks: list[MarkView] = Field(default_factory=list)
     # Since when and why it is in quarantine; lists and searches then leave it out.

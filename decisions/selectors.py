@@ -16,6 +16,7 @@ from decisions.schemas import DecisionGet, DecisionList, DecisionView
 from memories.selectors.memories import ids_among
 from memories.uses.events import Use
 from memories.uses.notes import note_read
+from memories.validity.anchoring import anchor_names
 from memories.validity.checks import EntryCheck, checks_in
 from memories.validity.selectors import marks_of
 from memoryhub.core import clock
@@ -28,7 +29,7 @@ from memoryhub.core.search import retrieval
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_list
 
-_DERIVED = {"edges", "superseded_by", "heads", "commits", "artifacts", "marks", "quarantine"}
+_DERIVED = {"edges", "superseded_by", "heads", "commits", "artifacts", "anchors", "marks", "quarantine"}
 _STORED = [name for name in DecisionView.model_fields if name not in _DERIVED]
 
 
@@ -63,6 +64,7 @@ def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dic
     edges, superseded_by = _edges(ids), _superseded_by(decisions)
     commits, artifacts = commits_of(ids), _artifacts(ids)
     quarantine = quarantine_marks(ids)
+    anchors = anchor_names(ids)
     marks = marks_of(ids)
     superseded = {decision.id for decision in decisions if decision.status == DecisionStatus.SUPERSEDED}
     replaced = heads([key for key in ids if key in superseded_by or key in superseded]) if with_heads else {}
@@ -75,6 +77,7 @@ def views(decisions: Sequence[Decision], *, with_heads: bool = True) -> list[dic
             heads=replaced.get(decision.id, []),
             commits=commits.get(decision.id, []),
             artifacts=artifacts.get(decision.id, []),
+            anchors=anchors.get(decision.id, []),
             marks=[mark.data() for mark in marks.get(decision.id, ())],
             quarantine=quarantine.get(decision.id, ""),
         )

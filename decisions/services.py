@@ -134,7 +134,7 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
         raise Invalid("status superseded cannot be set; record the decision that replaces it")
     text = "\n\n".join([command.title, command.context, command.chosen, command.rationale])
     shas = list(_recorded_commits(command.commits).values())
-    provenance = provenance_of(text, current_workplace(), files=command.files, commits=shas)
+    provenance = provenance_of(text, current_workplace(), files=command.files, commits=shas, names=command.anchors)
     with log.transaction():
         first = log.find_by_key(command.idempotency_key, DECISION_RECORDED)
         if first:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, JsonValue
 
 from governance.models import RollbackAction
-from memories.events import StoreName
+from memories.events import ProvenanceRecord, StoreName
 from memoryhub.core.events.event_types import GOVERNANCE, Retention, TurnRule, define_event, define_governance_event
 from memoryhub.core.events.projection import voiding
 from memoryhub.core.events.rollback import sets_aside
@@ -77,6 +77,8 @@ ROLLBACK_UNDONE = define_governance_event("rollback.undone", RollbackUndone, lab
 class ThingAffirmed(Payload):
     entity_id: Annotated[EntityId, AfterValidator(renumbered)]
     reason: str = ""
+    # Its anchors, as the code is now; with a commit if it counts as learnt there from now on
+    provenance: ProvenanceRecord | None = None
 
 
 THING_AFFIRMED = define_event(

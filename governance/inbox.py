@@ -13,13 +13,16 @@ from django.db.models.functions import Substr
 
 from decisions.models import Decision
 from governance.redaction.copies import last_look
-from governance.staleness.selectors import count_stale, queue
-from memories.models import Conflict, Memory, MemoryVersion, ReviewState
+from governance.staleness.schemas import Why
+from governance.staleness.selectors import StaleGroup, count_rechecks, grouped, queue
+from memories.models import AmendmentKind, Conflict, Memory, MemoryVersion, ReviewState
 from memories.review.selectors import count_waiting
+from memories.selectors.amendments import open_amendments
 from memories.worth.note_scores import DAYS, scores_off
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import counted, one_line
 from sessions_app.models import Session
+from sessions_app.selectors import caller_tree
 
 # Entries on a page of the list
 MOST = 200
@@ -29,7 +32,11 @@ _TEXT = 160
 class InboxItemType(StrEnum):
     PROPOSAL = "proposal"
     CONFLICT = "conflict"
+    # Entries about one file that has changed or is gone, and those of one branch that was dropped
+    FILE = "file"
+    BRANCH = "branch"
     RECHECK = "recheck"
+    AMENDMENT = "amendment"
     SECRET = "secret"  # noqa: S105
     NOTES = "notes"
 
@@ -37,11 +44,11 @@ class InboxItemType(StrEnum):
 @dataclass(frozen=True, slots=True)
 class InboxItem:
     type: InboxItemType
-    # Id of the memory, the conflict, or the item to recheck; 0 for secrets and notes, one entry each
+    # Id of the memory, the conflict, the amendment, the item or group to recheck; 0 for secrets and notes, one each
     id: int
     # Why it is here, in a few words
     why: str
-    # The memory or decision that it is about; 0 for secrets and kinds of notes
+    # The memory or decision that it is about; 0 for secrets, kinds of notes and groups
     about: int = 0
     since: datetime | None = None
     # Where it was written, "" if outside any session
@@ -52,6 +59,8 @@ class InboxItem:
     kind: str = ""
     title: str = ""
     text: str = ""
+    # The entries of a group
+    group: tuple[int, ...] = ()
 
     @property
     def key(self) -> str:
@@ -67,11 +76,15 @@ class InboxGroup:
 
 def count_entries() -> dict[InboxItemType, int]:
     """Return the number of entries of each type that has any, in the order of their urgency."""
+    rechecks = count_rechecks()
     counts = {
         InboxItemType.SECRET: min(_secrets_found(), 1),
         InboxItemType.CONFLICT: _open_conflicts().count(),
         InboxItemType.PROPOSAL: count_waiting(),
-        InboxItemType.RECHECK: count_stale(),
+        InboxItemType.AMENDMENT: len(open_amendments()),
+        InboxItemType.FILE: rechecks.get(Why.CHANGED, 0),
+        InboxItemType.BRANCH: rechecks.get(Why.DROPPED, 0),
+        InboxItemType.RECHECK: rechecks.get(None, 0),
         InboxItemType.NOTES: min(len(scores_off()), 1),
     }
     return {name: count for name, count in counts.items() if count}
@@ -80,9 +93,9 @@ def count_entries() -> dict[InboxItemType, int]:
 def open_entries(types: Collection[InboxItemType] = tuple(InboxItemType)) -> list[InboxItem]:
     """Return all entries, without texts: those of a session together, the oldest session first, the others last."""
     entries: list[InboxItem] = []
-    for name, read in _READERS.items():
-        if name in types:
-            entries += read()
+    for names, read in _READERS.items():
+        if not set(names).isdisjoint(types):
+            entries += [entry for entry in read() if entry.type in types]
     begins: dict[str, datetime] = {}
     for entry in entries:
         if entry.since:
@@ -96,14 +109,17 @@ def open_entries(types: Collection[InboxItemType] = tuple(InboxItemType)) -> lis
 
 def with_texts(entries: Collection[InboxItem]) -> list[InboxItem]:
     """Return entries with kind, title and text, without those whose memory was erased meanwhile; two queries."""
-    ids = {entry.about for entry in entries}
+    ids = {entry.about for entry in entries}.union(*(entry.group for entry in entries))
     memories = Memory.objects.filter(id__in=ids).values_list("id", "kind", "title", Substr("content", 1, 2 * _TEXT))
     decisions = Decision.objects.filter(id__in=ids).values_list("id", "title", Substr("chosen", 1, 2 * _TEXT))
     heads = {memory_id: head for memory_id, *head in memories}
     heads |= {decision_id: ["decision", *head] for decision_id, *head in decisions}
     complete = []
     for entry in entries:
-        if not entry.about:
+        if entry.group:
+            titles = [heads[entity_id][1] for entity_id in entry.group if entity_id in heads]
+            complete.append(replace(entry, text=one_line("; ".join(titles), _TEXT)))
+        elif not entry.about:
             complete.append(entry)
         elif entry.about in heads:
             kind, title, text = heads[entry.about]
@@ -147,9 +163,30 @@ def _conflicts() -> Iterator[InboxItem]:
 
 
 def _rechecks() -> Iterator[InboxItem]:
-    for item in queue().due:
+    groups, single = grouped(queue(tree=caller_tree()).due)
+    for group in groups:
+        yield _group_item(group)
+    for item in single:
         why = one_line("; ".join(reason.says for reason in item.reasons), _TEXT)
         yield InboxItem(InboxItemType.RECHECK, item.id, why, item.id, item.moment)
+
+
+def _group_item(group: StaleGroup) -> InboxItem:
+    count = len(group.due)
+    since = min(item.moment for item in group.due)
+    if group.why is Why.DROPPED:
+        why = f"{counted(count, 'entry', 'entries')} learnt on a branch that was dropped"
+        return InboxItem(InboxItemType.BRANCH, group.id, why, since=since, title=group.name, group=tuple(group.ids))
+    is_gone = all(reason.why is Why.GONE for item in group.due for reason in item.reasons if reason.name == group.name)
+    why = f"{'gone' if is_gone else 'changed'}; {counted(count, 'entry is', 'entries are')} about it"
+    return InboxItem(InboxItemType.FILE, group.id, why, since=since, title=group.name, group=tuple(group.ids))
+
+
+def _amendments() -> Iterator[InboxItem]:
+    for amendment in open_amendments():
+        verb = AmendmentKind(amendment.kind).label.lower()
+        why = f"{verb} #{amendment.older_id}"
+        yield InboxItem(InboxItemType.AMENDMENT, amendment.id, why, amendment.newer_id, amendment.created_at)
 
 
 def _secrets() -> Iterator[InboxItem]:
@@ -172,10 +209,12 @@ def _kinds_off() -> Iterator[InboxItem]:
         yield InboxItem(InboxItemType.NOTES, 0, "seldom followed", title=title, text=text)
 
 
-_READERS: dict[InboxItemType, Callable[[], Iterator[InboxItem]]] = {
-    InboxItemType.PROPOSAL: _proposals,
-    InboxItemType.CONFLICT: _conflicts,
-    InboxItemType.RECHECK: _rechecks,
-    InboxItemType.SECRET: _secrets,
-    InboxItemType.NOTES: _kinds_off,
+# What reads the items of some types
+_READERS: dict[tuple[InboxItemType, ...], Callable[[], Iterator[InboxItem]]] = {
+    (InboxItemType.PROPOSAL,): _proposals,
+    (InboxItemType.CONFLICT,): _conflicts,
+    (InboxItemType.AMENDMENT,): _amendments,
+    (InboxItemType.FILE, InboxItemType.BRANCH, InboxItemType.RECHECK): _rechecks,
+    (InboxItemType.SECRET,): _secrets,
+    (InboxItemType.NOTES,): _kinds_off,
 }

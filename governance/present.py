@@ -142,6 +142,7 @@ def stale_line(item: dict[str, Any], *, diff: bool = False) -> str:
         return flat(f"#{item['id']} {item['title']}")
     notes = [flat(reason["says"]) for reason in item["reasons"] if reason["why"] != "touched"]
     notes += [_commit_text(commit, diff=diff) for commit in item["commits"]]
+    notes += [f"{flat(path)}:\n{indented(text)}\n" for path, text in item["diffs"].items()]
     head = flat(f"#{item['id']} {item['kind']} {item['title']}")
     return f"{head} — since {clock.day(item['since'])}: {'; '.join(filter(None, notes))}"
 

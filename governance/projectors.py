@@ -17,8 +17,10 @@ from governance.events import (
     RetentionRan,
     RollbackMade,
     RollbackUndone,
+    ThingAffirmed,
 )
 from governance.models import Hold, Redaction, RetentionRun, Rollback
+from memories.validity.projectors import store_provenance
 from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Forbidden
@@ -155,6 +157,11 @@ def affirm(event: Event[Any]) -> None:
     reason = event.payload.reason if event.payload else ""
     when = rows.time_value(event.occurred_at)
     rows.execute(_AFFIRM, [entity_id, event.position, event.actor, reason, when])
+
+
+@projects(THING_AFFIRMED)
+def renew_provenance(event: Event[ThingAffirmed]) -> None:
+    store_provenance(event.payload.entity_id, event.payload.provenance)
 
 
 @projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)

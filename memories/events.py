@@ -98,7 +98,7 @@ class AnchorRecord(Payload):
     # Numbers of the lines, from 1; 0 for a whole file
     first: int = 0
     last: int = 0
-    # Of the lines
+    # Digest of the lines
     digest: AnchorDigest = ""
     # Words of the entry that the file had, such as names and values
     words: list[str] = Field(default_factory=list)

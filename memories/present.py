@@ -8,8 +8,9 @@ from typing import Any
 
 from memories.kinds import number_defaults
 from memories.models import AmendmentKind, EndType, MemoryScope, ReviewState
-from memories.schemas import AmendedEntry, WriteResult, WriteStatus
+from memories.schemas import WriteResult, WriteStatus
 from memories.schemas.links import LinkStatus, RelationResult, TagResult, TagsChanged
+from memories.schemas.validity import AmendedEntry
 from memories.validity.marks import MarkKind
 from memoryhub.core import clock
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS, type_name
@@ -147,6 +148,8 @@ def memory_text(memory: dict[str, Any]) -> str:
         if value != defaults.get(name):
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             lines.append(f"{name}: {hanging(text)}")
+    if memory["anchors"]:
+        lines.append(flat(f"code: {', '.join(memory['anchors'])}"))
     if "use" in memory:
         use = memory["use"]
         counts = ", ".join(f"{name} {use[name]}" for name in ("given", "found", "fetched", "cited", "updated"))

@@ -35,8 +35,10 @@ from decisions.models import (
 from decisions.present import numbers
 from decisions.schemas import DecisionEvidence, DecisionLink, DecisionMark, DecisionResult, DecisionUnlink
 from decisions.selectors import decision_checks, find_decisions, lineage_of, views
+from memories.admin.anchors import RECHECKED, anchors_shown, save_anchors
 from memories.admin.base import warn_of_redactions
 from memories.admin.checks import allow_posted, shown_checks
+from memories.admin.listing import mark_rows
 from memories.admin.memory import plain_answer, shown_of
 from memories.admin.rendering import render
 from memoryhub.core import log
@@ -268,6 +270,7 @@ class DecisionAdmin(DecisionListAdmin):
             page("evidence", require_POST(needs(Act.WRITE, self.evidence_view))),
             page("allow", require_POST(needs(Act.GOVERN, self.allow_view))),
             page("lookup", self.lookup_view),
+            page("anchors", require_POST(needs(Act.WRITE, self.anchors_view))),
         ]
         return [*urls, *super().get_urls()]
 
@@ -292,6 +295,9 @@ class DecisionAdmin(DecisionListAdmin):
             "related": shown_of(decision.id),
             "checks": shown_checks(decision.id, decision_checks(decision.id)),
             "allow_url": reverse("admin:decisions_decision_allow", args=[decision.id]),
+            "marks": mark_rows(view["marks"], besides=RECHECKED),
+            "anchors_url": self.url("anchors", decision.id),
+            **anchors_shown(decision.id),
             **_evidence(view),
             **edges_shown(decision),
             **lineage_shown(decision),
@@ -381,6 +387,11 @@ class DecisionAdmin(DecisionListAdmin):
         decision: Decision = self.find(request, object_id)
         allow_posted(request, decision_checks(decision.id))
         return redirect(f"{self.url('change', decision.id)}#checks")
+
+    def anchors_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        decision: Decision = self.find(request, object_id)
+        save_anchors(request, decision.id)
+        return redirect(f"{self.url('change', decision.id)}#anchors")
 
     def lookup_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         self.find(request, object_id)

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 
 from decisions.models import CommitLink, Decision, DecisionStatus, Impact
-from memories.admin.listing import BEST, MAX_QUERY, RankedChangeList, in_order
+from memories.admin.listing import BEST, MAX_QUERY, RankedChangeList, in_order, mark_badges, marks_data
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.selectors import search
 from memoryhub.core.admin import DefaultFilter, HubChangeList, HubModelAdmin, ValueFilter, cells, value_filter
@@ -109,10 +109,12 @@ class DecisionChangeList(RankedChangeList):
         links = CommitLink.objects.filter(decision_id__in=ids)
         counts = dict(links.values_list("decision_id").annotate(commits=Count("commit_id")))
         quarantined = quarantined_among(ids)
+        marks = marks_data(ids)
         for decision in decisions:
             decision.commit_count = counts.get(decision.id, 0)
             decision.snippet = snippets.get(decision.id, "")
             decision.is_quarantined = decision.id in quarantined
+            decision.mark_badges = mark_badges(marks.get(decision.id, ()))
         self.result_list = decisions
 
 
@@ -164,7 +166,8 @@ class DecisionListAdmin(HubModelAdmin):
         css = "title struck" if is_struck(decision.status) else "title"
         title = cells.link(self.url("change", decision.id), decision.title, css)
         under = getattr(decision, "snippet", "") or brief(decision.chosen)
-        return format_html('{} {}<span class="snippet">{}</span>', title, warnings(decision), under)
+        marks = format_html("{} {}", warnings(decision), getattr(decision, "mark_badges", ""))
+        return format_html('{} {}<span class="snippet">{}</span>', title, marks, under)
 
     @admin.display(description="status", ordering="status")
     def state(self, decision: Decision) -> SafeString:

@@ -15,9 +15,10 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
 from governance.models import Affirmation
-from governance.staleness.schemas import Affirm, AffirmResult, Retire, RetireResult, StaleKind
-from governance.staleness.selectors import stale_item
+from governance.staleness.schemas import Affirm, AffirmResult, Retire, RetireResult, StaleKind, Why
+from governance.staleness.selectors import StaleGroup, stale_group, stale_item
 from governance.staleness.service import affirm, retire
+from governance.staleness.working_tree import diff_of_file
 from memories.admin.base import sentence, warn_of_redactions
 from memories.admin.rendering import render
 from memoryhub.core import clock
@@ -25,6 +26,8 @@ from memoryhub.core.admin import HubModelAdmin, needs, next_page, page_of_entity
 from memoryhub.core.errors import Gone, HubError, Invalid, NotFound
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act
+from memoryhub.core.text import counted
+from sessions_app.selectors import caller_tree
 
 _LEFT_OUT = ("index ", "--- ", "+++ ", "similarity ", "old mode", "new mode")
 _MARKS = {"+": "added", "-": "removed", "@": "place", "\\": "note", "…": "note"}
@@ -82,6 +85,12 @@ class AffirmationAdmin(HubModelAdmin):
         see, may_review = self.admin_site.admin_view, Act.REVIEW
         return [
             path("<int:entity_id>/", see(self.item_view), name="governance_affirmation_item"),
+            path("group/<int:number>/", see(self.group_view), name="governance_affirmation_group"),
+            path(
+                "group/<int:number>/verdict/",
+                see(require_POST(needs(may_review, self.group_verdict_view))),
+                name="governance_affirmation_group_verdict",
+            ),
             path(
                 "<int:entity_id>/affirm/",
                 see(require_POST(needs(may_review, self.affirm_view))),
@@ -96,14 +105,45 @@ class AffirmationAdmin(HubModelAdmin):
         ]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        return self._show(request, stale_item())
+        return self._show_single(request, stale_item())
 
     def item_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
         try:
-            return self._show(request, stale_item(entity_id))
+            return self._show_single(request, stale_item(entity_id))
         except (NotFound, Gone) as error:
             messages.info(request, sentence(error))
             return redirect(self.url("changelist"))
+
+    def group_view(self, request: HttpRequest, number: int) -> HttpResponse:
+        match = stale_group(number)
+        if match is None:
+            return redirect("admin:inbox")
+        group, items = match
+        kind = "branch" if group.why is Why.DROPPED else "file"
+        request.inbox_key = f"{kind}-{number}"  # type: ignore[attr-defined]
+        context = {"title": "Inbox", "group": group, "is_branch": group.why is Why.DROPPED}
+        rows = [_group_row(item, group) for item in items]
+        return self.page(request, _GROUP_PAGE, None, **context, rows=rows, patch=_group_patch(group))
+
+    def group_verdict_view(self, request: HttpRequest, number: int) -> HttpResponse:
+        """Affirm or retire the entries of a group that the page has shown."""
+        ids = [int(text) for text in request.POST.getlist("id")[:_MOST_OF_GROUP] if text.isdecimal() and len(text) < 16]
+        reason = request.POST.get("reason", "").strip()[:1_000]
+        is_affirmed = request.POST.get("verdict") != "retire"
+        count = 0
+        for entity_id in ids:
+            try:
+                if is_affirmed:
+                    affirm(command=Affirm(id=entity_id, reason=reason))
+                else:
+                    retire(command=Retire(id=entity_id, reason=reason))
+                count += 1
+            except HubError as error:
+                messages.warning(request, sentence(error))
+        if count:
+            outcome = "confirmed. This cannot be undone." if is_affirmed else "retired."
+            messages.success(request, f"{counted(count, 'entry', 'entries')} {outcome}")
+        return redirect(next_page(request) or "admin:inbox")
 
     def affirm_view(self, request: HttpRequest, entity_id: int) -> HttpResponse:
         return self._give(request, entity_id, RecheckForm(request.POST).affirm)
@@ -129,11 +169,39 @@ class AffirmationAdmin(HubModelAdmin):
             messages.success(request, f"Deleted {named}")
         return redirect(next_page(request) or self.url("changelist"))
 
+    def _show_single(self, request: HttpRequest, item: dict[str, Any] | None) -> HttpResponse:
+        if item and item["group"]:
+            return redirect(f"{self.url('group', item['group'])}#entry-{item['id']}")
+        return self._show(request, item)
+
     def _show(self, request: HttpRequest, item: dict[str, Any] | None) -> HttpResponse:
         if item:
             request.inbox_key = f"recheck-{item['id']}"  # type: ignore[attr-defined]
         context = {"title": "Inbox", **(_item_context(item) if item else {})}
         return self.page(request, _PAGE, None, **context)
+
+
+_GROUP_PAGE = "admin/governance/stale_group.html"
+_MOST_OF_GROUP = 500
+
+
+def _group_row(item: dict[str, Any], group: StaleGroup) -> dict[str, Any]:
+    context = _item_context(item)
+    context["reasons"] = [reason for reason in context["reasons"] if reason["name"] != group.name or _is_lines(reason)]
+    return context
+
+
+# The name of a whole group is its title already
+def _is_lines(reason: dict[str, Any]) -> bool:
+    return reason["why"] in (Why.CHANGED, Why.GONE)
+
+
+def _group_patch(group: StaleGroup) -> SafeString | None:
+    tree = caller_tree()
+    if group.why is Why.DROPPED or tree is None:
+        return None
+    diff = diff_of_file(tree, group.name, group.ids)
+    return patch(diff) if diff else None
 
 
 def _item_context(item: dict[str, Any]) -> dict[str, Any]:

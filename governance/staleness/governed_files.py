@@ -162,7 +162,7 @@ def add_diffs(commits: Sequence[dict[str, Any]]) -> None:
     for commit in commits:
         text = changes.get(commit["sha"])
         if text is not None:
-            commit["diff"] = _short_diff(_diff_of_files(text, [file["path"] for file in commit["files"]]))
+            commit["diff"] = short_diff(_diff_of_files(text, [file["path"] for file in commit["files"]]))
 
 
 def _changes(shas: Sequence[str], paths: Sequence[str]) -> dict[str, str]:
@@ -201,7 +201,7 @@ def _diff_of_files(text: str, paths: Iterable[str]) -> str:
 
 
 # Sanitised before truncation: a diff is not in the log, so nothing else has masked its secrets
-def _short_diff(diff: str) -> str:
+def short_diff(diff: str) -> str:
     lines = sanitize_text(diff[: MAX_CHARS * 2])[0].rstrip().split("\n")
     text = "\n".join(lines[:MAX_LINES])[:MAX_CHARS]
     more = diff.rstrip().count("\n") - text.count("\n")

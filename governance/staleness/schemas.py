@@ -25,6 +25,12 @@ class Why(StrEnum):
     AGE = "age"
     # Its check failed.
     CHECK = "check"
+    # The code that it is about is not as it was in the working tree.
+    CHANGED = "changed"
+    # There is no such code in the working tree.
+    GONE = "gone"
+    # It was learnt on a branch that was dropped without a merge.
+    DROPPED = "dropped"
 
 
 class StaleKind(StrEnum):
@@ -40,7 +46,7 @@ class StaleList(Paging):
     id: EntityId | None = Field(None, description="only this one", json_schema_extra=unlisted)
     kind: StaleKind | None = Field(None, description="decision, or a kind of memory", json_schema_extra=self_evident)
     why: Why | None = Field(None, description="only for this reason")
-    diff: bool = Field(False, description="with what the commits changed in the governed files")
+    diff: bool = Field(False, description="with what has changed in the files")
 
 
 class Affirm(Command):
@@ -92,7 +98,7 @@ class StaleView(BaseModel):
     text: str
     # Time of the first reason.
     since: datetime
-    # {"why": …, "since": …, "says": one sentence}
+    # {"why": …, "since": …, "says": one sentence, "name": the file or branch of changed, gone and dropped}
     reasons: list[dict[str, Any]]
     # At most 50 files and folders; a commit that changes one makes it stale.
     governs: list[str]
@@ -100,6 +106,8 @@ class StaleView(BaseModel):
     # "insertions", "deletions"}], "diff": text or null}; diff only if requested and the repository is available.
     commits: list[dict[str, Any]]
     commit_count: int
+    # Changes of its files since it was learnt, by path; only if requested, and where they are known.
+    diffs: dict[str, str] = Field(default_factory=dict)
     # When it was last written, revised or affirmed.
     looked_at: datetime
     # Who affirmed it last, or empty.

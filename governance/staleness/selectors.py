@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from governance.staleness.governed_files import (
     on_governed,
 )
 from governance.staleness.schemas import StaleKind, StaleList, StaleView, Why
+from governance.staleness.working_tree import Reason, diff_of_file, moment_of, tree_reasons
 from memories.models import Memory
 from memories.pack.sections import GatherRequest, PackItem, SectionDefinition, define_section
 from memories.validity.checks import failed_checks, failure_text
@@ -35,6 +37,8 @@ from memoryhub.core.schemas import Listing
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, elements, greatest, json_int, json_text
 from memoryhub.core.text import counted
+from sessions_app.git.worktree import WorkingTree
+from sessions_app.selectors import caller_tree
 
 MAX_TEXT = 2_000
 MAX_PATHS = 50
@@ -46,7 +50,8 @@ MAX_FILES = 20
 
 def list_stale(*, command: StaleList) -> Listing:
     """Return a page of stale items, oldest first."""
-    stale = queue() if command.id is None else queue(among=[command.id])
+    among = None if command.id is None else [command.id]
+    stale = queue(tree=caller_tree(), among=among)
     matching = _matching(stale.due, command)
     remaining = matching
     after = decode_cursor(command.cursor, (str, int))
@@ -67,30 +72,106 @@ def list_stale(*, command: StaleList) -> Listing:
 def stale_item(entity_id: int | None = None) -> dict[str, Any] | None:
     """Return an item of the queue as ``list_stale`` does, with diffs; by default the oldest, None if there is none.
 
+    ``group`` is the number of the group that it is judged with, or None.
+
     Raises:
         NotFound: the item is not stale.
     """
-    stale = queue()
+    stale = queue(tree=caller_tree())
     due = [item for item in stale.due if entity_id in (None, item.id)][:1]
-    entries = views(stale, due, diff=True)
+    groups, single = grouped(due)
+    entries = [{**entry, "group": None} for entry in views(stale, single, diff=True)]
+    entries += [{"id": item.id, "group": group.id} for group in groups for item in group.due]
     if entity_id is not None and not entries:
         raise NotFound(f"#{entity_id} is not stale; the queue lists what needs rechecking", id=entity_id)
     return entries[0] if entries else None
 
 
+@dataclass(frozen=True, slots=True)
+class StaleGroup:
+    """Stale items that are judged together: those about one file, or of one branch."""
+
+    why: Why
+    # The file or the branch
+    name: str
+    due: list[Due]
+
+    @property
+    def id(self) -> int:
+        """A number for addresses, which is that of no entry."""
+        digest = hashlib.sha256(f"{self.why} {self.name}".encode()).hexdigest()
+        return _GROUPS + int(digest[:10], 16)
+
+    @property
+    def ids(self) -> list[int]:
+        return [item.id for item in self.due]
+
+
+# No log has so many events; with the digits of a digest, numbers are still exact in JSON
+_GROUPS = 2**42
+
+
+def grouped(due: Sequence[Due]) -> tuple[list[StaleGroup], list[Due]]:
+    """Return the files and the branches whose entries are stale, and the other items; each item once."""
+    groups: dict[tuple[Why, str], StaleGroup] = {}
+    single: list[Due] = []
+    for item in due:
+        first = min((reason for reason in item.reasons if reason.name), key=_group_order, default=None)
+        if first is None:
+            single.append(item)
+            continue
+        why = Why.DROPPED if first.why is Why.DROPPED else Why.CHANGED
+        groups.setdefault((why, first.name), StaleGroup(why, first.name, [])).due.append(item)
+    return list(groups.values()), single
+
+
+# A dropped branch comes first: if it is deleted with its entries, their files do not matter
+def _group_order(reason: Reason) -> tuple[bool, str]:
+    return reason.why is not Why.DROPPED, reason.name
+
+
+def stale_groups() -> list[StaleGroup]:
+    """Return the files and the branches whose entries are stale."""
+    groups, _ = grouped(queue(tree=caller_tree()).due)
+    return groups
+
+
+def stale_group(number: int) -> tuple[StaleGroup, list[dict[str, Any]]] | None:
+    """Return a group by its number, with its items as ``list_stale`` has them; None if it has none any more."""
+    stale = queue(tree=caller_tree())
+    groups, _ = grouped(stale.due)
+    match = next((group for group in groups if group.id == number), None)
+    return (match, views(stale, match.due)) if match else None
+
+
 def count_stale() -> int:
-    """Return the size of the queue; cached until the log grows, for an hour at most."""
-    key = (log.head(), clock.now().replace(minute=0, second=0, microsecond=0))
+    """Return how many things a person has to recheck: files, branches and other items."""
+    return sum(count_rechecks().values())
+
+
+def count_rechecks() -> dict[Why | None, int]:
+    """Return how many files have stale entries, how many branches, and under None how many other items are stale.
+
+    Cached until the log grows or HEAD moves, for a few minutes at most.
+    """
+    tree = caller_tree()
+    now = clock.now()
+    key = (log.head(), tree, now.replace(minute=now.minute // _MINUTES * _MINUTES, second=0, microsecond=0))
     if key not in _counts:
-        _counts[key] = len(queue().due)
+        groups, single = grouped(queue(tree=tree).due)
+        counts: dict[Why | None, int] = {None: len(single)}
+        for group in groups:
+            counts[group.why] = counts.get(group.why, 0) + 1
+        _counts[key] = counts
         while len(_counts) > _MOST_COUNTS:
             _counts.pop(next(iter(_counts)), None)
     return _counts[key]
 
 
+_MINUTES = 3
 _MOST_COUNTS = 32
 # Keyed by the head of the log, whose digest identifies a store and its state, and the hour
-_counts: dict[tuple[tuple[int, str], datetime], int] = {}
+_counts: dict[tuple[Any, ...], dict[Why | None, int]] = {}
 
 
 def _matching(due: Sequence[Due], command: StaleList) -> list[Due]:
@@ -120,8 +201,10 @@ def views(stale: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool
         head["affirmed_by"] = affirmation.actor
     touching = _touching(stale, ids)
     commits = _commits(stale, touching)
+    diffs: dict[int, dict[str, str]] = {}
     if diff:
         add_diffs(list(chain.from_iterable(commits.values())))
+        diffs = _diffs_of_files(stale, due)
     entries = []
     for item in due:
         view = StaleView(
@@ -132,9 +215,29 @@ def views(stale: Queue, due: Sequence[Due], *, diff: bool = False, compact: bool
             governs=sorted(stale.paths(item.id))[:MAX_PATHS],
             commits=commits[item.id],
             commit_count=len(touching[item.id]),
+            diffs=diffs.get(item.id, {}),
         )
         entries.append(view.model_dump(mode="json"))
     return entries
+
+
+# Files whose changes are read for an answer
+_MAX_DIFFS = 20
+
+
+def _diffs_of_files(stale: Queue, due: Sequence[Due]) -> dict[int, dict[str, str]]:
+    diffs: dict[int, dict[str, str]] = {}
+    read = 0
+    for item in due:
+        paths = {reason.name for reason in item.reasons if reason.why in (Why.CHANGED, Why.GONE)}
+        for path in sorted(paths):
+            if stale.tree is None or read == _MAX_DIFFS:
+                return diffs
+            read += 1
+            text = diff_of_file(stale.tree, path, [item.id])
+            if text is not None:
+                diffs.setdefault(item.id, {})[path] = text
+    return diffs
 
 
 def _heads(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -179,7 +282,7 @@ def _reason_view(reason: Reason, commit_count: int) -> dict[str, Any]:
     says = reason.says
     if reason.why is Why.TOUCHED and commit_count > 1:
         says = f"{commit_count} commits changed files that it governs"
-    return {"why": reason.why, "since": clock.to_text(reason.moment), "says": says}
+    return {"why": reason.why, "since": clock.to_text(reason.moment), "says": says, "name": reason.name}
 
 
 _MOST = 12
@@ -237,19 +340,6 @@ _OLD_DECISIONS = _OLD.format(
 )
 
 
-class Reason(NamedTuple):
-    """Why an item is stale, and since when."""
-
-    why: Why
-    # In the store's format, which compares and sorts; parsed only for display
-    since: str
-    says: str
-
-    @property
-    def moment(self) -> datetime:
-        return _moment_of(self.since)
-
-
 class Due(NamedTuple):
     """A stale item with its reasons."""
 
@@ -262,7 +352,7 @@ class Due(NamedTuple):
 
     @property
     def moment(self) -> datetime:
-        return _moment_of(self.since)
+        return moment_of(self.since)
 
 
 # Not a table: time alone makes items stale, and one commit can touch what thousands of items govern (decision 25)
@@ -275,17 +365,21 @@ class Queue:
     # All items that govern files, stale or not
     governing: dict[int, Governing]
     touches: Touches
+    tree: WorkingTree | None = None
 
     def paths(self, entity_id: int) -> set[str]:
         return self.governing[entity_id].paths if entity_id in self.governing else set()
 
 
-def queue(*, now: datetime | None = None, among: Collection[int] | None = None) -> Queue:
+def queue(
+    *, now: datetime | None = None, among: Collection[int] | None = None, tree: WorkingTree | None = None
+) -> Queue:
     """Return the stale items of the current store.
 
     Args:
         now: the time at which ages and ends are compared; default: the present.
         among: consider these ids only.
+        tree: the working tree that anchors and branches are compared with; default: they are not compared.
     """
     things = governing(among)
     touches = Touches(things.values())
@@ -296,8 +390,10 @@ def queue(*, now: datetime | None = None, among: Collection[int] | None = None) 
             reasons[thing.id] = [Reason(Why.TOUCHED, first, "a commit changed a file that it governs")]
     for entity_id, reason in _reasons(now or clock.now(), among):
         reasons.setdefault(entity_id, []).append(reason)
+    for entity_id, against in tree_reasons(tree, among).items():
+        reasons.setdefault(entity_id, []).extend(against)
     due = sorted(map(Due._make, reasons.items()), key=lambda due: (due.since, due.id))
-    return Queue(due, things, touches)
+    return Queue(due, things, touches, tree)
 
 
 def _reasons(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
@@ -315,7 +411,7 @@ def _reasons(now: datetime, among: Collection[int] | None) -> Iterator[tuple[int
     parameters = [json.dumps(policies, default=str)]
     for sql, column in ((_OLD_MEMORIES, "m.id"), (_OLD_DECISIONS, "d.id")):
         for entity_id, looked_at, days in fetch_among(sql, column, among, parameters):
-            since = rows.time_value(_moment_of(looked_at) + timedelta(days=days))
+            since = rows.time_value(moment_of(looked_at) + timedelta(days=days))
             yield entity_id, Reason(Why.AGE, str(since), f"not checked for {counted(days, 'day')}")
 
 
@@ -334,7 +430,3 @@ def _failed(among: Collection[int] | None) -> Iterator[tuple[int, Reason]]:
     in_force = [*fetch_among(memories, "m.id", failed), *fetch_among(decisions, "d.id", failed)]
     for (entity_id,) in in_force:
         yield entity_id, Reason(Why.CHECK, failed[entity_id], failure_text(failed[entity_id]))
-
-
-def _moment_of(stored: str) -> datetime:
-    return clock.from_text(rows.time_text(stored))

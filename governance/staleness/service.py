@@ -10,14 +10,21 @@ from decisions.services import mark_decision
 from governance.events import THING_AFFIRMED, ThingAffirmed
 from governance.models import Affirmation
 from governance.staleness.schemas import Affirm, AffirmResult, Retire, RetireResult, StaleKind
-from memories.models import Memory, ReviewState
+from memories.events import ProvenanceRecord
+from memories.models import Anchor, Memory, ReviewState
 from memories.schemas import MemoryTouch, MemoryUpdate
 from memories.services import delete_memory, update_memory
 from memories.services.revise import live_memory
+from memories.validity.anchoring import record_of
+from memories.validity.branches import where_merged
+from memories.validity.freshness import renewed
+from memories.validity.models import Provenance
 from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import ConflictError, Invalid, NotFound
 from memoryhub.core.log.quarantine import quarantined_among
+from sessions_app.git.worktree import WorkingTree
+from sessions_app.selectors import caller_tree
 
 
 def affirm(*, command: Affirm) -> AffirmResult:
@@ -37,8 +44,12 @@ def affirm(*, command: Affirm) -> AffirmResult:
         first = log.find_by_key(command.idempotency_key, THING_AFFIRMED)
         if first:
             return _result(thing, is_new=False)
-        draft = log.prepare(THING_AFFIRMED, ThingAffirmed(entity_id=command.id, reason=command.reason))
         _settle(thing, command)
+        payload = ThingAffirmed(entity_id=command.id, reason=command.reason)
+        renewal = _renewal(command.id)
+        if renewal:
+            payload = payload.model_copy(update={"provenance": renewal})
+        draft = log.prepare(THING_AFFIRMED, payload)
         kind = "decision" if isinstance(thing, Decision) else "memory"
         log.append(draft, stream=f"{kind}:{command.id}", idempotency_key=command.idempotency_key)
         return _result(thing, redacted=list(draft.redactions))
@@ -101,6 +112,31 @@ def _settle(thing: Memory | Decision, command: Affirm) -> None:
         attributes: dict[str, Any] = {"valid_until": until}
         reason = command.reason or "affirmed"
         update_memory(command=MemoryUpdate(id=thing.id, attributes=attributes, change_reason=reason))
+
+
+# None where there is nothing to renew, or no working tree to compare with
+def _renewal(entity_id: int) -> ProvenanceRecord | None:
+    tree = caller_tree()
+    if tree is None:
+        return None
+    anchors = [record_of(anchor) for anchor in Anchor.objects.filter(entity_id=entity_id).order_by("number")]
+    provenance = Provenance.objects.filter(id=entity_id).first()
+    commit = branch = learnt_at = ""
+    if provenance:
+        learnt_at = provenance.commit
+        commit, branch = _learnt_at(provenance, tree)
+    if not anchors and not commit:
+        return None
+    return ProvenanceRecord(commit=commit, branch=branch, anchors=renewed(anchors, tree, learnt_at))
+
+
+# Where it counts as learnt from now on, if that is not where it was: what was learnt in work that is not here was
+# confirmed here, and on its own branch it was confirmed later. What another branch has stays where it was learnt.
+def _learnt_at(provenance: Provenance, tree: WorkingTree) -> tuple[str, str]:
+    is_elsewhere = where_merged([provenance], tree).get(provenance.id) is False
+    if tree.head and (is_elsewhere or (tree.branch and tree.branch == provenance.branch)):
+        return tree.head, tree.branch
+    return "", ""
 
 
 def _result(thing: Memory | Decision, **fields: Any) -> AffirmResult:

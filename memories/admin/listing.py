@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
@@ -20,10 +20,13 @@ from memories.admin.filters import type_label
 from memories.models import Memory, MemoryKind, MemoryScope, ReviewState
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.search.text import terms
+from memories.validity.marks import MarkKind
+from memories.validity.selectors import marks_of
 from memoryhub.core import clock
 from memoryhub.core.admin import HubChangeList, cells
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.log.quarantine import quarantined_among
+from memoryhub.core.text import capitalized
 
 _WIDTH = 56
 
@@ -44,6 +47,37 @@ def warnings(memory: Memory, *, with_expiry: bool = True) -> SafeString:
         ("session", "Session", memory.scope == MemoryScope.SESSION),
     ]
     return format_html_join(" ", "{}", ((cells.badge(value, label),) for value, label, is_on in states if is_on))
+
+
+_MARK_LABELS = {
+    MarkKind.CHANGED: "Code changed",
+    MarkKind.GONE: "Code gone",
+    MarkKind.BRANCH: "Not merged",
+    MarkKind.AMENDED: "Amended",
+    MarkKind.CONTRADICTED: "Contradicted",
+    MarkKind.FAILED: "Check failed",
+    MarkKind.ORIGIN: "Not accepted",
+}
+
+
+def mark_badge(mark: Mapping[str, str]) -> SafeString:
+    """Return the label of a mark, as ``Mark.data`` has it, with its reason as a tooltip."""
+    label, title = _MARK_LABELS[MarkKind(mark["kind"])], capitalized(mark["text"])
+    return format_html('<span class="badge badge-mark-{}" title="{}">{}</span>', mark["kind"], title, label)
+
+
+def mark_badges(marks: Iterable[Mapping[str, str]]) -> SafeString:
+    return format_html_join(" ", "{}", ((mark_badge(mark),) for mark in marks))
+
+
+def mark_rows(marks: Iterable[Mapping[str, str]], besides: Collection[MarkKind] = ()) -> list[dict[str, Any]]:
+    """Return the labels of marks with their reasons, ``besides`` those of some kinds."""
+    rows = [mark for mark in marks if mark["kind"] not in besides]
+    return [{"badge": mark_badge(mark), "text": capitalized(mark["text"])} for mark in rows]
+
+
+def marks_data(ids: Sequence[int]) -> dict[int, list[dict[str, str]]]:
+    return {entity_id: [mark.data() for mark in marks] for entity_id, marks in marks_of(ids).items()}
 
 
 def kind_and_type(memory: Memory) -> SafeString:
@@ -107,10 +141,12 @@ class MemoryChangeList(RankedChangeList):
         memories = list(self.result_list)
         conflicts = selectors.open_conflicts([memory.id for memory in memories])
         quarantined = quarantined_among([memory.id for memory in memories])
+        marks = marks_data([memory.id for memory in memories])
         for memory in memories:
             memory.snippet = snippets.get(memory.id, "")
             memory.open_conflicts = conflicts.get(memory.id, [])
             memory.is_quarantined = memory.id in quarantined
+            memory.mark_badges = mark_badges(marks.get(memory.id, ()))
         self.result_list = memories
 
     def url_for_result(self, result: Any) -> str:

@@ -163,7 +163,8 @@ class MemoryListAdmin(SectionAdmin):
         counts = [f"v{memory.version}"] if memory.version > 1 else []
         counts += [f"seen {memory.seen_count:,}×"] if memory.seen_count > 1 else []
         repeats = format_html('<span class="quiet repeats">{}</span>', " · ".join(counts)) if counts else ""
-        marks = format_html("{} {}", listing.warnings(memory, with_expiry=not has_column), repeats)
+        warnings = listing.warnings(memory, with_expiry=not has_column)
+        marks = format_html("{} {} {}", warnings, getattr(memory, "mark_badges", ""), repeats)
         return format_html("{} {}{}{}", title, marks, under, tags)
 
     @admin.display(description="kind", ordering="kind")

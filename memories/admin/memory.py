@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from memories import services
 from memories.admin import listing
+from memories.admin.anchors import RECHECKED, anchors_shown, save_anchors
 from memories.admin.base import refused, sentence, show_error, show_result
 from memories.admin.checks import allow_posted, shown_checks
 from memories.admin.comparing import change, head, history_of, sides
@@ -98,6 +99,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
             page("allow", require_POST(needs(Act.GOVERN, self.allow_view)), "allow"),
             page("relate", require_POST(needs(Act.WRITE, self.relate_view)), "relate"),
             page("lookup", self.lookup_view, "lookup"),
+            page("anchors", require_POST(needs(Act.WRITE, self.anchors_view)), "anchors"),
             page("relations/<int:relation>/remove", require_POST(needs(Act.WRITE, self.unrelate_view)), "unrelate"),
         ]
         return [*self.review_urls(), *pages, *super().get_urls()]
@@ -131,6 +133,9 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
             "cited_by": cited_by,
             "checks": shown_checks(memory.id, memory_checks([memory.id])),
             "allow_url": reverse("admin:memories_memory_allow", args=[memory.id]),
+            "marks": listing.mark_rows(listing.marks_data([memory.id]).get(memory.id, []), besides=RECHECKED),
+            "anchors_url": self.url("anchors", memory.id),
+            **anchors_shown(memory.id),
         }
 
     def page(self, request: HttpRequest, template: str, item: Any, /, **context: Any) -> TemplateResponse:
@@ -294,6 +299,11 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
             ends = f"{source}{_name(result.relation)} {clause('#', result.target.id)}".strip()
             messages.success(request, f"Removed: {ends}.")
         return self._back(memory)
+
+    def anchors_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        memory: Memory = self.find(request, object_id)
+        save_anchors(request, memory.id)
+        return redirect(f"{self.url('change', memory.id)}#anchors")
 
     def lookup_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         self.find(request, object_id)

@@ -184,7 +184,10 @@ class ContextPackAdmin(SectionAdmin):
 
 
 def pack_context_of(pack: ComposedPack, budget: int) -> dict[str, Any]:
-    return {"pack": pack, "bar": token_bar(pack, budget), "is_empty": not pack.body.sections}
+    remarks = pack.body.remarks
+    marked = [("recheck", name, text) for name, text in remarks.rechecks.items()]
+    marked += [("remark", name, text) for name, text in remarks.beside.items()]
+    return {"pack": pack, "bar": token_bar(pack, budget), "is_empty": not pack.body.sections, "marked": marked}
 
 
 def _compared(first: ContextPack, second: ContextPack) -> dict[str, Any]:

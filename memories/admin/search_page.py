@@ -16,7 +16,7 @@ from django_q.models import Task
 from pydantic import ValidationError
 
 from memories.admin.base import SectionAdmin, sentence
-from memories.admin.listing import MAX_QUERY, marked_excerpt
+from memories.admin.listing import MAX_QUERY, mark_rows, marked_excerpt
 from memories.events import filled
 from memories.models import EmbeddingModel, MemoryKind, MemoryScope, SearchDocument, Vector
 from memories.present import reference, warnings
@@ -208,7 +208,8 @@ def shown_hits(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "url": page_of_entity(hit["source"], hit["id"]) if hit["scope"] in scopes else "",
                 "width": round(max(hit["score"], 0) / best * _BAR, 1),
                 "reasons": reasons(hit.get("why", "")),
-                "warnings": warnings(hit).strip(" ()"),
+                "warnings": warnings({**hit, "marks": []}).strip(" ()"),
+                "marks": mark_rows(hit.get("marks", [])),
                 "excerpt": marked_excerpt(hit["snippet"], hit.get("matches", [])),
             }
         )

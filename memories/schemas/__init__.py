@@ -8,8 +8,17 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, JsonValue, StringConstraints, computed_field, model_validator
 
-from memories.events import MEMORY_DELETED, MEMORY_RESTORED, MEMORY_REVISED, MEMORY_SEEN, MEMORY_WRITTEN, ResourceLink
-from memories.models import AmendmentKind, MemoryKind, MemoryScope, Resolution, ReviewState
+from memories.events import (
+    ENTRY_ANCHORED,
+    MEMORY_DELETED,
+    MEMORY_RESTORED,
+    MEMORY_REVISED,
+    MEMORY_SEEN,
+    MEMORY_WRITTEN,
+    ResourceLink,
+)
+from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
+from memories.schemas.validity import ANCHORS, AmendedEntry, AnchorNames, MarkView
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS, attribute_outlines
 from memoryhub.core.schemas import (
     LOWERED,
@@ -116,6 +125,7 @@ class MemoryWrite(AttributeArguments):
     author: Line = Field("", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=only_in_full)
     source: Line = Field("", max_length=1_000, description="path or URL", json_schema_extra=self_evident)
     resource_links: Links = Field(default_factory=list, description="related resources", json_schema_extra=only_in_full)
+    anchors: AnchorNames | None = Field(None, description=ANCHORS, json_schema_extra=only_in_full)
     idempotency_key: IdempotencyKey = None
 
 
@@ -148,6 +158,7 @@ class MemoryUpdate(AttributeArguments):
     author: Line | None = Field(None, max_length=MAX_AUTHOR, json_schema_extra=only_in_full)
     source: Line | None = Field(None, max_length=1_000, json_schema_extra=unlisted)
     resource_links: Links | None = Field(None, json_schema_extra=only_in_full)
+    anchors: AnchorNames | None = Field(None, description="replace all", json_schema_extra=only_in_full)
     change_reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
     idempotency_key: IdempotencyKey = None
 
@@ -226,6 +237,7 @@ class WriteStatus(StrEnum):
         "Deleted #{id}. You can restore it at any time.",
         MEMORY_DELETED.name,
     )
+    ANCHORED = "anchored", "changed the anchors of #{id} {title}", "", ENTRY_ANCHORED.name
     RESTORED = "restored", "restored #{id} {title}", "Restored #{id}.", MEMORY_RESTORED.name
     ERASED = "erased", "permanently erased #{id} {title}", "Deleted #{id} permanently."
     # Stored next to a newer version that the writer had not read.
@@ -247,15 +259,6 @@ class SimilarMemory(BaseModel):
     title: str
     # Share of common words, 0 to 1.
     alike: float
-
-
-class AmendedEntry(BaseModel):
-    """An earlier entry that a new one seems to amend or contradict."""
-
-    id: int
-    title: str
-    kind: AmendmentKind
-    certain: bool
 
 
 class Embedding(StrEnum):
@@ -331,14 +334,6 @@ class ConflictResult(BaseModel):
     split_id: int | None = None
 
 
-class MarkView(BaseModel):
-    """Something that is known against an entry, compared with the caller's working tree."""
-
-    # changed, gone, branch, amended, contradicted, failed or origin
-    kind: str
-    text: str
-
-
 class MemoryView(BaseModel):
     """A memory."""
 
@@ -378,6 +373,8 @@ class MemoryView(BaseModel):
     conflicts: list[int]
     # Ids of what supersedes it.
     superseded_by: list[int]
+    # The code that it is about, such as ``src/auth.py:10-24``
+    anchors: list[str] = Field(default_factory=list)
     # What is known against it: the code that it is about has changed, its branch is not merged, a newer entry amends it
     marks: list[MarkView] = Field(default_factory=list)
     # When a check of the present text passed last.

@@ -25,6 +25,7 @@ from memories.superseded import superseded_by
 from memories.uses.events import Use
 from memories.uses.notes import note_read
 from memories.uses.selectors import uses_of
+from memories.validity.anchoring import anchor_names
 from memories.validity.checks import checked_at
 from memories.validity.selectors import marks_of
 from memories.validity.trust import trusts_of
@@ -50,6 +51,7 @@ _DERIVED = {
     "expired",
     "conflicts",
     "superseded_by",
+    "anchors",
     "marks",
     "checked_at",
     "quarantine",
@@ -82,6 +84,7 @@ def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
     conflicts = open_conflicts(ids)
     successors = superseded_by(ids)
     aside = quarantine_marks(ids)
+    anchors = anchor_names(ids)
     marks = marks_of(ids)
     checked = checked_at(memories)
     now = clock.now()
@@ -96,6 +99,7 @@ def views(memories: Sequence[Memory]) -> list[dict[str, Any]]:
                 expired=memory.valid_until is not None and memory.valid_until <= now,
                 conflicts=conflicts.get(memory.id, []),
                 superseded_by=successors.get(memory.id, []),
+                anchors=anchors.get(memory.id, []),
                 marks=[mark.data() for mark in marks.get(memory.id, ())],
                 checked_at=checked.get(memory.id),
                 quarantine=aside.get(memory.id, ""),

@@ -11,8 +11,8 @@ from memories.duplicates import words_of
 from memories.embeddings.meaning import nearest
 from memories.events import AMENDMENT_FOUND, AMENDMENT_JUDGED, AmendmentFound, AmendmentJudged
 from memories.models import Amendment, AmendmentKind, RelationType
-from memories.schemas import AmendedEntry
 from memories.schemas.links import AmendmentResult, AmendmentVerdict, RelationCreate
+from memories.schemas.validity import AmendedEntry
 from memories.search import engine
 from memories.search.index import has_full_text, text_index
 from memories.search.snippets import place_in_english

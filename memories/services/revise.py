@@ -14,6 +14,7 @@ from memories.embeddings.meaning import renewal
 from memories.events import (
     ACCEPTED,
     CONFLICT_RESOLVED,
+    ENTRY_ANCHORED,
     MEMORY_REVISED,
     MEMORY_WRITTEN,
     ConflictResolved,
@@ -38,8 +39,10 @@ from memories.schemas import (
     WriteResult,
     WriteStatus,
 )
+from memories.schemas.validity import AnchorsChange
 from memories.selectors.memories import find_memory
 from memories.selectors.versions import find_conflict, state_at
+from memories.validity.anchoring import change_anchors
 from memories.validity.copies import copied_from
 from memories.validity.provenance import current_workplace, provenance_of_memory
 from memoryhub.config.current_settings import project_settings
@@ -71,7 +74,7 @@ def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> 
         seconds = 0 if command.must_be_current else project_settings().conflict_window_seconds
         window = timedelta(seconds=seconds)
     with scopes.writing(command.scope) as scope, log.transaction():
-        first = log.find_by_key(command.idempotency_key, MEMORY_REVISED)
+        first = log.find_by_key(command.idempotency_key, MEMORY_REVISED, ENTRY_ANCHORED)
         if first:
             return result_of(first)
         memory = live_memory(command.id)
@@ -81,12 +84,13 @@ def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> 
         state = _changed(read, command)
         sanitized = log.prepare(MEMORY_WRITTEN, MemoryWritten.of_stored(state.columns())).payload
         if not existing.differs(sanitized):
-            return with_memory(write_result(existing, WriteStatus.UNCHANGED))
+            return with_memory(_anchored(existing, command))
         if (state.title, state.scope) != (existing.state.title, existing.state.scope):
             refuse_taken_title(existing, state)
         provenance = None
-        if (state.title, state.content) != (existing.state.title, existing.state.content):
-            provenance = provenance_of_memory(state, current_workplace(scope))
+        is_new_text = (state.title, state.content) != (existing.state.title, existing.state.content)
+        if is_new_text or command.anchors is not None:
+            provenance = provenance_of_memory(state, current_workplace(scope), command.anchors)
         base = command.base_version or existing.version
         result = append_version(
             existing,
@@ -98,6 +102,15 @@ def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> 
             provenance=provenance,
         )
         return with_memory(result)
+
+
+# A change of nothing but the anchors makes no version
+def _anchored(existing: Existing, command: MemoryUpdate) -> WriteResult:
+    if command.anchors is None:
+        return write_result(existing, WriteStatus.UNCHANGED)
+    change = AnchorsChange(id=existing.id, anchors=command.anchors, reason=command.change_reason)
+    is_changed = change_anchors(command=change, key=command.idempotency_key).is_changed
+    return write_result(existing, WriteStatus.ANCHORED if is_changed else WriteStatus.UNCHANGED)
 
 
 def restore_version(*, command: MemoryRestore) -> WriteResult:

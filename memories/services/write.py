@@ -24,7 +24,7 @@ from memoryhub.core.log import Draft
 from memoryhub.core.origin import current_origin
 
 _BATCH = 500
-_NOT_STATE = {"if_exists", "named", "related_chunks", "check", "idempotency_key"}
+_NOT_STATE = {"if_exists", "named", "related_chunks", "check", "anchors", "idempotency_key"}
 _NOT_REVISED = {"review", "copied_from", "written_at", "revised_at", "provenance"}
 
 
@@ -94,7 +94,7 @@ def _payload(
         fields["scope"] = scope
     fields["author"] = command.author or current_origin().actor
     written = MemoryWritten(**fields)
-    provenance = provenance_of_memory(written, workplace)
+    provenance = provenance_of_memory(written, workplace, command.anchors)
     return written.model_copy(update=filled(review=policy.of_new(written), provenance=provenance))
 
 

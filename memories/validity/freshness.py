@@ -236,13 +236,17 @@ def clause_of(anchor: Place, finding: Finding) -> str:
 
 
 def name_of(anchor: Place) -> str:
-    """Return an anchor as people write it: ``src/auth.py:10-24``, or a symbol and its file."""
+    """Return an anchor as people write it: ``src/auth.py``, ``src/auth.py:10-24``, ``src/auth.py#Session.renew``."""
     if anchor.symbol:
-        return f"`{anchor.symbol}` of {anchor.path}"
-    if not anchor.first:
-        return anchor.path
-    lines = str(anchor.first) if anchor.first == anchor.last else f"{anchor.first}-{anchor.last}"
-    return f"{anchor.path}:{lines}"
+        return f"{anchor.path}#{anchor.symbol}"
+    return lines_of(anchor.path, anchor.first, anchor.last)
+
+
+def lines_of(path: str, first: int, last: int) -> str:
+    """Return lines of a file as people write them: ``src/auth.py:10-24``."""
+    if not first:
+        return path
+    return f"{path}:{first}" if first == last else f"{path}:{first}-{last}"
 
 
 def renewed(anchors: Sequence[AnchorRecord], tree: WorkingTree, commit: str = "") -> list[AnchorRecord]:

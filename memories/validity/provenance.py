@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from memories.events import GOVERNS, MemoryState, ProvenanceRecord
+from memories.events import GOVERNS, AnchorRecord, MemoryState, ProvenanceRecord
 from memories.models import MemoryScope
+from memories.validity.anchoring import anchors_named
 from memories.validity.anchors import Edit, anchors_of_text, edits_of_commits
 from memoryhub.config.current_settings import current_folder
 from memoryhub.core import log
@@ -50,14 +51,21 @@ def current_workplace(scope: MemoryScope = MemoryScope.PROJECT) -> Workplace | N
     return Workplace(tree, _uncommitted_edits(), is_learnt_here, _newest_edits())
 
 
-def provenance_of_memory(state: MemoryState, workplace: Workplace | None) -> ProvenanceRecord | None:
+def provenance_of_memory(
+    state: MemoryState, workplace: Workplace | None, names: Sequence[str] | None = None
+) -> ProvenanceRecord | None:
     """Return where a memory with this text and these links is learnt, and the code that it is about."""
     files = [link.uri for link in state.resource_links if link.type == GOVERNS]
-    return provenance_of(f"{state.title}\n\n{state.content}", workplace, files=files)
+    return provenance_of(f"{state.title}\n\n{state.content}", workplace, files=files, names=names)
 
 
 def provenance_of(
-    text: str, workplace: Workplace | None, *, files: Sequence[str] = (), commits: Sequence[str] = ()
+    text: str,
+    workplace: Workplace | None,
+    *,
+    files: Sequence[str] = (),
+    commits: Sequence[str] = (),
+    names: Sequence[str] | None = None,
 ) -> ProvenanceRecord | None:
     """Return where an entry with this text is learnt, and the code that it is about.
 
@@ -66,16 +74,26 @@ def provenance_of(
         workplace: where it is written.
         files: paths that it governs.
         commits: full hashes of those that implement it; their changes count instead of the session's.
+        names: the code that the caller names, such as ``src/auth.py:10-24``; it counts instead of all that is found.
+
+    Raises:
+        Invalid: there is no such code in the working tree.
     """
+    anchors: list[AnchorRecord] = []
+    if names is not None:
+        anchors = anchors_named(names, text, workplace.tree if workplace else None)
     if workplace is None:
-        return None
+        return ProvenanceRecord(anchors=anchors) if names is not None else None
     tree = workplace.tree
-    edits = edits_of_commits(tree, commits) or workplace.edits
-    anchors = anchors_of_text(text, tree, edits, files)
+    if names is None:
+        edits = edits_of_commits(tree, commits) or workplace.edits
+        anchors = anchors_of_text(text, tree, edits, files)
     if workplace.is_learnt_here and tree.head:
         has_edits = bool(workplace.edited)
         return ProvenanceRecord(commit=tree.head, branch=tree.branch, has_edits=has_edits, anchors=anchors)
-    return ProvenanceRecord(anchors=anchors) if anchors else None
+    if anchors or names is not None:
+        return ProvenanceRecord(anchors=anchors)
+    return None
 
 
 def _uncommitted_edits() -> list[str]:

@@ -64,6 +64,15 @@ def first_of(names: Sequence[str], most: int) -> str:
     return f"{', '.join(names[:most])}{more}"
 
 
+# With a slash, or a suffix
+_PATH = re.compile(r"\S+(?:/|\.\w)")
+
+
+def capitalized(text: str) -> str:
+    """Return a clause with a capital, unless it begins with the path of a file."""
+    return text if _PATH.match(text) else f"{text[:1].upper()}{text[1:]}"
+
+
 def as_sentence(text: str) -> str:
     """Return a message as a sentence of its own: with a capital and a full stop."""
     return f"{text[:1].upper()}{text[1:]}."

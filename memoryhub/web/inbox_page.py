@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from governance.inbox import MOST, InboxItem, InboxItemType, by_session, count_entries, open_entries, with_texts
 from governance.staleness.schemas import Affirm
+from governance.staleness.selectors import stale_groups
 from governance.staleness.service import affirm
 from memories.admin.base import sentence
 from memories.admin.lists import AT_ONCE, CAN_UNDO, review_and_report
@@ -31,12 +32,15 @@ _TYPES = {
     InboxItemType.SECRET: ("Secrets", "Secrets", "admin:governance_redaction_changelist"),
     InboxItemType.CONFLICT: ("Conflicts", "Conflict", "admin:memories_conflict_change"),
     InboxItemType.PROPOSAL: ("Proposals", "Proposal", "admin:memories_review_item"),
+    InboxItemType.AMENDMENT: ("Amendments", "Amendment", "admin:memories_amendment_change"),
+    InboxItemType.FILE: ("Changed files", "Changed file", "admin:governance_affirmation_group"),
+    InboxItemType.BRANCH: ("Dropped branches", "Dropped branch", "admin:governance_affirmation_group"),
     InboxItemType.RECHECK: ("Recheck", "Recheck", "admin:governance_affirmation_item"),
     InboxItemType.NOTES: ("Notes", "Notes", "admin:worth"),
 }
-# Types whose verdicts can be given to several at once
-_IN_BULK = (InboxItemType.PROPOSAL, InboxItemType.RECHECK)
-_TYPE_OF = {"accepted": InboxItemType.PROPOSAL, "rejected": InboxItemType.PROPOSAL, "affirmed": InboxItemType.RECHECK}
+_RECHECKS = (InboxItemType.RECHECK, InboxItemType.FILE, InboxItemType.BRANCH)
+# Types whose verdicts can be given to several at once, by verdict
+_TYPES_OF = {"accepted": (InboxItemType.PROPOSAL,), "rejected": (InboxItemType.PROPOSAL,), "affirmed": _RECHECKS}
 KEYS = (
     ("j", "next item"),
     ("k", "previous item"),
@@ -66,6 +70,11 @@ class InboxRow:
     @property
     def value(self) -> str:
         return f"{self.entry.key}-{self.entry.version}"
+
+    @property
+    def judged_as(self) -> InboxItemType:
+        """The type that its box selects for a verdict."""
+        return InboxItemType.RECHECK if self.entry.type in _RECHECKS else self.entry.type
 
 
 def inbox_of(request: HttpRequest) -> dict[str, Any]:
@@ -140,7 +149,7 @@ def _inbox_row(entry: InboxItem, type_filter: InboxItemType | None, current: str
     kind = entry.kind.capitalize()
     if entry.kind in KINDS:
         kind = KINDS[entry.kind].label
-    selectable = can_select and entry.type in _IN_BULK
+    selectable = can_select and (entry.type is InboxItemType.PROPOSAL or entry.type in _RECHECKS)
     return InboxRow(entry, _url(entry, type_filter), _TYPES[entry.type][1], kind, entry.key == current, selectable)
 
 
@@ -172,20 +181,20 @@ def show_inbox(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
 
 
 def give_verdicts(request: HttpRequest) -> HttpResponse:
-    """Give one verdict on the items that were selected in the list; it applies to one type of them."""
+    """Give one verdict on the items that were selected in the list; it applies to some types of them."""
     verdict = request.POST.get("verdict", "")
-    entry_type = _TYPE_OF.get(verdict)
+    entry_types = _TYPES_OF.get(verdict, ())
     selected = filter(None, map(_parse_entry, request.POST.getlist("entry")))
-    chosen = [(number, version) for name, number, version in selected if name is entry_type]
+    chosen = [(name, number, version) for name, number, version in selected if name in entry_types]
     if not chosen:
         messages.error(request, "Select items and choose a verdict for their type. Nothing was changed.")
     elif len(chosen) > AT_ONCE:
         messages.error(request, f"Select at most {AT_ONCE} items at a time. Nothing was changed.")
-    elif entry_type is InboxItemType.RECHECK:
-        _affirm(request, [number for number, _ in chosen])
+    elif entry_types is _RECHECKS:
+        _affirm(request, _ids_of([(name, number) for name, number, _ in chosen]))
     else:
         commands = []
-        for number, version in chosen:
+        for _, number, version in chosen:
             commands.append(ReviewVerdict(id=number, base_version=version, verdict=Verdict(verdict)))
         review_and_report(request, commands)
     return redirect(_inbox_url(reverse("admin:inbox"), _type_filter(request), _page_number(request)))
@@ -199,6 +208,16 @@ def _parse_entry(value: str) -> tuple[InboxItemType, int, int] | None:
     if not int(number) or (name == InboxItemType.PROPOSAL and not int(version)):
         return None
     return InboxItemType(name), int(number), int(version)
+
+
+# The items, and the entries of the files and branches
+def _ids_of(chosen: list[tuple[InboxItemType, int]]) -> list[int]:
+    ids = [number for name, number in chosen if name is InboxItemType.RECHECK]
+    groups = {number for name, number in chosen if name is not InboxItemType.RECHECK}
+    if groups:
+        for group in stale_groups():
+            ids += group.ids if group.id in groups else []
+    return ids
 
 
 def _affirm(request: HttpRequest, ids: list[int]) -> None:

@@ -78,7 +78,7 @@ SECTIONS = (
                 "inbox",
                 view="",
                 count=lambda: sum(count_entries().values()),
-                also=("memories_review", "governance_affirmation"),
+                also=("memories_review", "memories_amendment", "governance_affirmation"),
             ),
             NavPage("Conflicts", "memories_conflict"),
         ],

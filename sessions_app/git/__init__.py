@@ -11,4 +11,5 @@ from sessions_app.git.commits import (
     read_commit,
     read_commits,
 )
+from sessions_app.git.diffs import changes_since
 from sessions_app.git.process import branch_work, list_files, path_in_worktree, top_of_worktree

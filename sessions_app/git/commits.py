@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,6 +16,7 @@ from memoryhub.core import clock
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.text import counted, flat
 from sessions_app.events import MAX_LINES, FileChange
+from sessions_app.git.diffs import compare_texts
 from sessions_app.git.process import MAX_AUTHOR, moment_of, reason_of, run, run_in_repository, stream, text_of
 from sessions_app.schemas import CommitRecord
 
@@ -460,14 +460,8 @@ def _numbers_before(old: bytes, new: bytes, lines: range) -> dict[int, int]:
 
 
 def _hunks(old: bytes, new: bytes) -> list[tuple[int, int, int, int]]:
-    with tempfile.TemporaryDirectory(prefix="memory-hub-") as name:
-        folder = Path(name)
-        (folder / "old").write_bytes(old)
-        (folder / "new").write_bytes(new)
-        answer = run(folder, "diff", *_COMPARE_OPTIONS, "old", "new")
-    if answer.returncode > 1:
-        raise Unavailable(f"git cannot compare the file with its last commit: {reason_of(answer.stderr)}")
-    hunks = (match.groups(default=b"1") for match in _HUNK.finditer(answer.stdout))
+    compared = compare_texts(old, new, "diff", *_COMPARE_OPTIONS)
+    hunks = (match.groups(default=b"1") for match in _HUNK.finditer(compared))
     return [(int(old), int(old_count), int(new), int(new_count)) for old, old_count, new, new_count in hunks]
 
 

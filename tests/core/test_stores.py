@@ -314,8 +314,11 @@ class UpgradeTests(StoreTestCase):
     def test_a_store_with_the_replaced_migrations_opens_and_one_that_stopped_among_them_is_refused(self):
         unlist = "DELETE FROM django_migrations WHERE app = 'memories' AND name = '{}'"
         older = "UPDATE store_meta SET value = 'older' WHERE key = 'fingerprint'"
-        added_since = map(unlist.format, ("0011_updated_when_written", "0012_failure"))
-        tampering.change(ALPHA, unlist.format("0001_squashed"), *added_since, "DROP INDEX memory_reference", older)
+        added_since = map(unlist.format, ("0011_updated_when_written", "0012_failure", "0013_validity"))
+        tables = ("amendment", "anchor", "checkstate", "provenance")
+        dropped = [f"DROP TABLE memories_{table}" for table in tables]
+        dropped += ["DROP INDEX memory_reference", "ALTER TABLE memories_memoryversion DROP COLUMN copied_from"]
+        tampering.change(ALPHA, unlist.format("0001_squashed"), *added_since, *dropped, older)
         self.assert_first()
         with use_store(ALPHA):
             self.assertEqual(selected.integrity.schema_problem(), "")

@@ -298,7 +298,7 @@ class MarkTests(AnchorTestCase):
         self.assertEqual(
             self.marks(retries, python, lines, other),
             {
-                retries: ("changed", "`MAX_RETRIES` of src/client.py has changed since"),
+                retries: ("changed", "src/client.py#MAX_RETRIES has changed since"),
                 python: ("gone", "pyproject.toml is gone"),
             },
         )

@@ -302,7 +302,7 @@ class EntryTests(CheckTestCase):
         callers = [("mcp", "mia/claude"), ("mcp", "token:ci"), ("rest", "mia/claude"), ("rest", "token:ci")]
         for source, actor in (*callers, ("cli", "token:ci"), ("job", "worker")):
             caller = {"source": source, "actor": actor}
-            with self.subTest(caller), self.store("alpha", **caller), self.assertRaises(Forbidden):
+            with self.subTest(caller), self.store("alpha", source=source, actor=actor), self.assertRaises(Forbidden):
                 allow_check(memory_checks([memory_id])[0])
         reviewer = Grant(frozenset({Act.VIEW, Act.WRITE, Act.REVIEW}))
         with self.store("alpha", source="admin", actor="mia"), use_grant(reviewer), self.assertRaises(Forbidden):

@@ -501,6 +501,8 @@ class VerdictsTests(ChangesTestCase):
         self.assertEqual(trusts_of([memory_id])[memory_id].accepted_by, "")
         self.assertEqual(self.steps(accept_changes(self.report())), [("accepted", "Login is strict")])
         self.assertEqual(trusts_of([memory_id])[memory_id].accepted_by, "ada")
+        [step] = drop_changes(self.report())
+        self.assertEqual((step.did, step.why), ("left", "ada has accepted this text"))
 
     def test_only_the_text_of_the_range_is_accepted(self) -> None:
         change_settings(command=SettingsChange(settings={"review_policy": "all"}))
@@ -705,7 +707,7 @@ class CommandTests(ChangesTestCase):
         done = self.run_there("main..HEAD", "--accept")
         self.assertEqual(done.output, f"accepted  #{memory_id} Login is strict\n1 entry of 1 settled\n")
         data = json.loads(self.run_there("main..HEAD", "--drop", "--json").output)
-        self.assertEqual([step["did"] for step in data["results"]], ["deleted"])
+        self.assertEqual([step["did"] for step in data["results"]], ["left"])
 
     def test_the_mirror_needs_no_store(self) -> None:
         self.commit()

@@ -3,6 +3,7 @@ from __future__ import annotations
 from django import template
 
 from memoryhub.core.admin import cells
+from memoryhub.core.text import capitalized
 
 register = template.Library()
 
@@ -12,6 +13,7 @@ register.filter("code", cells.code)
 register.filter("actor", cells.actor)
 register.filter("moment", cells.moment)
 register.filter("counted", cells.counted)
+register.filter("capitalized", capitalized)
 
 
 register.simple_tag(cells.zone_mark)

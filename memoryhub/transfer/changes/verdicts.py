@@ -14,7 +14,7 @@ from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
 from memories.schemas import MemoryRestore, MemoryTouch
 from memories.services import delete_memory, restore_memory
-from memories.validity.trust import MERGE_DOOR
+from memories.validity.trust import MERGE_DOOR, trusts_of
 from memoryhub.core.errors import ConflictError, Forbidden, HubError, NotFound
 from memoryhub.core.origin import use_origin
 from memoryhub.core.permissions import Act, demand
@@ -122,6 +122,8 @@ def _drop(change: EntryChange, report: ChangeReport) -> str:
         mark_decision(command=DecisionMark(id=change.id, status=DecisionStatus.REJECTED, reason=reason))
         return "rejected"
     memory = _memory_with_text(change)
+    if reviewer := trusts_of([memory.id])[memory.id].accepted_by:
+        raise ConflictError(f"{reviewer} has accepted this text", id=memory.id)
     if change.change is ChangeKind.ADDED:
         delete_memory(command=MemoryTouch(id=change.id, reason=reason))
         return "deleted"

@@ -1,0 +1,96 @@
+"""The page of an amendment: the text of an entry beside that of the newer one that seems to amend it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import URLPattern, path
+from django.utils.safestring import SafeString
+from django.views.decorators.http import require_POST
+
+from memories.admin.base import SectionAdmin, sentence
+from memories.admin.comparing import side_by_side
+from memories.diff import Effort
+from memories.models import Amendment, AmendmentKind
+from memories.schemas.links import AmendmentVerdict
+from memories.search import engine
+from memories.services.amendments import accept_amendment, dismiss_amendment
+from memoryhub.core import log
+from memoryhub.core.admin import cells, needs, next_page, page_of_entity
+from memoryhub.core.entities import Entity, find_entities
+from memoryhub.core.errors import HubError
+from memoryhub.core.kinds import KINDS
+from memoryhub.core.permissions import Act
+
+_PAGE = "admin/memories/amendment.html"
+_LEADS = {
+    AmendmentKind.AMENDS: "The newer entry seems to replace what the older one says. If you accept, the older one "
+    "counts as superseded: searches rank it last, and packs leave it out. If you dismiss, both stay as they are.",
+    AmendmentKind.CONTRADICTS: "The two entries seem to contradict each other. If you accept, the newer one supersedes "
+    "the older one. If you dismiss, both stay as they are.",
+}
+
+
+@admin.register(Amendment)
+class AmendmentAdmin(SectionAdmin):
+    ordering = ("-id",)
+    detail_template = _PAGE
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(require_POST(needs(Act.REVIEW, self.verdict_view)))
+        return [path("<int:amendment_id>/verdict/", view, name="memories_amendment_verdict"), *super().get_urls()]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return redirect("admin:inbox")
+
+    def detail(self, request: HttpRequest, amendment: Amendment) -> dict[str, Any]:
+        request.inbox_key = f"amendment-{amendment.pk}"  # type: ignore[attr-defined]
+        kind = AmendmentKind(amendment.kind)
+        ids = [amendment.older_id, amendment.newer_id]
+        entities = find_entities(ids)
+        documents = engine.documents_of(ids)
+        texts = engine.texts_of(documents)
+        effort = Effort()
+        older, newer = [documents[entity_id]["title"] if entity_id in documents else "" for entity_id in ids]
+        titles = side_by_side(older, newer, effort)
+        bodies = side_by_side(texts.get(ids[0], ""), texts.get(ids[1], ""), effort)
+        events = {event.position: event for event in log.events().at(list(entities)).defer("payload_json")}
+        sides = []
+        for number, entity_id in enumerate(ids):
+            entity = entities.get(entity_id)
+            sides.append(
+                {
+                    "id": entity_id,
+                    "label": ("Older", "Newer")[number],
+                    "title": titles[number],
+                    "text": bodies[number],
+                    "entity": entity,
+                    "badge": _badge(entity) if entity else "",
+                    "url": page_of_entity(entity.type, entity_id) if entity else "",
+                    "event": events.get(entity_id),
+                }
+            )
+        title = entities[amendment.newer_id].title if amendment.newer_id in entities else f"#{amendment.newer_id}"
+        return {"title": title, "sides": sides, "verb": kind.label.lower(), "lead_text": _LEADS[kind]}
+
+    def verdict_view(self, request: HttpRequest, amendment_id: int) -> HttpResponse:
+        amendment: Amendment = self.find(request, str(amendment_id))
+        is_accepted = request.POST.get("verdict") == "accept"
+        judge = accept_amendment if is_accepted else dismiss_amendment
+        reason = request.POST.get("reason", "").strip()[:1_000]
+        try:
+            judge(command=AmendmentVerdict(newer_id=amendment.newer_id, older_id=amendment.older_id, reason=reason))
+        except HubError as error:
+            messages.error(request, sentence(error))
+            return redirect(self.url("change", amendment_id))
+        outcome = f"#{amendment.newer_id} supersedes #{amendment.older_id}." if is_accepted else "Dismissed: both stay."
+        messages.success(request, outcome)
+        return redirect(next_page(request) or "admin:inbox")
+
+
+def _badge(entity: Entity) -> SafeString:
+    name = entity.kind or entity.type
+    return cells.badge(name, KINDS[name].label if name in KINDS else name.capitalize())
