@@ -21,6 +21,9 @@ from django.core.management import CommandError, call_command
 from django.test import tag
 
 import memoryhub
+from memories.events import AnchorRecord
+from memories.validity.anchors import anchors_of_text, edits_of_commits
+from memories.validity.freshness import check
 from memoryhub import __version__
 from memoryhub.config.identity import identify_project
 from memoryhub.core.autostart import module_command, module_environment
@@ -246,10 +249,23 @@ def read_all(folder: Path, sha: str) -> None:
         lambda: git.blame(folder, "code.py", b"a = 1\nb = 9\n"),
         lambda: compare_branches(folder),
         lambda: compare_files(folder),
+        lambda: anchor_text(folder, sha),
     ]
     for call in calls:
         with suppress(HubError):
             call()
+
+
+def anchor_text(folder: Path, sha: str) -> None:
+    tree = working_tree_at(folder)
+    if tree is not None:
+        (folder / "new").mkdir(exist_ok=True)
+        (folder / "new/code.py").write_text("b = 1\n")
+        anchors = anchors_of_text("See code.py, new/code.py and `some_name`", tree, edits_of_commits(tree, [sha]))
+        anchors.append(AnchorRecord(path="gone.py"))
+        anchors_of_text("`some_name` is 1", tree)
+        for anchor in anchors:
+            check(anchor, tree, "0" * 40)
 
 
 def compare_files(folder: Path) -> None:

@@ -47,7 +47,7 @@ _SHORT = 1_000
 _SECONDS = 0.5
 
 
-class Edit(NamedTuple):
+class CodeChange(NamedTuple):
     """A change of a file, as lines of a diff or as the new text; without one, the file was read."""
 
     path: str
@@ -87,7 +87,7 @@ _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+|]|\d+[.)])\s)")
 
 
 def anchors_of_text(
-    text: str, tree: WorkingTree, edits: Sequence[Edit] = (), files: Sequence[str] = ()
+    text: str, tree: WorkingTree, edits: Sequence[CodeChange] = (), files: Sequence[str] = ()
 ) -> list[AnchorRecord]:
     """Return the parts of a working tree that a text is about, the surest first.
 
@@ -103,9 +103,9 @@ def anchors_of_text(
     return _Making(text, tree, edits, files).anchors()
 
 
-def edits_of_commits(tree: WorkingTree, shas: Sequence[str]) -> list[Edit]:
+def edits_of_commits(tree: WorkingTree, shas: Sequence[str]) -> list[CodeChange]:
     """Return what commits changed, without those of many files; their hashes are full ones."""
-    edits: list[Edit] = []
+    edits: list[CodeChange] = []
     if not shas:
         return edits
     try:
@@ -118,7 +118,7 @@ def edits_of_commits(tree: WorkingTree, shas: Sequence[str]) -> list[Edit]:
             continue
         for file in files:
             if path := _NEW_PATH.search(file):
-                edits.append(Edit(path[1], file[path.end() : path.end() + _MAX_CHANGE], AnchorSource.COMMIT))
+                edits.append(CodeChange(path[1], file[path.end() : path.end() + _MAX_CHANGE], AnchorSource.COMMIT))
     return edits
 
 
@@ -134,7 +134,7 @@ class _Mention(NamedTuple):
 
 
 class _Making:
-    def __init__(self, text: str, tree: WorkingTree, edits: Sequence[Edit], files: Sequence[str]) -> None:
+    def __init__(self, text: str, tree: WorkingTree, edits: Sequence[CodeChange], files: Sequence[str]) -> None:
         self._tree = tree
         self._blocks = [block for block in _BLOCK.split(text) if block.strip()]
         self._is_note = len(text) <= _SHORT
@@ -215,7 +215,7 @@ class _Making:
         except Unavailable:
             return False
 
-    def _fit_edits(self) -> Iterator[Edit]:
+    def _fit_edits(self) -> Iterator[CodeChange]:
         for edit in self._edits:
             path = self._relative(edit.path)
             if path.startswith("/") or ".." in path.split("/") or UNFIT.fullmatch(path):
@@ -307,7 +307,7 @@ class _Making:
         return self._claimed(file, claims, AnchorSource.TEXT) if claims else None
 
     # Lines of edits, or of files that were read, that share enough with the text, the surest first
-    def _edited(self, edits: list[Edit], least: float) -> list[AnchorRecord]:
+    def _edited(self, edits: list[CodeChange], least: float) -> list[AnchorRecord]:
         words = self._words_of(set(range(len(self._blocks))))
         scored: list[tuple[float, AnchorRecord]] = []
         for edit in edits:
@@ -330,7 +330,8 @@ class _Making:
         )
 
     def _without_path(self, match: re.Match[str]) -> str:
-        return match[0] if "/" not in match["path"] and self._resolved(match["path"]) is None else " "
+        is_path = "/" in match["path"] or self._resolved(match["path"]) is not None
+        return " " if is_path else match[0]
 
     def _claimed(self, file: WorkingFile, claims: list[Claim], made_from: AnchorSource) -> AnchorRecord:
         first = min((claim.line for claim in claims), default=0)

@@ -147,7 +147,8 @@ def _weight_in_prose(token: str, *, is_first: bool) -> float:
         return PROPER
     if len(token) < 3:
         return 0
-    return PROPER if token[0].isupper() and not is_first else PLAIN
+    is_proper = token[0].isupper() and not is_first
+    return PROPER if is_proper else PLAIN
 
 
 def is_english(word: str) -> bool:
@@ -252,7 +253,7 @@ def _claim_of_piece(piece: str, numbers: list[int], lines: dict[int, list[tuple[
     return Claim(f"`{piece}`", numbers[0], _OF_PIECE)
 
 
-# Of the words of a line, the share and the number that a text has which states just that; without a value more
+# The share and the number of the words of a line that a text has which states just that; without a value more
 _SHARE, _SHARE_WITHOUT_VALUE, _LEAST_WORDS = 0.75, 0.9, 3
 _HAS_VALUE = re.compile(r"[\"']|\b\d")
 
@@ -310,7 +311,8 @@ def _claims_of_line(number: int, matches: list[tuple[float, str]], file: Working
     for score, value in matches:
         if not _is_value(value):
             continue
-        least = PROPER if value in LITERALS or value in "01" else PLAIN
+        is_weak = value in LITERALS or value in "01"
+        least = PROPER if is_weak else PLAIN
         partners = [
             (score, word) for score, word in names if weights[word] >= least and words.are_together(value, word)
         ]

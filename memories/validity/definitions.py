@@ -130,7 +130,7 @@ def definitions(path: str, text: str) -> list[Definition]:
     if language is None or len(text) > MAX_TEXT:
         return []
     blanked = re.sub(language.texts, _blank, text)
-    return sorted(_Scan(language).of(blanked.split("\n")), key=lambda found: (found.first, -found.last))
+    return sorted(_Scan(language).of(blanked.split("\n")), key=lambda match: (match.first, -match.last))
 
 
 # What follows a text of several lines is inside the definition, wherever in its line the text ends
@@ -142,7 +142,7 @@ def _blank(match: re.Match[str]) -> str:
 _FAR = " " * 200 + "."
 
 
-class _Open(NamedTuple):
+class _OpenBlock(NamedTuple):
     name: str
     first: int
     indent: int
@@ -154,7 +154,7 @@ class _Open(NamedTuple):
 class _Scan:
     def __init__(self, language: _Language) -> None:
         self._language = language
-        self._open: list[_Open] = []
+        self._open: list[_OpenBlock] = []
         self._ends_with_word = language is _RUBY
         # Indentation of ``const (`` in Go, -1 outside
         self._group = -1
@@ -214,7 +214,7 @@ class _Scan:
         owner = (groups.get("owner") or "").removesuffix(".prototype") or (self._open[-1].name if self._open else "")
         name = match["name"].replace("::", ".")
         full_name = f"{owner}.{name}" if owner else name
-        self._open.append(_Open(full_name, number, indent, is_class, match.re is _IMPL))
+        self._open.append(_OpenBlock(full_name, number, indent, is_class, match.re is _IMPL))
 
     def _match(
         self, code: str, number: int, indent: int, lines: list[str], *, is_member: bool

@@ -42,7 +42,7 @@ class State(StrEnum):
     GONE = "gone"
 
 
-class Finding(NamedTuple):
+class AnchorFinding(NamedTuple):
     """The state of an anchor, and where its lines are now."""
 
     state: State
@@ -51,7 +51,7 @@ class Finding(NamedTuple):
     last: int = 0
 
 
-class Place(Protocol):
+class AnchorPlace(Protocol):
     """Where an anchor is."""
 
     @property
@@ -65,7 +65,7 @@ class Place(Protocol):
 
 
 # A row of the table; ``words`` is a JSON list
-class _Part(NamedTuple):
+class _AnchorRow(NamedTuple):
     path: str
     symbol: str
     first: int
@@ -74,7 +74,7 @@ class _Part(NamedTuple):
     words: str
 
 
-def check(anchor: AnchorRecord, tree: WorkingTree, commit: str = "") -> Finding:
+def check(anchor: AnchorRecord, tree: WorkingTree, commit: str = "") -> AnchorFinding:
     """Compare an anchor with a working tree.
 
     Args:
@@ -83,10 +83,10 @@ def check(anchor: AnchorRecord, tree: WorkingTree, commit: str = "") -> Finding:
         commit: in which the entry was learnt; renames since are followed.
     """
     words = json.dumps(anchor.words)
-    return _check(_Part(anchor.path, anchor.symbol, anchor.first, anchor.last, anchor.digest, words), tree, commit)
+    return _check(_AnchorRow(anchor.path, anchor.symbol, anchor.first, anchor.last, anchor.digest, words), tree, commit)
 
 
-def _check(part: _Part, tree: WorkingTree, commit: str) -> Finding:
+def _check(part: _AnchorRow, tree: WorkingTree, commit: str) -> AnchorFinding:
     finding = _finding_at(part, tree)
     if finding is None:
         return _elsewhere(part, tree, commit)
@@ -97,7 +97,7 @@ def _check(part: _Part, tree: WorkingTree, commit: str) -> Finding:
 
 
 # None if there is no such file
-def _finding_at(part: _Part, tree: WorkingTree) -> Finding | None:
+def _finding_at(part: _AnchorRow, tree: WorkingTree) -> AnchorFinding | None:
     place = f"{tree.top}/{part.path}"
     signature = signature_of(place)
     if signature is None:
@@ -114,22 +114,22 @@ def _finding_at(part: _Part, tree: WorkingTree) -> Finding | None:
 
 
 # Findings of the anchors of a file, as long as it is as it was
-_findings: dict[str, tuple[Signature, dict[_Part, Finding]]] = {}
+_findings: dict[str, tuple[Signature, dict[_AnchorRow, AnchorFinding]]] = {}
 
 
-def _at_new_path(part: _Part, path: str, tree: WorkingTree) -> Finding | None:
+def _at_new_path(part: _AnchorRow, path: str, tree: WorkingTree) -> AnchorFinding | None:
     finding = _finding_at(part._replace(path=path), tree)
     if finding is not None and finding.state is State.FRESH:
         return finding._replace(state=State.MOVED)
     return finding
 
 
-def _compared(part: _Part, tree: WorkingTree) -> Finding:
+def _compared(part: _AnchorRow, tree: WorkingTree) -> AnchorFinding:
     if not part.digest:
-        return Finding(State.FRESH, part.path)
+        return AnchorFinding(State.FRESH, part.path)
     file = read_working_file(tree.top, part.path)
     if file is None:
-        return Finding(State.CHANGED, part.path, part.first, part.last)
+        return AnchorFinding(State.CHANGED, part.path, part.first, part.last)
     finding = compare(part, file)
     if finding.state is State.CHANGED and part.symbol and not _definitions(part.symbol, file):
         path = defining_files(tree, (part.symbol,)).get(part.symbol, "")
@@ -144,7 +144,7 @@ def _definitions(symbol: str, file: WorkingFile) -> list[Definition]:
     return file.definitions_of(symbol) or file.definitions_of(symbol.rpartition(".")[2])
 
 
-def compare(part: AnchorRecord | _Part, file: WorkingFile) -> Finding:
+def compare(part: AnchorRecord | _AnchorRow, file: WorkingFile) -> AnchorFinding:
     """Compare an anchor that has a digest with a file, which may be at another path."""
     place = (part.first, part.last)
     if file.digest(part.first or 1, part.last or len(file.lines)) == part.digest:
@@ -157,11 +157,11 @@ def compare(part: AnchorRecord | _Part, file: WorkingFile) -> Finding:
     if part.symbol:
         matches = _definitions(part.symbol, file)
         if len(matches) != 1:
-            return Finding(State.CHANGED, file.path, *place)
+            return AnchorFinding(State.CHANGED, file.path, *place)
         place = (matches[0].first, matches[0].last)
     if claims and all(_holds(claim, file, place if part.symbol else (0, 0)) for claim in claims):
         return _at(part, file, place)
-    return Finding(State.CHANGED, file.path, *place)
+    return AnchorFinding(State.CHANGED, file.path, *place)
 
 
 # Two words of prose may be anywhere in the file
@@ -172,13 +172,13 @@ def _holds(claim: str, file: WorkingFile, place: tuple[int, int]) -> bool:
 _PROSE = re.compile(r"[^\W\d_]+ [^\W\d_]+")
 
 
-def _at(part: AnchorRecord | _Part, file: WorkingFile, place: tuple[int, int]) -> Finding:
+def _at(part: AnchorRecord | _AnchorRow, file: WorkingFile, place: tuple[int, int]) -> AnchorFinding:
     is_same = (file.path, *place) == (part.path, part.first, part.last)
-    return Finding(State.FRESH if is_same else State.MOVED, file.path, *place)
+    return AnchorFinding(State.FRESH if is_same else State.MOVED, file.path, *place)
 
 
 # Where a file that is no longer at its path has gone: git knows, or one file has its name and the lines
-def _elsewhere(part: _Part, tree: WorkingTree, commit: str) -> Finding:
+def _elsewhere(part: _AnchorRow, tree: WorkingTree, commit: str) -> AnchorFinding:
     renamed = ""
     if commit and tree.head and commit != tree.head:
         renamed = _renames(tree.top, commit, tree.head).get(part.path, "")
@@ -187,7 +187,7 @@ def _elsewhere(part: _Part, tree: WorkingTree, commit: str) -> Finding:
         finding = _at_new_path(part, path, tree) if path else None
         if finding is not None and (finding.state is State.MOVED or path == renamed):
             return finding
-    return Finding(State.GONE, part.path)
+    return AnchorFinding(State.GONE, part.path)
 
 
 @lru_cache(maxsize=64)
@@ -214,7 +214,7 @@ def anchor_marks(ids: Sequence[int], tree: WorkingTree | None) -> dict[int, Mark
     if tree is None or not ids:
         return marks
     for entity_id, path, symbol, first, last, digest, words, commit in rows.fetch(_ANCHORS, [json.dumps(list(ids))]):
-        part = _Part(path, symbol, first, last, digest, words)
+        part = _AnchorRow(path, symbol, first, last, digest, words)
         finding = _check(part, tree, commit or "")
         if finding.state is State.CHANGED:
             marks.setdefault(entity_id, Mark(MarkKind.CHANGED, clause_of(part, finding), _CHANGED, withheld=True))
@@ -226,7 +226,7 @@ def anchor_marks(ids: Sequence[int], tree: WorkingTree | None) -> dict[int, Mark
 _NO_MARK = Mark(MarkKind.CHANGED, "")
 
 
-def clause_of(anchor: Place, finding: Finding) -> str:
+def clause_of(anchor: AnchorPlace, finding: AnchorFinding) -> str:
     """Return what became of an anchor, as a clause: ``src/auth.py:10-24 has changed since``."""
     if finding.state is State.GONE:
         return f"{anchor.path} is gone"
@@ -235,7 +235,7 @@ def clause_of(anchor: Place, finding: Finding) -> str:
     return f"{name_of(anchor)} is as it was"
 
 
-def name_of(anchor: Place) -> str:
+def name_of(anchor: AnchorPlace) -> str:
     """Return an anchor as people write it: ``src/auth.py``, ``src/auth.py:10-24``, ``src/auth.py#Session.renew``."""
     if anchor.symbol:
         return f"{anchor.path}#{anchor.symbol}"

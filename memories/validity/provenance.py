@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from memories.events import GOVERNS, AnchorRecord, MemoryState, ProvenanceRecord
 from memories.models import MemoryScope
 from memories.validity.anchoring import anchors_named
-from memories.validity.anchors import Edit, anchors_of_text, edits_of_commits
+from memories.validity.anchors import CodeChange, anchors_of_text, edits_of_commits
 from memoryhub.config.current_settings import current_folder
 from memoryhub.core import log
 from memoryhub.core.log.quarantine import OUTSIDE
@@ -34,7 +34,7 @@ class Workplace:
     # Whether what is written now was learnt on the branch that is checked out
     is_learnt_here: bool
     # The newest edits of the session, committed or not, and the files that it read
-    edits: Sequence[Edit] = ()
+    edits: Sequence[CodeChange] = ()
 
 
 def current_workplace(scope: MemoryScope = MemoryScope.PROJECT) -> Workplace | None:
@@ -110,7 +110,7 @@ def _uncommitted_edits() -> list[str]:
 _MOST_EDITS = 40
 
 
-def _newest_edits() -> list[Edit]:
+def _newest_edits() -> list[CodeChange]:
     session_id = current_origin().session_id
     if not session_id:
         return []
@@ -120,7 +120,7 @@ def _newest_edits() -> list[Edit]:
         edits.setdefault(edit["path"], []).append(edit.get("change", ""))
     for path in _newest_reads(session_id):
         edits.setdefault(path, [])
-    return [Edit(path, "\n".join(changes)) for path, changes in edits.items()]
+    return [CodeChange(path, "\n".join(changes)) for path, changes in edits.items()]
 
 
 # Only the input of tools: their output is long

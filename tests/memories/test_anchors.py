@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from memories.events import AnchorRecord
 from memories.models import Anchor, AnchorSource
-from memories.validity.anchors import Edit, anchors_of_text, edits_of_commits
-from memories.validity.freshness import Finding, State, anchor_marks, check, compare, renewed
+from memories.validity.anchors import CodeChange, anchors_of_text, edits_of_commits
+from memories.validity.freshness import AnchorFinding, State, anchor_marks, check, compare, renewed
 from memories.validity.working_files import WorkingFile
 from memoryhub.config.current_settings import FolderSettings, use_folder
 from sessions_app.git.worktree import WorkingTree, working_tree_at
@@ -61,10 +61,10 @@ class AnchorTestCase(MemoriesTestCase):
         assert tree
         return tree
 
-    def anchors(self, text: str, *edits: Edit, files: tuple[str, ...] = ()) -> list[AnchorRecord]:
+    def anchors(self, text: str, *edits: CodeChange, files: tuple[str, ...] = ()) -> list[AnchorRecord]:
         return anchors_of_text(text, self.tree, edits, files)
 
-    def anchor(self, text: str, *edits: Edit) -> AnchorRecord:
+    def anchor(self, text: str, *edits: CodeChange) -> AnchorRecord:
         anchors = self.anchors(text, *edits)
         self.assertEqual(len(anchors), 1, anchors)
         return anchors[0]
@@ -82,7 +82,7 @@ class AnchorTestCase(MemoriesTestCase):
         self.assertIn(old, content)
         self.write_file(path, content.replace(old, new))
 
-    def assert_state(self, anchor: AnchorRecord, state: State, *, commit: str = "") -> Finding:
+    def assert_state(self, anchor: AnchorRecord, state: State, *, commit: str = "") -> AnchorFinding:
         for _ in range(2):  # the second finding is cached
             finding = check(anchor, self.tree, commit)
             self.assertEqual(finding.state, state, finding)
@@ -132,7 +132,7 @@ class MakingTests(AnchorTestCase):
         self.assertEqual(self.anchors("See ../outside.py, link.py, device.py and /etc/passwd."), [])
 
     def test_an_edit_counts_if_the_text_is_about_it(self) -> None:
-        edit = Edit("src/client.py", "+MAX_RETRIES = 5\n+            time.sleep(2 ** attempt)")
+        edit = CodeChange("src/client.py", "+MAX_RETRIES = 5\n+            time.sleep(2 ** attempt)")
         anchor = self.anchor("We sleep longer after each attempt, 5 times at most", edit)
         self.assertEqual((anchor.path, anchor.made_from), ("src/client.py", AnchorSource.SESSION))
         self.assertEqual(self.anchors("Deploys go out on Mondays", edit), [])
