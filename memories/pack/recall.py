@@ -28,7 +28,7 @@ from memories.search.index import has_full_text
 from memories.search.parsed_query import ParsedQuery
 from memories.search.relevance import Relevance, odds, relevance_of
 from memories.search.weights import SAYS_LITTLE, successors_of
-from memories.validity.amendments import COMPARED, Pair, merged_pairs, pairs_among, stored_pairs
+from memories.validity.amendments import Pair, merged_pairs, pairs_among, stored_pairs
 from memories.validity.trust import NOT_ACCEPTED, SAME_MATTER, accepted_instead
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores.store import use_store
@@ -52,9 +52,9 @@ def recall_body(request: GatherRequest, least: float) -> PackBody:
     for level in request.chain:
         sent = ids_at(level, map(reference_of, earlier))
         with use_store(level.store):
-            relevances = relevant_entries(request.query, level=level, least=least, sent=sent)
+            relevances, nearest_ids = relevant_entries(request.query, level=level, least=least, sent=sent)
             if level is request.chain[0] and relevances:
-                pairs = pairs_about(request.query, level, relevances)
+                pairs = pairs_about(request.query, level, relevances, nearest_ids)
                 relevances = with_newer(relevances, pairs)
                 remarks = remarks_on(level, list(relevances), pairs)
         is_answered = is_answered or bool(relevances)
@@ -139,14 +139,13 @@ def _items_at(level: Level, passages: Mapping[int, slice | None], now: datetime)
     return items
 
 
-# Best hits among which entries and messages are looked for that amend what would be given
+# Best hits among which entries are looked for that amend what would be given
 _NEAR = 20
 
 
-def pairs_about(prompt: ParsedQuery, level: Level, relevances: Collection[int]) -> list[Pair]:
+def pairs_about(prompt: ParsedQuery, level: Level, relevances: Collection[int], nearest: Collection[int]) -> list[Pair]:
     """Return which visible entries and messages of the current store amend or contradict entries about a prompt."""
-    ranked = engine.rank(prompt.among(COMPARED), level=level)
-    ids = list(dict.fromkeys([*relevances, *(hit for hit, _ in ranked.hits[:_NEAR])]))
+    ids = list(dict.fromkeys([*relevances, *nearest]))
     documents = engine.documents_of(ids)
     pairs = merged_pairs(stored_pairs(list(relevances)), pairs_among(documents, engine.texts_of(documents)))
     visible = {*ids, *engine.meeting({pair.newer_id for pair in pairs}, prompt, level)}
@@ -167,8 +166,8 @@ def with_newer(relevances: Mapping[int, Relevance], pairs: Iterable[Pair]) -> di
 
 def relevant_entries(
     prompt: ParsedQuery, *, level: Level, least: float, sent: Collection[int] = ()
-) -> dict[int, Relevance]:
-    """Map the ids of the current store's entries that are about a prompt to their relevance.
+) -> tuple[dict[int, Relevance], list[int]]:
+    """Map the ids of the current store's entries that are about a prompt to their relevance, and return the best hits.
 
     A replacement is as relevant as what it replaces.
 
@@ -179,7 +178,7 @@ def relevant_entries(
         sent: ids of entries beside which others are rated, too.
     """
     if not has_full_text():
-        return {}
+        return {}, []
     sources = [source for source in recallable_sources() if source not in PAST_SOURCES]
     ranked = engine.rank(prompt.among(sources), level=level, blended=True)
     empty = {hit for hit, factors in ranked.factors.items() if SAYS_LITTLE in factors}
@@ -196,4 +195,5 @@ def relevant_entries(
         for entry, share in accepted.items():
             if share >= SAME_MATTER and relevances[entry].score < relevances[lesser].score:
                 relevances[entry] = replace(relevances[entry], score=relevances[lesser].score)
-    return {hit: relevance for hit, relevance in relevances.items() if relevance.score >= least}
+    relevant = {hit: relevance for hit, relevance in relevances.items() if relevance.score >= least}
+    return relevant, best[:_NEAR]

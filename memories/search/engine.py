@@ -62,6 +62,9 @@ class Ranked:
     near: Scores | None = None
     # Cosines of all hits that it ranked, also of those that are not near
     cosines: Scores | None = None
+    # Columns and texts of the best hits, where they were read
+    documents: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    texts: Mapping[int, str] = field(default_factory=dict)
     # What is known against the best hits
     marks: Mapping[int, Sequence[Mark]] = field(default_factory=dict)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain as flattened
 from math import inf, nextafter
 from operator import itemgetter
 from typing import Any
@@ -24,6 +25,7 @@ from memories.substance import split_joined
 from memories.superseded import superseded_by
 from memories.uses.notes import note_found
 from memories.validity.amendments import Pair, merged_pairs, pairs_among, stored_pairs
+from memories.validity.marks import MarkKind
 from memories.validity.selectors import marks_of
 from memories.validity.trust import SAME_MATTER, accepted_instead
 from memoryhub.config.current_settings import project_settings
@@ -63,8 +65,8 @@ def search(
         chain = _chain(command, whole_store=whole_store)
         query = parse_search(command)
         mode = mode or project_settings().search_mode
-        all_hits, rankings = _ranked(chain, query, mode)
         (start,) = decode_cursor(command.cursor, (int,)) or (0,)
+        all_hits, rankings = _ranked(chain, query, mode, most=start + command.limit)
         page_hits = all_hits[start : start + command.limit]
         absent = is_absent(
             command.query, ((level.store, ranked) for level, ranked in zip(chain, rankings, strict=True))
@@ -97,7 +99,9 @@ def _chain(command: MemorySearch, *, whole_store: bool) -> list[scopes.Level]:
 
 
 # Hits of all stores, best first, at equal scores the nearer store first; and the ranking of each store
-def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> tuple[list[_Hit], list[engine.Ranked]]:
+def _ranked(
+    chain: Sequence[scopes.Level], query: ParsedQuery, mode: str, *, most: int
+) -> tuple[list[_Hit], list[engine.Ranked]]:
     rankings: list[engine.Ranked] = []
     hits: list[_Hit] = []
     for place, level in enumerate(chain):
@@ -105,7 +109,7 @@ def _ranked(chain: Sequence[scopes.Level], query: ParsedQuery, mode: str) -> tup
             all_ranked = engine.rank(query, mode, level, blended=True)
         ranked = without_hidden(all_ranked, level, chain)
         if level.store == current_store():
-            ranked = with_marks(ranked, query, level)
+            ranked = with_marks(ranked, query, level, most=most)
         rankings.append(ranked)
         scale = 1.0
         if len(chain) > 1:
@@ -123,18 +127,26 @@ def without_hidden(ranked: engine.Ranked, level: scopes.Level, chain: Sequence[s
     return replace(ranked, hits=[hit for hit in ranked.hits if hit[0] not in hidden])
 
 
-# Best hits that are compared with the working tree: no page shows more at once; and those compared with each other
-_MARKED, _COMPARED = 50, 20
+# Best hits that are compared with each other, and at least with the working tree
+_COMPARED = 12
 
 
-def with_marks(ranked: engine.Ranked, query: ParsedQuery, level: scopes.Level) -> engine.Ranked:
+def with_marks(ranked: engine.Ranked, query: ParsedQuery, level: scopes.Level, *, most: int) -> engine.Ranked:
     """Return a ranking of the current store with what is known against its best hits, which lowers them.
 
     An entry that amends one of them ranks before it, whatever words it has itself.
+
+    Args:
+        ranked: the hits.
+        query: what was asked.
+        level: the visible scopes.
+        most: how many of the hits may be shown.
     """
-    ids = [hit_id for hit_id, _ in ranked.hits[:_MARKED]]
+    ids = [hit_id for hit_id, _ in ranked.hits[: max(most, _COMPARED)]]
     documents = engine.documents_of(ids[:_COMPARED])
-    pairs = merged_pairs(stored_pairs(ids), pairs_among(documents, engine.texts_of(documents)))
+    texts = engine.texts_of(documents)
+    ranked = replace(ranked, documents=documents, texts=texts)
+    pairs = merged_pairs(stored_pairs(ids), pairs_among(documents, texts))
     scores = _with_newer(dict(ranked.hits), pairs, query, level)
     marks = marks_of(list({*ids, *(pair.newer_id for pair in pairs)} & scores.keys()), pairs)
     if not marks and not pairs:
@@ -148,7 +160,9 @@ def with_marks(ranked: engine.Ranked, query: ParsedQuery, level: scopes.Level) -
             score *= min(mark.weight for mark in lowering)  # noqa: PLW2901
         hits.append((hit_id, score))
     hits.sort(key=itemgetter(1), reverse=True)
-    return replace(ranked, hits=_accepted_first(hits, ranked.terms), factors=factors, marks=marks)
+    if any(mark.kind is MarkKind.ORIGIN for mark in flattened.from_iterable(marks.values())):
+        hits = _accepted_first(hits, ids, ranked.terms)
+    return replace(ranked, hits=hits, factors=factors, marks=marks)
 
 
 # How well a hit that a person accepted answers beside another, by the share of its words of the question or of its
@@ -158,8 +172,8 @@ _OF_WORDS, _OF_SCORE, _BEHIND = 0.7, 0.67, 0.99
 
 # What a person accepted stands before what came from a page, a tool or an import on the same matter, if it answers
 # about as well
-def _accepted_first(hits: Hits, terms: Sequence[str]) -> Hits:
-    instead = accepted_instead([hit_id for hit_id, _ in hits[:_MARKED]])
+def _accepted_first(hits: Hits, among: Sequence[int], terms: Sequence[str]) -> Hits:
+    instead = accepted_instead(among)
     if not instead:
         return hits
     ids = set(instead).union(*instead.values())
@@ -258,8 +272,11 @@ def hits(
         explained: add ``matches`` and ``why``.
     """
     ids = [document_id for document_id, _ in ranked_hits]
-    documents = engine.documents_of(ids)
-    texts = engine.texts_of(documents)
+    documents, texts = ranked.documents, ranked.texts
+    if not set(ids).issubset(documents):
+        documents = engine.documents_of(ids)
+        texts = engine.texts_of(documents)
+    documents = {document_id: documents[document_id] for document_id in ids}
     notes = notes_of(documents)
     conflicts = open_conflicts(ids)
     successors = superseded_by(ids)

@@ -137,7 +137,7 @@ def trusts_of(ids: Iterable[int]) -> dict[int, Trust]:
 
 def trust_marks(ids: Iterable[int]) -> dict[int, Mark]:
     """Map memories that are of a lesser origin, and that no person accepted, to their marks."""
-    versions = _versions_in_effect(ids)
+    versions = _versions_in_effect(ids, _MAY_BE_LESSER)
     trusts = {version.memory_id: _origin_of(version) for version in versions}
     lesser = [version for version in versions if trusts[version.memory_id].is_lesser]
     trusts |= _accepted(lesser, trusts)
@@ -206,8 +206,15 @@ def person_of(actor: str, door: str) -> str:
     return actor if is_signed_in else person
 
 
-def _versions_in_effect(ids: Iterable[int]) -> list[_Version]:
-    return [_Version(*columns) for columns in rows.fetch(_IN_EFFECT, [json_list(ids)])]
+# Condition that holds for all of a lesser origin
+_MAY_BE_LESSER = (
+    f" AND (v.source = '{_IMPORT}' OR v.copied_from IS NOT NULL OR NOT (m.source = '') "
+    "OR NOT (m.resource_links = '[]'))"
+)
+
+
+def _versions_in_effect(ids: Iterable[int], condition: str = "") -> list[_Version]:
+    return [_Version(*columns) for columns in rows.fetch(f"{_IN_EFFECT}{condition}", [json_list(ids)])]
 
 
 def _origin_of(version: _Version) -> Trust:
@@ -252,7 +259,9 @@ def _accepted(versions: Iterable[_Version], trusts: Mapping[int, Trust]) -> dict
         if not trusts[version.memory_id].accepted_by:
             positions[version.memory_id] = version.position
     acceptances = _acceptances(positions)
-    texts = _texts_at({*acceptances, *positions.values()}) if acceptances else {}
+    if not acceptances:
+        return {}
+    texts = _texts_at({*acceptances, *positions.values()})
     accepted: dict[int, Trust] = {}
     owners = dict(MemoryVersion.objects.filter(id__in=list(acceptances)).values_list("id", "memory_id"))
     for position, (person, day) in acceptances.items():
