@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
-
-from django.db.models import QuerySet
+from typing import NamedTuple
 
 from governance.staleness.governed_files import LIVE_DECISION, LIVE_MEMORY, fetch_among, short_diff
 from governance.staleness.schemas import Why
@@ -22,6 +21,7 @@ from memoryhub.core.errors import Unavailable
 from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import greatest
+from memoryhub.core.stores.store import StoreId, current_store
 from sessions_app import git
 from sessions_app.git.worktree import WorkingTree
 
@@ -45,46 +45,89 @@ TreeReasons = dict[int, list[Reason]]
 # Edits that are not committed are noticed after that time
 _MOST_AGE = timedelta(minutes=3)
 _MOST_CACHED = 8
-_cached: dict[tuple[Any, ...], tuple[datetime, TreeReasons]] = {}
+_ENTRIES = ("memory", "decision")
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """What a working tree has against the entries of a store, in force or not."""
+
+    at: datetime
+    # Position of the last event before it
+    position: int
+    differences: dict[int, list[_Difference]]
+    # The branch, "" for a detached HEAD
+    dropped: dict[int, str]
+
+
+_comparisons: dict[tuple[StoreId, WorkingTree], _Comparison] = {}
 
 
 def tree_reasons(tree: WorkingTree | None, among: Collection[int] | None = None) -> TreeReasons:
     """Map entries in force, all or some, to what the working tree has against them.
 
-    For all, every anchor of the store is compared, so that answer is cached until the log grows or HEAD moves, for
-    three minutes at most.
+    For all, every anchor of the store is compared. That is repeated when HEAD moves and after three minutes; before,
+    only entries that have events since are compared again.
     """
     if tree is None:
         return {}
     if among is not None:
-        return _read(tree, Anchor.objects.filter(entity_id__in=among), among)
-    now = clock.now()
-    key = (log.head(), tree)
-    if key in _cached and abs(now - _cached[key][0]) < _MOST_AGE:
-        return _cached[key][1]
-    reasons = _read(tree, Anchor.objects.all())
-    _cached.pop(key, None)
-    _cached[key] = (now, reasons)
-    while len(_cached) > _MOST_CACHED:
-        _cached.pop(next(iter(_cached)), None)
-    return reasons
+        return _reasons(_differences(tree, among), _dropped(tree, among), tree)
+    comparison = _comparison(tree)
+    return _reasons(comparison.differences, comparison.dropped, tree)
 
 
-def _read(tree: WorkingTree, anchors: QuerySet[Anchor], among: Collection[int] | None = None) -> TreeReasons:
+def _comparison(tree: WorkingTree) -> _Comparison:
+    key = (current_store(), tree)
+    now, position = clock.now(), log.head()[0]
+    comparison = _comparisons.get(key)
+    if comparison is None or abs(now - comparison.at) >= _MOST_AGE or position < comparison.position:
+        _comparisons.pop(key, None)
+        comparison = _Comparison(now, position, _differences(tree), _dropped(tree))
+    elif position > comparison.position:
+        comparison = _renewed(comparison, position, tree)
+    _comparisons[key] = comparison
+    while len(_comparisons) > _MOST_CACHED:
+        _comparisons.pop(next(iter(_comparisons)), None)
+    return comparison
+
+
+def _renewed(comparison: _Comparison, position: int, tree: WorkingTree) -> _Comparison:
+    streams = log.events().window(after=comparison.position).order_by().values_list("stream_id", flat=True).distinct()
+    names = [stream.partition(":") for stream in streams]
+    ids = {int(number) for kind, _, number in names if kind in _ENTRIES}
+    if not ids:
+        return replace(comparison, position=position)
+    differences = {key: parts for key, parts in comparison.differences.items() if key not in ids}
+    return _Comparison(comparison.at, position, differences | _differences(tree, ids), _dropped(tree))
+
+
+def _differences(tree: WorkingTree, among: Collection[int] | None = None) -> dict[int, list[_Difference]]:
     commits = dict(Provenance.objects.values_list("id", "commit"))
-    by_entry: dict[int, list[_Difference]] = {}
-    for anchor in anchors.order_by("entity_id", "number"):
+    anchors = Anchor.objects.order_by("entity_id", "number")
+    if among is not None:
+        anchors = anchors.filter(entity_id__in=among)
+    differences: dict[int, list[_Difference]] = {}
+    for anchor in anchors:
         finding = check(record_of(anchor), tree, commits.get(anchor.entity_id, ""))
         if finding.state in _WHY:
             difference = _Difference(_WHY[finding.state], anchor.path, clause_of(anchor, finding))
-            by_entry.setdefault(anchor.entity_id, []).append(difference)
+            differences.setdefault(anchor.entity_id, []).append(difference)
+    return differences
+
+
+def _dropped(tree: WorkingTree, among: Collection[int] | None = None) -> dict[int, str]:
     dropped: dict[int, str] = {}
     for branch, ids in dropped_entries(tree).items():
         dropped |= {entity_id: branch for entity_id in ids if among is None or entity_id in among}
+    return dropped
+
+
+def _reasons(differences: dict[int, list[_Difference]], dropped: dict[int, str], tree: WorkingTree) -> TreeReasons:
     reasons: TreeReasons = {}
-    for entity_id, looked_at in _looked_at({*by_entry, *dropped}).items():
+    for entity_id, looked_at in _looked_at({*differences, *dropped}).items():
         against = []
-        for why, path, says in by_entry.get(entity_id, ()):
+        for why, path, says in differences.get(entity_id, ()):
             since = rows.time_value(max(looked_at, _touched_at(tree, path)))
             against.append(Reason(why, str(since), says, path))
         if entity_id in dropped:

@@ -18,6 +18,7 @@ from governance.staleness.selectors import count_rechecks, count_stale, grouped,
 from memories.models import Anchor, Memory
 from memories.pack import preview_pack
 from memories.schemas.query import ContextPackRequest
+from memories.validity.freshness import check
 from memories.validity.models import Provenance
 from memoryhub.core import clock
 from sessions_app.schemas import ProjectDescribe, SessionStart
@@ -60,7 +61,7 @@ class AnchoredCase(RestTestCase):
             (self.repository.folder / path).unlink()
         else:
             self.repository.write(path, content)
-        working_tree._cached.clear()
+        working_tree._comparisons.clear()
 
 
 class QueueTests(StalenessTestCase, AnchoredCase):  # type: ignore[misc]
@@ -140,24 +141,26 @@ class QueueTests(StalenessTestCase, AnchoredCase):  # type: ignore[misc]
         for text in (pack.text, changed.text):
             self.assertEqual(text.count(f"#{self.life} "), 1)
 
-    def test_files_are_compared_once_until_the_log_grows_or_minutes_pass(self):
+    def test_files_are_compared_once_and_only_for_changed_entries_until_minutes_pass(self):
         self.edit("src/auth.py", SHORTER)
         self.assertEqual(self.due(), [self.life])
-        with mock.patch.object(working_tree, "check", side_effect=AssertionError("compared again")):
+        with mock.patch.object(working_tree, "check", side_effect=check) as compared:
             self.assertEqual(self.due(), [self.life])
             count_entries()
-            with self.assertRaises(AssertionError):
-                self.pass_time(minutes=4)
-                self.due()
-            with self.assertRaises(AssertionError):
-                self.write("Another")
-                self.due()
+            compared.assert_not_called()
+            pool = self.write("Size of the pool", anchors=["src/pool.py:1"])
+            self.assertEqual(self.due(), [self.life])
+            compared.assert_called_once()
+            self.repository.write("src/pool.py", b"SIZE = 20\n")
+            self.assertEqual(self.due(), [self.life])
+            self.pass_time(minutes=4)
+            self.assertEqual(set(self.due()), {self.life, self.sign, pool})
 
     def test_deleted_and_superseded_entries_are_not_due(self):
         self.edit("src/auth.py", SHORTER.replace(b"hmac", b"signed"))
         self.record("Sign anew", supersedes=[self.sign])
         Memory.objects.filter(id=self.life).update(deleted_at=clock.now())
-        working_tree._cached.clear()
+        working_tree._comparisons.clear()
         self.assertEqual(self.due(), [])
 
 
@@ -172,11 +175,11 @@ class BranchTests(StalenessTestCase, AnchoredCase):  # type: ignore[misc]
         with self.store("alpha", source="mcp", actor="agent", session_id="s-1"):
             self.retries = self.write("Retries", anchors=["src/queue.py:1"])
         git("checkout", "-q", "main")
-        working_tree._cached.clear()
+        working_tree._comparisons.clear()
 
     def drop(self) -> None:
         self.repository.git("branch", "-q", "-D", "feature/queue")
-        working_tree._cached.clear()
+        working_tree._comparisons.clear()
 
     def test_entries_of_a_dropped_branch_are_one_item_and_count_as_learnt_here_once_they_are_kept(self):
         self.drop()
@@ -190,7 +193,7 @@ class BranchTests(StalenessTestCase, AnchoredCase):  # type: ignore[misc]
         self.affirm(self.retries)
         provenance = Provenance.objects.get(id=self.retries)
         self.assertEqual((provenance.commit, provenance.branch), (head, "main"))
-        working_tree._cached.clear()
+        working_tree._comparisons.clear()
         self.assertEqual(self.due(), [])
         self.assert_rebuilds()
 
