@@ -302,7 +302,7 @@ class AnchorSource(models.TextChoices):
     PERSON = "person", "A person"
 
 
-class Anchor(StoreModel):
+class CodeAnchor(StoreModel):
     """A part of the code that a memory or decision is about."""
 
     pk = models.CompositePrimaryKey("entity_id", "number")

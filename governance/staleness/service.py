@@ -11,7 +11,7 @@ from governance.events import THING_AFFIRMED, ThingAffirmed
 from governance.models import Affirmation
 from governance.staleness.schemas import Affirm, AffirmResult, Retire, RetireResult, StaleKind
 from memories.events import ProvenanceRecord
-from memories.models import Anchor, Memory, ReviewState
+from memories.models import CodeAnchor, Memory, ReviewState
 from memories.schemas import MemoryTouch, MemoryUpdate
 from memories.services import delete_memory, update_memory
 from memories.services.revise import live_memory
@@ -119,7 +119,7 @@ def _renewal(entity_id: int) -> ProvenanceRecord | None:
     tree = caller_tree()
     if tree is None:
         return None
-    anchors = [record_of(anchor) for anchor in Anchor.objects.filter(entity_id=entity_id).order_by("number")]
+    anchors = [record_of(anchor) for anchor in CodeAnchor.objects.filter(entity_id=entity_id).order_by("number")]
     provenance = Provenance.objects.filter(id=entity_id).first()
     commit = branch = learnt_at = ""
     if provenance:

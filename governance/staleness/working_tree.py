@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from governance.staleness.governed_files import LIVE_DECISION, LIVE_MEMORY, fetch_among, short_diff
 from governance.staleness.schemas import Why
-from memories.models import Anchor
+from memories.models import CodeAnchor
 from memories.validity.anchoring import record_of
 from memories.validity.branches import dropped_entries
 from memories.validity.freshness import State, check, clause_of
@@ -104,7 +104,7 @@ def _renewed(comparison: _Comparison, position: int, tree: WorkingTree) -> _Comp
 
 def _differences(tree: WorkingTree, among: Collection[int] | None = None) -> dict[int, list[_Difference]]:
     commits = dict(Provenance.objects.values_list("id", "commit"))
-    anchors = Anchor.objects.order_by("entity_id", "number")
+    anchors = CodeAnchor.objects.order_by("entity_id", "number")
     if among is not None:
         anchors = anchors.filter(entity_id__in=among)
     differences: dict[int, list[_Difference]] = {}

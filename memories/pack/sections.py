@@ -364,9 +364,9 @@ class FilledSection:
 class Remarks:
     """What is known against the entries of a pack, by their references; stored with the pack for its replay."""
 
-    # Of entries that are given with the remark
+    # For entries that are given with the remark
     beside: Mapping[str, str] = field(default_factory=dict)
-    # Of entries that are only listed for a recheck
+    # For entries that are only listed for a recheck
     rechecks: Mapping[str, str] = field(default_factory=dict)
 
     def among(self, references: Collection[str]) -> Remarks:

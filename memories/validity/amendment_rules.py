@@ -134,7 +134,7 @@ _OPPOSITES = {frozenset(pair.split("/")) for pair in _POLES}
 _NEGATIONS = frozenset("not never no without cannot don't doesn't isn't aren't won't must'nt shouldn't".split())
 # Words that begin a narrower statement
 _QUALIFIERS = frozenset("on in for at with during when if while under within inside per".split())
-# Of two texts that differ in these, both are true
+# Two texts that differ in these are both true
 _PLACES = frozenset(
     """staging production prod dev development sandbox preview locally ci windows linux macos ios watchos android
     desktop mobile tablet""".split()

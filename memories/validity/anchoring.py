@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from memories.events import ENTRY_ANCHORED, AnchorRecord, EntryAnchored
-from memories.models import Anchor, AnchorSource
+from memories.models import AnchorSource, CodeAnchor
 from memories.schemas.validity import AnchorsChange, AnchorsResult, AnchorView
 from memories.search import engine
 from memories.validity.claims import claims_about, words_of_text
@@ -24,7 +24,7 @@ from sessions_app.selectors import caller_tree
 _NAME = re.compile(r"(?P<path>[^#]+?)(?::(?P<first>\d{1,7})(?:-(?P<last>\d{1,7}))?|#(?P<symbol>[^\s#]+))?")
 
 
-def record_of(anchor: Anchor) -> AnchorRecord:
+def record_of(anchor: CodeAnchor) -> AnchorRecord:
     return AnchorRecord.model_construct(
         path=anchor.path,
         symbol=anchor.symbol,
@@ -39,7 +39,7 @@ def record_of(anchor: Anchor) -> AnchorRecord:
 def anchor_names(ids: Collection[int]) -> dict[int, list[str]]:
     """Map entries that have anchors to these, as people write them; one query."""
     names: dict[int, list[str]] = {}
-    for anchor in Anchor.objects.filter(entity_id__in=ids).order_by("entity_id", "number"):
+    for anchor in CodeAnchor.objects.filter(entity_id__in=ids).order_by("entity_id", "number"):
         names.setdefault(anchor.entity_id, []).append(name_of(anchor))
     return names
 
@@ -47,7 +47,7 @@ def anchor_names(ids: Collection[int]) -> dict[int, list[str]]:
 def anchor_views(entity_id: int, tree: WorkingTree | None, commit: str = "") -> list[AnchorView]:
     """Return the anchors of an entry with their state in a working tree; ``commit`` is where it was learnt."""
     views: list[AnchorView] = []
-    for anchor in Anchor.objects.filter(entity_id=entity_id).order_by("number"):
+    for anchor in CodeAnchor.objects.filter(entity_id=entity_id).order_by("number"):
         state, now_at = "", ""
         if tree is not None:
             finding = check(record_of(anchor), tree, commit)
@@ -79,7 +79,7 @@ def change_anchors(*, command: AnchorsChange, key: str | None = None) -> Anchors
             raise Gone(f"#{command.id} is deleted; restore it before you change its anchors", id=command.id)
         if quarantined_among([command.id]):
             raise ConflictError(f"#{command.id} is in quarantine; release it before you change it", id=command.id)
-        anchors = Anchor.objects.filter(entity_id=command.id).order_by("number")
+        anchors = CodeAnchor.objects.filter(entity_id=command.id).order_by("number")
         present = {name_of(anchor): record_of(anchor) for anchor in anchors}
         tree = caller_tree()
         records = anchors_named(command.anchors, _text_of(entity), tree, present)

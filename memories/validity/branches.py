@@ -81,7 +81,7 @@ _EVERY_WORK = (
     'SELECT "commit", branch, has_edits FROM memories_provenance GROUP BY "commit", branch, has_edits '
     f"ORDER BY max(id) DESC LIMIT {_MOST_WORKS}"
 )
-_ANCHORED = f"SELECT entity_id, path FROM memories_anchor WHERE entity_id IN {IDS}"
+_ANCHORED = f"SELECT entity_id, path FROM memories_codeanchor WHERE entity_id IN {IDS}"
 
 
 # The commits that sessions made after they had written entries, "" where there is none, and until when that holds

@@ -203,7 +203,7 @@ def _renames(top: Path, commit: str, head: str) -> dict[str, str]:
 
 _ANCHORS = (
     'SELECT a.entity_id, a.path, a.symbol, a.first, a.last, a.digest, CAST(a.words AS text), p."commit" '
-    "FROM memories_anchor a LEFT JOIN memories_provenance p ON p.id = a.entity_id "
+    "FROM memories_codeanchor a LEFT JOIN memories_provenance p ON p.id = a.entity_id "
     f"WHERE a.entity_id IN {IDS} ORDER BY a.entity_id, a.number"
 )
 

@@ -17,7 +17,7 @@ from memories.events import (
     MemoryWritten,
     ProvenanceRecord,
 )
-from memories.models import Amendment, Anchor
+from memories.models import Amendment, CodeAnchor
 from memories.validity.events import CHECK_ALLOWED, CHECK_RAN, CheckAllowed, CheckRan
 from memories.validity.models import CheckState, Provenance
 from memoryhub.core import log
@@ -44,9 +44,9 @@ def store_provenance(entity_id: int, record: ProvenanceRecord | None) -> None:
 
 
 def _store_anchors(entity_id: int, anchors: list[AnchorRecord]) -> None:
-    rows.execute("DELETE FROM memories_anchor WHERE entity_id = %s", [entity_id])
+    rows.execute("DELETE FROM memories_codeanchor WHERE entity_id = %s", [entity_id])
     for number, anchor in enumerate(anchors):
-        rows.insert(Anchor, entity_id=entity_id, number=number, **anchor.model_dump())
+        rows.insert(CodeAnchor, entity_id=entity_id, number=number, **anchor.model_dump())
 
 
 @projects(MEMORY_WRITTEN)
@@ -95,7 +95,7 @@ def judge_amendment(event: Event[AmendmentJudged]) -> None:
 
 
 _ROWS_OF_ENTRY = (
-    "DELETE FROM memories_anchor WHERE entity_id = %s",
+    "DELETE FROM memories_codeanchor WHERE entity_id = %s",
     "DELETE FROM memories_provenance WHERE id = %s",
     "DELETE FROM memories_amendment WHERE newer_id = %s",
     "DELETE FROM memories_amendment WHERE older_id = %s",

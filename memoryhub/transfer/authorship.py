@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memories.events import filled
-from memories.models import Amendment, AmendmentKind, Anchor
+from memories.models import Amendment, AmendmentKind, CodeAnchor
 from memories.validity.models import Provenance
 from memoryhub.core import log
 from memoryhub.core.log.read import as_parameter
@@ -109,7 +109,7 @@ def _purposes(session_ids: set[str]) -> dict[str, str]:
 
 def _code_of(ids: Iterable[int]) -> dict[int, list[str]]:
     code: dict[int, list[str]] = {}
-    anchors = Anchor.objects.filter(entity_id__in=as_parameter(IDS, ids)).order_by("entity_id", "number")
+    anchors = CodeAnchor.objects.filter(entity_id__in=as_parameter(IDS, ids)).order_by("entity_id", "number")
     for anchor in anchors:
         place = anchor.path
         if anchor.symbol:

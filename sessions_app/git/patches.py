@@ -131,7 +131,7 @@ def is_in_files(ask: Ask, change: CommitChange, head: str) -> bool | None:
     return is_most(count, total)
 
 
-# Of the lines by which a file shows a change, those that it has now, and all
+# The lines by which a file shows a change: those that it has now, and all
 def _lines_present(before: bytes | None, after: bytes | None, present: bytes | None) -> tuple[int, int]:
     old, new = _counted_lines(before or b""), _counted_lines(after or b"")
     lines = [line for line in new - old if _has_text(line)]

@@ -315,7 +315,7 @@ class UpgradeTests(StoreTestCase):
         unlist = "DELETE FROM django_migrations WHERE app = 'memories' AND name = '{}'"
         older = "UPDATE store_meta SET value = 'older' WHERE key = 'fingerprint'"
         added_since = map(unlist.format, ("0011_updated_when_written", "0012_failure", "0013_validity"))
-        tables = ("amendment", "anchor", "checkstate", "provenance")
+        tables = ("amendment", "checkstate", "codeanchor", "provenance")
         dropped = [f"DROP TABLE memories_{table}" for table in tables]
         dropped += ["DROP INDEX memory_reference", "ALTER TABLE memories_memoryversion DROP COLUMN copied_from"]
         tampering.change(ALPHA, unlist.format("0001_squashed"), *added_since, *dropped, older)

@@ -15,7 +15,7 @@ from governance.inbox import InboxItemType, count_entries, open_entries, with_te
 from governance.staleness import working_tree
 from governance.staleness.schemas import StaleList, Why
 from governance.staleness.selectors import count_rechecks, count_stale, grouped, list_stale, queue, stale_group
-from memories.models import Anchor, Memory
+from memories.models import CodeAnchor, Memory
 from memories.pack import preview_pack
 from memories.schemas.query import ContextPackRequest
 from memories.validity.freshness import check
@@ -89,9 +89,9 @@ class QueueTests(StalenessTestCase, AnchoredCase):  # type: ignore[misc]
 
     def test_an_entry_is_affirmed_for_the_code_as_it_is_now(self):
         self.edit("src/auth.py", SHORTER)
-        before = Anchor.objects.get(entity_id=self.life).digest
+        before = CodeAnchor.objects.get(entity_id=self.life).digest
         self.affirm(self.life, reason="a quarter of an hour")
-        self.assertNotEqual(Anchor.objects.get(entity_id=self.life).digest, before)
+        self.assertNotEqual(CodeAnchor.objects.get(entity_id=self.life).digest, before)
         self.assertEqual(self.due(), [])
         self.edit("src/auth.py", AUTH)
         self.assertEqual(self.due(), [self.life])

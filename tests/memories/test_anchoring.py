@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from memories.events import ENTRY_ANCHORED
-from memories.models import Anchor, AnchorSource
+from memories.models import AnchorSource, CodeAnchor
 from memories.schemas import MemoryDelete, MemoryGet, MemoryUpdate, MemoryWrite
 from memories.schemas.validity import AnchorsChange
 from memories.selectors import get_memories
@@ -67,7 +67,7 @@ class AnchoringTestCase(HubTestCase):
 
 
 class NameTests(AnchoringTestCase):
-    def named(self, name: str, text: str = "") -> Anchor:
+    def named(self, name: str, text: str = "") -> CodeAnchor:
         (record,) = anchors_named([name], text, self.tree)
         return record  # type: ignore[return-value]
 
@@ -140,10 +140,10 @@ class ChangeTests(AnchoringTestCase):
 
     def test_anchors_that_are_named_again_stay_as_they_are(self):
         memory = self.write("One", anchors=["src/net.py:1"])
-        before = Anchor.objects.get(entity_id=memory)
+        before = CodeAnchor.objects.get(entity_id=memory)
         self.repository.write("src/net.py", b"LIMIT = 6\n")
         change_anchors(command=AnchorsChange(id=memory, anchors=["src/net.py:1", "src/net.py"]))
-        self.assertEqual(Anchor.objects.get(entity_id=memory, number=0).digest, before.digest)
+        self.assertEqual(CodeAnchor.objects.get(entity_id=memory, number=0).digest, before.digest)
         self.repository.git("rm", "-q", "-f", "src/net.py")
         result = change_anchors(command=AnchorsChange(id=memory, anchors=["src/net.py:1"]))
         self.assertEqual([(anchor.name, anchor.state) for anchor in result.anchors], [("src/net.py:1", "gone")])

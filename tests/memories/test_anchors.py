@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from memories.events import AnchorRecord
-from memories.models import Anchor, AnchorSource
+from memories.models import AnchorSource, CodeAnchor
 from memories.validity.anchors import CodeChange, anchors_of_text, edits_of_commits
 from memories.validity.freshness import AnchorFinding, State, anchor_marks, check, compare, renewed
 from memories.validity.working_files import WorkingFile
@@ -317,7 +317,7 @@ class MarkTests(AnchorTestCase):
         links = [{"uri": "pyproject.toml", "type": "governs"}]
         python = self.write("Python", "Needs Python 3.11", resource_links=links)
         self.assertEqual(
-            list(Anchor.objects.filter(entity_id=python).values_list("path", flat=True)), ["pyproject.toml"]
+            list(CodeAnchor.objects.filter(entity_id=python).values_list("path", flat=True)), ["pyproject.toml"]
         )
         self.replace(b">=3.11", b">=3.12", "pyproject.toml")
         self.assertEqual(self.marks(python)[python][0], "changed")

@@ -48,7 +48,7 @@ def stored_changes(span: CommitRange) -> ChangeReport:
 class _LearntText(NamedTuple):
     """A text of an entry, and where it was learnt."""
 
-    # Of the entry
+    # Id of the entry
     id: int
     commit: str
     branch: str
