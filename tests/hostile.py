@@ -10,9 +10,12 @@ from pydantic import BaseModel
 
 from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
+from memories.events import AMENDMENT_FOUND, AmendmentFound
+from memories.models import AmendmentKind
 from memories.schemas import MemoryUpdate, MemoryWrite
 from memories.schemas.links import RelationCreate, TagCreate
 from memories.services import links, update_memory, write_memory
+from memoryhub.core import log
 from sessions_app.schemas import (
     CommitRecord,
     EventAppend,
@@ -123,6 +126,9 @@ def fill(text: str) -> Hostile:
             chosen=text,
         )
     ).id
+    with log.transaction():
+        amended = AmendmentFound(newer_id=guideline, older_id=memory, kind=AmendmentKind.AMENDS)
+        log.append(log.prepare(AMENDMENT_FOUND, amended), entity="amendment")
     made = links.create_relation(command=RelationCreate(source=str(memory), relation="related_to", target=str(second)))
     _work(text)
     end_session(command=SessionEnd(session_id=session.session_id, summary=text))

@@ -176,7 +176,9 @@ class AmendmentsTests(MemoriesTestCase):
         self.assertEqual(set(self.recalled()), {newer, self.older})
 
     def test_messages_amend_messages_and_entries(self) -> None:
-        prompt = self.said("user sessions are not stored in Memcached any more, use Redis")
+        text = "user sessions are not stored in Memcached any more, use Redis"
+        prompt = self.said(text)
+        recall_of("s-7", text)
         self.assertEqual(self.hits(QUESTION)[:2], [prompt, self.older])
         self.assertEqual(self.recalled(), [prompt])
 

@@ -10,8 +10,12 @@ from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from memories.events import AMENDMENT_FOUND, AmendmentFound
+from memories.models import AmendmentKind
 from memories.validity.check_runs import parse_check
+from memoryhub.core import log
 from memoryhub.core.permissions import Act
+from memoryhub.core.stores.store import project_store, use_store
 from tests.permissions.matrix import Request
 from tests.permissions.world import GLOBAL, OWN, OWN_ORG, World
 
@@ -70,6 +74,14 @@ def _retain(world: World) -> tuple[str, Fields]:
 _CHECK = "`make test`"
 
 
+def _judge(world: World) -> tuple[str, Fields]:
+    older, newer = world.memory(), world.memory()
+    with use_store(project_store(OWN)), log.transaction():
+        found = AmendmentFound(newer_id=newer, older_id=older, kind=AmendmentKind.AMENDS)
+        amendment = log.append(log.prepare(AMENDMENT_FOUND, found), entity="amendment").position
+    return f"memories/amendment/{amendment}/verdict/", {"verdict": "dismiss"}
+
+
 def _allow(page: str, entity_id: int) -> tuple[str, Fields]:
     return f"{page}/{entity_id}/allow/", {"digest": parse_check(_CHECK).digest}
 
@@ -113,6 +125,7 @@ _FORMS: dict[Act, dict[str, Form]] = {
             f"{_REVIEW}/{{pending}}/merge/",
             {**_FIRST, "into": "{memory}", "into_version": "1", "content": "m"},
         ),
+        "memories_amendment_verdict": _judge,
         "governance_affirmation_affirm": ("governance/affirmation/{stale}/affirm/", {}),
         "governance_affirmation_retire": ("governance/affirmation/{stale}/retire/", {"reason": "old"}),
     },
@@ -167,13 +180,16 @@ READ_ONLY = frozenset(
     password_change password_change_done autocomplete jsi18n view_on_site app_list
     sessions_app_commit_sha sessions_app_session_named sessions_app_turn_stream memories_memory_versions
     memories_memory_compare memories_contextpack_now memories_pack_compare memories_review_item
-    governance_affirmation_item
+    governance_affirmation_item governance_affirmation_group
     """.split()
 )
 NO_FORM = {
     "import": "needs an import from another tool; tests/admin/test_site.py refuses it to viewers",
     "memories_review_undo": "undoes one's own verdict, so it needs one first; it writes as verdicts do",
     "memories_review_undo_chosen": "the same",
+    "memories_memory_anchors": "needs a working tree; tests/memories/test_anchoring.py",
+    "decisions_decision_anchors": "the same",
+    "governance_affirmation_group_verdict": "needs a working tree; tests/governance/test_anchored.py",
 }
 # Pages of the hub and the act that they need
 HUB_READS = {
@@ -210,6 +226,8 @@ _SAMPLES = {
     "content_type_id": "1",
     "task_id": "none",
     "batch_id": "1",
+    "amendment_id": "1",
+    "number": "1",
 }
 _IDS = {
     "conflict": "conflict_id",

@@ -494,7 +494,7 @@ class DeclaredReferenceTests(HubTestCase):
 
     NUMBERS: ClassVar = {
         *("ack_seconds", "exit_code", "insertions", "deletions", "version", "base_version", "conflicts_with", "stands"),
-        *("accepted_version", "before_version", "uses", "events", "bytes", "counts"),
+        *("accepted_version", "before_version", "uses", "events", "bytes", "counts", "first", "last"),
     }
 
     def test_every_integer_is_declared(self) -> None:

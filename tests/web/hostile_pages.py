@@ -15,6 +15,7 @@ from django.urls.resolvers import URLResolver
 
 from decisions import selectors
 from decisions.schemas import DecisionGet
+from memories.models import Amendment
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core.origin import use_origin
@@ -22,7 +23,7 @@ from memoryhub.core.stores.store import project_store, use_store
 from tests.hostile import MARKUP, Hostile, fill
 
 # What no text of a project names, and what is there only after an import, a task or an operation
-UNFILLED = {"batch_id", "task_id", "hold_id", "rollback_id", "tail"}
+UNFILLED = {"batch_id", "task_id", "hold_id", "rollback_id", "tail", "number"}
 HUB_PAGES = ("", "people", "tokens", "jobs", "new/project", "help/index.md", "api/v1/docs")
 # Streams that never end, files, and what signs out
 _LEFT_OUT = re.compile(r"live/|/export\.|logout|jsi18n|/r/|signin|<url>")
@@ -47,6 +48,7 @@ def values_of(place: str, name: str, ids: Hostile, most: int) -> list[Any]:
         "memory_id": entities[: min(most, 4)],
         "version": [2],
         "relation": [ids.relation],
+        "amendment_id": list(Amendment.objects.order_by("-id").values_list("id", flat=True)[:most]),
         "sha": ["0123abcd" * 5],
         "name": ["s-hostile"],
         "app_label": ["core", "sessions_app", "memories", "decisions", "governance"],

@@ -18,7 +18,7 @@ from memoryhub.core import log
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.log.read import as_parameter, entity_of_stream
-from memoryhub.core.stores.dialect import IDS, TEXTS
+from memoryhub.core.stores.dialect import IDS, TEXTS, has_part
 from memoryhub.transfer.authorship import Authorship, authorships
 from memoryhub.transfer.changes.report import ChangeKind, ChangeReport, EntryChange, EntryText
 from memoryhub.transfer.mirror import files
@@ -94,7 +94,7 @@ def _learnt(span: CommitRange) -> dict[int, _LearntEntry]:
 # In each round one text of an entry, the earliest first
 def _rounds() -> list[list[_LearntText]]:
     events = log.events().of_type(MEMORY_WRITTEN, MEMORY_REVISED, DECISION_RECORDED)
-    events = events.filter(payload_json__contains=_HAS_PROVENANCE)
+    events = events.filter(has_part("payload_json", _HAS_PROVENANCE))
     rounds: list[list[_LearntText]] = []
     counts: dict[int, int] = {}
     for event in events.iterator():

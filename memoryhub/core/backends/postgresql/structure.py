@@ -123,7 +123,7 @@ _STATISTICS = """
 SELECT quote_ident(c.relname), quote_ident(a.attname), a.attstattarget FROM pg_attribute a
 JOIN pg_class c ON c.oid = a.attrelid
 WHERE c.relkind = 'r' AND c.relnamespace = %s::regnamespace AND a.attnum > 0 AND a.attstattarget >= 0
-ORDER BY c.relname, a.attnum
+AND NOT a.attisdropped ORDER BY c.relname, a.attnum
 """
 _OPTIONS = """
 SELECT quote_ident(relname), array_to_string(reloptions, ', ') FROM pg_class
@@ -134,7 +134,7 @@ _STORAGE = """
 SELECT quote_ident(c.relname), quote_ident(a.attname) FROM pg_attribute a
 JOIN pg_class c ON c.oid = a.attrelid JOIN pg_type t ON t.oid = a.atttypid
 WHERE c.relkind = 'r' AND c.relnamespace = %s::regnamespace AND a.attnum > 0 AND a.attstorage = 'e'
-AND t.typstorage <> 'e' ORDER BY c.relname, a.attnum
+AND NOT a.attisdropped AND t.typstorage <> 'e' ORDER BY c.relname, a.attnum
 """
 # Rows that are copied with their keys leave the sequences of the keys behind
 _SEQUENCES = """DO $$ DECLARE found record; BEGIN FOR found IN
