@@ -22,9 +22,12 @@ def marks_of(ids: Sequence[int], pairs: Sequence[Pair] | None = None) -> dict[in
     """
     tree = caller_tree()
     marks: dict[int, list[Mark]] = {}
+    on_branches = branch_marks(ids, tree)
+    # That a branch is not merged explains why its code is not as it was
+    unexplained = [key for key in ids if key not in on_branches or not on_branches[key].withheld]
     kinds = (
-        anchor_marks(ids, tree),
-        branch_marks(ids, tree),
+        anchor_marks(unexplained, tree),
+        on_branches,
         amendment_marks(ids, pairs),
         trust_marks(ids),
         check_marks(ids),

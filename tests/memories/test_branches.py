@@ -9,6 +9,7 @@ from unittest import mock
 from memories.events import ENTRY_ANCHORED, AnchorRecord, EntryAnchored
 from memories.validity.branches import branch_marks, dropped_entries, where_merged
 from memories.validity.models import Provenance
+from memories.validity.selectors import marks_of
 from memoryhub.config.current_settings import FolderSettings, use_folder
 from memoryhub.core import log
 from memoryhub.core.origin import use_origin
@@ -170,6 +171,12 @@ class BranchDoorsTests(BranchesTestCase):
         with use_folder(FolderSettings(directory=str(self.linked))):
             (hit,) = self.search("which store does code.py use", sources=["memory"]).results
         self.assertFalse(hit.get("marks"))
+
+    def test_only_the_branch_is_named_where_it_explains_why_code_is_not_as_it_was(self) -> None:
+        self.commit_on_side(**{"queue.py": b"BACKEND = 'sqs'\n"})
+        entry = self.learn("Queue", "`BACKEND` in queue.py is sqs")
+        with use_folder(FolderSettings(directory=str(self.folder))):
+            self.assertEqual([mark.text for mark in marks_of([entry])[entry]], ["from branch side, not merged"])
 
     def test_a_dropped_branch_is_told_with_its_entries(self) -> None:
         self.commit_on_side()
