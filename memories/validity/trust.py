@@ -83,7 +83,7 @@ class Trust:
 _LESSER_WEIGHT = 0.9
 # Sources of event headers
 _ADMIN, _REST, _IMPORT, _RULES = "admin", "rest", "import", "rules"
-# The actor of the hub's own token, which any program of this machine can read
+# The actor of the hub's own token: its file is only the owner's, who gives verdicts with it in scripts
 _HUB_TOKEN = "token"  # noqa: S105 - the name of an actor
 # Topics and actors of imports; sections of files, and files of rules for clients, are files of the project
 _IMPORTED, _FILE_TOPIC = "import:", "import:markdown:"
@@ -201,8 +201,10 @@ def person_of(actor: str, door: str) -> str:
         return actor
     if door not in (_ADMIN, _REST):
         return ""
+    if door == _REST and actor == _HUB_TOKEN:
+        return "the hub's token"
     person, _ = reader_of(actor, door)
-    is_signed_in = door == _REST and not person and actor != _HUB_TOKEN and not actor.startswith(AGENT_PREFIX)
+    is_signed_in = door == _REST and not person and not actor.startswith(AGENT_PREFIX)
     return actor if is_signed_in else person
 
 

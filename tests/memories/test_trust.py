@@ -189,15 +189,21 @@ class AcceptanceTests(TrustTestCase):
         self.assert_rebuilds()
 
     def test_a_verdict_counts_with_a_persons_token_and_no_agents(self) -> None:
-        for actor in ("token", "token:ci"):
-            with self.assertRaises(ConflictError):
-                self.accept(self.page, source="rest", actor=actor)
+        with self.assertRaises(ConflictError):
+            self.accept(self.page, source="rest", actor="token:ci")
+        with self.assertRaises(ConflictError):
+            self.accept(self.page, source="mcp", actor="token")
         with self.assertRaises(ConflictError):
             self.accept(self.page, source="mcp", actor="ada/laptop")
 
         self.accept(self.page, source="rest", actor="ada/laptop")
 
         self.assertEqual("ada", trusts_of([self.page])[self.page].accepted_by)
+
+    def test_a_verdict_with_the_hubs_token_is_its_owners(self) -> None:
+        self.accept(self.page, source="rest", actor="token")
+
+        self.assertEqual("the hub's token", trusts_of([self.page])[self.page].accepted_by)
 
     def test_another_text_of_a_client_loses_it_and_other_tags_do_not(self) -> None:
         self.accept(self.page)
