@@ -116,6 +116,9 @@ _CHANGELOG = re.compile(
 )
 # Something beside what holds already
 _ADDS = re.compile(r"\b(?:too|also|as well|additionally|in addition|besides|another|further|furthermore|both)\b")
+_DENIAL = re.compile(
+    r"\b(?:not|never|without|cannot|\w+n['’]t) (?P<what>(?:\S+ ){0,4}?\S+?)(?=[,;:]| (?:and|but|or|because|since)\b|$)"
+)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s+|。")
 _CLAUSE = re.compile(r",\s+|:\s+|\s[–—-]\s|\s(?=(?:because|since|so that|although|otherwise)\b)")
 _PAUSE = re.compile(r"[,;:]\s|[,;:]$")
@@ -167,6 +170,8 @@ class _Sentence:
     # What no longer holds, and what has changed
     ended: Sequence[frozenset[str]]
     changed: Sequence[frozenset[str]]
+    # What it says not to be so, by clause
+    denied: Sequence[frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +209,8 @@ def _sentence(text: str) -> _Sentence:
                 ended.append(_stems(_tokens(groups["old"])) - _COMMON)
             elif not is_act:
                 changed.append(_stems(_tokens(groups.get("subject", ""))) - _COMMON)
-    return _Sentence(plain, clauses, stems, is_open, is_act, bool(_ADDS.search(plain)), ended, changed)
+    denied = [_stems(_tokens(match["what"])) for match in _DENIAL.finditer(plain)]
+    return _Sentence(plain, clauses, stems, is_open, is_act, bool(_ADDS.search(plain)), ended, changed, denied)
 
 
 def _matches(sentence: str) -> Iterator[dict[str, str]]:
@@ -279,7 +285,7 @@ def amendment(older: TitledText, newer: TitledText) -> Replacement | None:
         return None
     if any(_is_explicit(before, sentence, after) for sentence in _first_of(after)):
         return Replacement(is_explicit=True)
-    if not _have_other_titles(before, after) and _has_other_value(before, after):
+    if not _have_other_titles(before, after) and (_has_other_value(before, after) or _denies(before, after)):
         return Replacement(is_explicit=False)
     return None
 
@@ -391,6 +397,28 @@ def _parts(sentence: _Sentence) -> list[Sequence[_Token]]:
     if len(sentence.clauses) < 2:
         return list(sentence.clauses)
     return [*sentence.clauses, list(chain.from_iterable(sentence.clauses))]
+
+
+# Words of a denial, and the share of both sentences by weight that they have in common besides
+_MOST_DENIED, _OF_SUBJECT = 3, 0.4
+
+
+# One says that something is not so, all words of which the other has without a negation
+def _denies(before: _Parsed, after: _Parsed) -> bool:
+    for earlier, later in product(before.sentences, _first_of(after)):
+        if any(sentence.is_open or sentence.is_act or sentence.adds for sentence in (earlier, later)):
+            continue
+        for denial, claim in ((earlier, later), (later, earlier)):
+            if claim.denied:
+                continue
+            for denied in denial.denied:
+                if not (0 < len(denied) <= _MOST_DENIED and denied <= claim.stems):
+                    continue
+                older, newer = earlier.stems | before.title, later.stems | after.title
+                shorter = min(_weight_of(older - denied), _weight_of(newer - denied))
+                if _weight_of((older & newer) - denied) >= _OF_SUBJECT * shorter > 0:
+                    return True
+    return False
 
 
 # Share of the older text by weight that both sentences share
