@@ -15,7 +15,7 @@ from memories.validity.marks import Mark, MarkKind
 from memories.validity.trust import trust_marks, trusts_of
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.stores.dialect import IDS, TEXTS
 
 # Score factor of an entry that a newer one amends
 _AMENDED_WEIGHT = 0.3
@@ -34,6 +34,9 @@ class Statement(NamedTuple):
     speaker: str = ""
     # False for sections of documents: when they were imported says nothing
     can_amend: bool = True
+    # The session in which it was written, and when that began
+    session_id: str = ""
+    session_began_at: Any = None
 
 
 class Pair(NamedTuple):
@@ -59,9 +62,13 @@ def compared(older: Statement, newer: Statement) -> Pair | None:
     return Pair(newer.id, older.id, kind, finding.is_explicit and newer.speaker == older.speaker)
 
 
-# Without words of change, a later statement only holds instead if a person or the same author makes it
+# Without words of change, a later statement only holds instead if a person or the same author makes it. A session that
+# was at work when the older one was written did not know it
 def _overrules(older: Statement, newer: Statement) -> bool:
-    return newer.written_at > older.written_at and newer.speaker in (PERSON, older.speaker)
+    if newer.written_at <= older.written_at or newer.speaker not in (PERSON, older.speaker):
+        return False
+    is_other_session = newer.session_id != older.session_id and newer.session_began_at is not None
+    return newer.speaker == PERSON or not is_other_session or newer.session_began_at > older.written_at
 
 
 def amendments_among(statements: Collection[Statement]) -> list[Pair]:
@@ -167,6 +174,7 @@ def dismissed_among(ids: Sequence[int]) -> set[tuple[int, int]]:
 COMPARED = ("memory", "decision", "message")
 # What follows in the text of a decision tells why it was chosen
 _CHOSEN_END = " — "
+_BEGAN = f"SELECT session_id, started_at FROM sessions_app_session WHERE session_id IN {TEXTS}"
 _FACTS = f"SELECT id, updated_at, author, type FROM memories_memory WHERE id IN {IDS}"
 
 
@@ -190,12 +198,24 @@ def pairs_among(documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, 
         return []
     ids = sorted({*chain.from_iterable(couples)})
     facts = {key: columns for key, *columns in rows.fetch(_FACTS, [json.dumps(ids)])}
+    sessions = {documents[key]["session_id"] for key in ids}
+    began = {name: rows.time_text(at) for name, at in rows.fetch(_BEGAN, [json.dumps(sorted(sessions))])}
     statements: list[Statement] = []
     for key in ids:
         document = documents[key]
         written_at, speaker, type_name = facts.get(key, (document["created_at"], document["type"], ""))
-        at = rows.time_text(written_at)
-        statements.append(Statement(key, compared_texts[key], at, speaker, can_amend=type_name != "reference"))
+        session_id = document["session_id"]
+        statements.append(
+            Statement(
+                key,
+                compared_texts[key],
+                rows.time_text(written_at),
+                speaker,
+                can_amend=type_name != "reference",
+                session_id=session_id,
+                session_began_at=began.get(session_id),
+            )
+        )
     dismissed = dismissed_among(ids)
     pairs = amendments_of(couples, statements)
     return _weighed([pair for pair in pairs if (pair.newer_id, pair.older_id) not in dismissed])

@@ -121,6 +121,16 @@ class RulesTests(HubTestCase):
             (pair,) = amendments_among([Statement(1, older, 1, "ada"), Statement(2, newer, 2, speaker)])
             self.assertEqual(pair.kind, kind)
 
+    def test_a_session_that_was_at_work_already_does_not_amend(self) -> None:
+        older, newer = map(_text, OTHER_VALUE[3])
+        for began, kind in ((3, AmendmentKind.AMENDS), (1, AmendmentKind.CONTRADICTS)):
+            statements = [
+                Statement(1, older, 2, "ada", session_id="s1", session_began_at=1),
+                Statement(2, newer, 4, "ada", session_id="s2", session_began_at=began),
+            ]
+            (pair,) = amendments_among(statements)
+            self.assertEqual(pair.kind, kind)
+
     def test_without_an_order_another_value_contradicts(self) -> None:
         older, newer = map(_text, OTHER_VALUE[3])
         (pair,) = amendments_among([Statement(1, older, 1, "ada"), Statement(2, newer, 1, "ada")])
