@@ -466,6 +466,10 @@ def _are_values(before: Sequence[_Token], after: Sequence[_Token]) -> bool:
     longest = max(len(before), len(after))
     if len(before) != len(after) and any(_NUMBER.match(token.word) for token in (*before, *after)):
         return False
+    # A name with its number is another thing with a value of its own
+    has_number = {bool(_NUMBER.match(token.word)) for token in before}
+    if len(has_number) > 1 and has_number == {bool(_NUMBER.match(token.word)) for token in after}:
+        return False
     return longest <= _LONGEST_VALUE and all(token.is_value for token in (*before, *after))
 
 

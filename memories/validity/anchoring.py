@@ -109,6 +109,7 @@ def anchors_named(
 
     Raises:
         Invalid: a name is no such name, or there is no such file, line or definition.
+        ConflictError: the project has no working tree here.
     """
     records: dict[str, AnchorRecord] = {}
     for name in names:
@@ -124,7 +125,7 @@ def _anchor_named(name: str, text: str, tree: WorkingTree | None) -> AnchorRecor
     if path.startswith(("/", "~")) or "\\" in path:
         raise Invalid(f"{path!r} is an absolute path; name the file from the top of the working tree, as src/auth.py")
     if tree is None:
-        raise Invalid("there is no working tree of this project here, so its files cannot be anchors")
+        raise ConflictError("there is no working tree of this project here, so its files cannot be anchors")
     file = read_working_file(tree.top, path)
     if file is None or ".." in path.split("/"):
         if path in tracked_files(tree.top).folders and not (match["first"] or match["symbol"]):

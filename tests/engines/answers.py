@@ -338,6 +338,8 @@ APPS = ("sessions_app", "memories", "decisions", "governance", "memoryhub")
 # The selectors that are not called, and why
 NOT_CALLED = {
     "memories.selectors.memories.page_by_change": "takes a query set; the lists of memories and of reviews call it",
+    "memories.selectors.search.with_marks": "takes a ranking of the engine; search calls it",
+    "sessions_app.selectors.is_readable": "takes a folder; caller_tree calls it",
     "memories.selectors.search.without_hidden": "takes a ranking of the engine; search calls it",
     "governance.redaction.selectors.find_places": "takes a callback; previews of redactions are compared as answers",
     "governance.redaction.selectors.places_of": "takes what find_places returns",

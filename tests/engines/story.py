@@ -27,12 +27,16 @@ from governance.retention.schemas import HoldLift, HoldPlace
 from governance.retention.service import lift_hold, place_hold, run_due
 from governance.rollback.schemas import RollbackMake, RollbackUndo
 from governance.rollback.service import preview, roll_back, undo_rollback
-from memories.events import Verdict
+from memories.events import ENTRY_ANCHORED, AnchorRecord, EntryAnchored, Verdict
 from memories.models import RelationType, Resolution
 from memories.review.schemas import ReviewMerge, ReviewTouch, ReviewVerdict
 from memories.review.services import merge_into, review_memory, withdraw_verdict
+from memories.schemas.links import AmendmentVerdict
+from memories.services.amendments import dismiss_amendment
 from memories.uses import notes
 from memories.uses.drain import count_uses, prune_uses
+from memories.validity.events import CHECK_ALLOWED, CHECK_RAN, CheckAllowed, CheckRan
+from memories.validity.models import CheckOutcome
 from memoryhub.core import clock, ids, log
 from memoryhub.core.errors import ConfirmationRequired, HubError
 from memoryhub.core.log.anchor import replace_anchor
@@ -309,6 +313,25 @@ class Story:
                 self.write(title="From another store", scope="project")
                 create_bundle(path)
             apply_bundle(open_bundle(path, lambda: ""), current_store())
+
+    def do_amend(self) -> None:
+        older = self.write(title="Deploy day", content="The service is deployed on Fridays.")
+        newer = self.write(
+            title="Deploys", content="From now on the service is deployed on Tuesdays instead of Fridays."
+        )
+        with self.govern():
+            dismiss_amendment(command=AmendmentVerdict(newer_id=newer, older_id=older))
+
+    def do_anchor_and_check(self) -> None:
+        memory, text, digest = self.memories[1], "pyproject.toml matches `asyncpg`", "c" * 64
+        anchors = [AnchorRecord(path="src/ü.py", symbol="load", first=3, last=9, digest="d" * 32, words=["ü", "5"])]
+        run = CheckRan(entity_id=memory, digest=digest, text=text, outcome=CheckOutcome.FAILED, lines=[self.text(3)])
+        allowed = CheckAllowed(entity_id=memory, digest=digest, seal="e" * 64, text=text)
+        with self.govern(), log.transaction():
+            stream = f"memory:{memory}"
+            log.append(log.prepare(ENTRY_ANCHORED, EntryAnchored(entity_id=memory, anchors=anchors)), stream=stream)
+            log.append(log.prepare(CHECK_ALLOWED, allowed), stream=stream)
+            log.append(log.prepare(CHECK_RAN, run), stream=stream)
 
     def do_lose_events(self) -> None:
         with self.govern():

@@ -49,7 +49,7 @@ class StalenessBrowserTests(KeyboardTestCase):
         }
         body["resource_links"] = [{"uri": "src", "type": "governs"}]
         self.guideline = self.call("memories", body)["id"]
-        choice = {"title": "Tokens live an hour", "chosen": "3600 seconds", "files": ["src"]}
+        choice = {"title": "Tokens live an hour", "chosen": "3600 seconds", "files": ["src"], "anchors": []}
         self.decision = self.call("decisions", choice)["id"]
         self.other = self.call("decisions", {"title": "Tokens are signed", "chosen": "HMAC", "files": ["src"]})["id"]
         self.repository.hours = int(time.time() - 1_700_000_000) // 3600 + 1

@@ -58,6 +58,7 @@ BOTH_TRUE = (
     ("On staging the timeout is 10 s.", "In production the timeout is 30 s."),
     ("Deploy with make deploy.", "On staging we no longer use make deploy."),
     ("We use Redis for caching.", "We use Redis for queues now."),
+    ("Water is over the quay of Skagen at 1.35 m.", "Water is over the quay of Hirtshals at 1.60 m."),
     ("Tokens are not stored in logs.", "Tokens are stored in Redis."),
     ("Migrations are not run at start.", "Migrations are run by the deploy job."),
     ("The client never retries POST requests.", "The client retries GET requests three times."),

@@ -16,7 +16,7 @@ from memories.services import delete_memory, update_memory, write_memory
 from memories.validity.anchoring import anchors_named, change_anchors
 from memories.validity.freshness import name_of
 from memoryhub.core import log
-from memoryhub.core.errors import Gone, Invalid, NotFound
+from memoryhub.core.errors import ConflictError, Gone, Invalid, NotFound
 from sessions_app.git.worktree import WorkingTree
 from sessions_app.schemas import ProjectDescribe
 from sessions_app.selectors import caller_tree
@@ -111,7 +111,7 @@ class NameTests(AnchoringTestCase):
         ):
             with self.assertRaisesMessage(Invalid, problem):
                 anchors_named([name], "", self.tree)
-        with self.assertRaisesMessage(Invalid, "there is no working tree"):
+        with self.assertRaisesMessage(ConflictError, "there is no working tree"):
             anchors_named(["src/net.py"], "", None)
 
 
