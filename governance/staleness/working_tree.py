@@ -139,7 +139,7 @@ def _reasons(differences: dict[int, list[_Difference]], dropped: dict[int, str],
     return reasons
 
 
-# What stands for a branch without a name
+# Label of a branch without a name
 _DETACHED = "detached HEAD"
 _WHY = {State.CHANGED: Why.CHANGED, State.GONE: Why.GONE}
 

@@ -27,10 +27,11 @@ NOT_LEARNT_HERE = frozenset({"admin", "cli", "import", "job"})
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """Where entries are written: the working tree, and the files that the session edited since its last commit."""
+    """Where entries are written: the working tree, and what the session did there."""
 
     tree: WorkingTree
-    edited: Sequence[str]
+    # Whether the session edited files since its last commit
+    has_edits: bool
     # Whether what is written now was learnt on the branch that is checked out
     is_learnt_here: bool
     # The newest edits of the session, committed or not, and the files that it read
@@ -48,7 +49,7 @@ def current_workplace(scope: MemoryScope = MemoryScope.PROJECT) -> Workplace | N
     # A script without a session and a folder works anywhere
     has_place = bool(origin.session_id or current_folder().directory)
     is_learnt_here = has_place and origin.source not in NOT_LEARNT_HERE
-    return Workplace(tree, _uncommitted_edits(), is_learnt_here, _newest_edits())
+    return Workplace(tree, _has_uncommitted_edits(), is_learnt_here, _newest_edits())
 
 
 def provenance_of_memory(
@@ -89,21 +90,19 @@ def provenance_of(
         edits = edits_of_commits(tree, commits) or workplace.edits
         anchors = anchors_of_text(text, tree, edits, files)
     if workplace.is_learnt_here and tree.head:
-        has_edits = bool(workplace.edited)
-        return ProvenanceRecord(commit=tree.head, branch=tree.branch, has_edits=has_edits, anchors=anchors)
+        return ProvenanceRecord(commit=tree.head, branch=tree.branch, has_edits=workplace.has_edits, anchors=anchors)
     if anchors or names is not None:
         return ProvenanceRecord(anchors=anchors)
     return None
 
 
-def _uncommitted_edits() -> list[str]:
+def _has_uncommitted_edits() -> bool:
     session_id = current_origin().session_id
     if not session_id:
-        return []
+        return False
     events = log.events().of_session(session_id)
     committed = events.of_type(COMMIT_RECORDED).order_by("-position").values_list("position", flat=True).first() or 0
-    edits = events.of_type(FILE_EDITED).window(after=committed).payloads()
-    return list(dict.fromkeys(edit["path"] for edit in edits.values()))
+    return bool(events.of_type(FILE_EDITED).window(after=committed).readable().exists())
 
 
 # An entry is about what its session did last

@@ -158,7 +158,7 @@ class QueueTests(StalenessTestCase, AnchoredCase):  # type: ignore[misc]
 
     def test_deleted_and_superseded_entries_are_not_due(self):
         self.edit("src/auth.py", SHORTER.replace(b"hmac", b"signed"))
-        self.record("Sign anew", supersedes=[self.sign])
+        self.record("Sign again", supersedes=[self.sign])
         Memory.objects.filter(id=self.life).update(deleted_at=clock.now())
         working_tree._comparisons.clear()
         self.assertEqual(self.due(), [])

@@ -196,7 +196,7 @@ class StoredChangesTests(ChangesTestCase):
         self.git("switch", "-q", "feature/login")
         self.commit()
         self.learn("Here")
-        self.write("Of no session")
+        self.write("Outside sessions")
         self.assertEqual(self.changes(), [("added", "Here")])
         self.assertEqual(self.changes("main..other"), [("added", "On another branch")])
         self.assertEqual(self.changes("other..feature/login"), [("added", "Here")])
@@ -607,11 +607,11 @@ class MirroredProvenanceTests(ChangesTestCase):
 
     def test_only_what_was_learnt_in_a_working_tree_has_it(self) -> None:
         self.commit()
-        self.write("Of no session", "By a script.")
+        self.write("Outside sessions", "By a script.")
         self.learn()
         self.mirror()
         self.assertIn('\nprovenance: {"author": "claude-code", "session": "Make the login strict", ', self.text())
-        self.assertNotIn("provenance", (self.folder / FOLDER / "memories/of-no-session.md").read_text())
+        self.assertNotIn("provenance", (self.folder / FOLDER / "memories/outside-sessions.md").read_text())
         self.assertTrue(self.quiet())
 
     def test_an_edit_in_the_folder_has_no_client_when_the_file_is_written_again(self) -> None:
