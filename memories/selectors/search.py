@@ -147,10 +147,12 @@ def with_marks(ranked: engine.Ranked, query: ParsedQuery, level: scopes.Level, *
     texts = engine.texts_of(documents)
     ranked = replace(ranked, documents=documents, texts=texts)
     pairs = merged_pairs(stored_pairs(ids), pairs_among(documents, texts))
-    scores = _with_newer(dict(ranked.hits), pairs, query, level)
-    marks = marks_of(list({*ids, *(pair.newer_id for pair in pairs)} & scores.keys()), pairs)
-    if not marks and not pairs:
+    if not pairs and not (marks := marks_of(ids, pairs)):
         return ranked
+    scores = dict(ranked.hits)
+    if pairs:
+        scores = _with_newer(scores, pairs, query, level)
+        marks = marks_of(list({*ids, *(pair.newer_id for pair in pairs)} & scores.keys()), pairs)
     factors = dict(ranked.factors)
     hits: Hits = []
     for hit_id, score in scores.items():

@@ -24,6 +24,8 @@ from memoryhub.core.log import Draft
 from memoryhub.core.origin import current_origin
 
 _BATCH = 500
+# Entries of a call whose code git looks for, some 20 ms each
+_SEARCHED = 20
 _NOT_STATE = {"if_exists", "named", "related_chunks", "check", "anchors", "idempotency_key"}
 _NOT_REVISED = {"review", "copied_from", "written_at", "revised_at", "provenance"}
 
@@ -57,7 +59,7 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
         copies = [copied_from(command.title, command.content) for command in batch]
         with scopes.writing(batch[0].scope) as scope:
             policy = ReviewGate()
-            workplace = current_workplace(scope)
+            workplace = current_workplace(scope, searches=len(batch) <= _SEARCHED)
             drafts: list[Draft[MemoryWritten]] = []
             for command, copied in zip(batch, copies, strict=True):
                 payload = _payload(command, scope, policy, workplace)

@@ -7,8 +7,10 @@ the same, or still have these words beside each other.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from memories.events import AnchorRecord
@@ -16,21 +18,27 @@ from memories.models import AnchorSource
 from memories.validity.claims import (
     CODE_SPAN,
     SIGN_OF_CODE,
+    VALUE,
     Claim,
     Words,
     claims_about,
     is_stated,
+    states,
     value_of_name,
     words_of_text,
 )
 from memories.validity.definitions import Definition
 from memories.validity.working_files import (
+    LITERALS,
     UNFIT,
     TrackedFiles,
     WorkingFile,
     defining_files,
+    lines_with,
     read_working_file,
+    tokens_of_code,
     tracked_files,
+    words_of_code,
 )
 from memoryhub.core.errors import Unavailable
 from sessions_app.git import read_changes
@@ -87,7 +95,12 @@ _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+|]|\d+[.)])\s)")
 
 
 def anchors_of_text(
-    text: str, tree: WorkingTree, edits: Sequence[CodeChange] = (), files: Sequence[str] = ()
+    text: str,
+    tree: WorkingTree,
+    edits: Sequence[CodeChange] = (),
+    files: Sequence[str] = (),
+    *,
+    searches: bool = True,
 ) -> list[AnchorRecord]:
     """Return the parts of a working tree that a text is about, the surest first.
 
@@ -96,11 +109,12 @@ def anchors_of_text(
         tree: where it was written.
         edits: what its session, or the commits that implement it, changed.
         files: paths that the entry governs.
+        searches: whether git looks for lines that state what a note states which names no code.
     """
     text = text[:_MAX_TEXT]
-    if not edits and not files and not any(sign in text for sign in "/`._("):
+    if not (edits or files or searches) and not any(sign in text for sign in "/`._("):
         return []
-    return _Making(text, tree, edits, files).anchors()
+    return _Making(text, tree, edits, files, searches=searches and len(text) <= _SHORT).anchors()
 
 
 def edits_of_commits(tree: WorkingTree, shas: Sequence[str]) -> list[CodeChange]:
@@ -134,10 +148,13 @@ class _Mention(NamedTuple):
 
 
 class _Making:
-    def __init__(self, text: str, tree: WorkingTree, edits: Sequence[CodeChange], files: Sequence[str]) -> None:
+    def __init__(
+        self, text: str, tree: WorkingTree, edits: Sequence[CodeChange], files: Sequence[str], *, searches: bool
+    ) -> None:
         self._tree = tree
         self._blocks = [block for block in _BLOCK.split(text) if block.strip()]
         self._is_note = len(text) <= _SHORT
+        self._searches = searches
         self._edits = edits
         self._governed = files
         self._files: dict[str, WorkingFile | None] = {}
@@ -161,6 +178,8 @@ class _Making:
         anchors += self._edited([edit for edit in fresh if edit.change], _LEAST_OF_EDIT)[:_MOST_EDITED]
         if not any(anchors):
             anchors += self._edited([edit for edit in fresh if not edit.change], _LEAST_OF_READ)[:1]
+            if self._searches:
+                anchors += self._edited(list(self._stated()), _LEAST_OF_EDIT)[:1]
         unique = {(anchor.path, anchor.symbol, anchor.first): anchor for anchor in reversed(anchors) if anchor}
         return list(reversed(unique.values()))[:MAX_ANCHORS]
 
@@ -222,6 +241,30 @@ class _Making:
                 continue
             if not _SIDE_WORK.fullmatch(path) and (path in self._tracked.paths or self._is_new(path)):
                 yield edit._replace(path=path)
+
+    # The lines of the tracked sources that state best what the note states, if they are in few files
+    def _stated(self) -> Iterator[CodeChange]:
+        words = self._words_of(set(range(len(self._blocks))))
+        weights = words.weights
+        values = [word for word in weights if weights[word] == VALUE and word not in LITERALS and word not in "01"]
+        names = [word for word in weights if words.is_name(word)]
+        plain = [word for word in weights if word not in names and word not in values and len(word) > 2]
+        lines = lines_with(self._tree, values[:_MOST_VALUES], names[:_MOST_VALUES], plain[:_MOST_PLAIN])
+        words_of_lines = [words_of_code(line) & weights.keys() for _, line in lines]
+        counts = Counter(chain.from_iterable(words_of_lines))
+        rare = {name for name in names if counts[name] <= _FEW_LINES}
+        scores: dict[tuple[str, str], float] = {}
+        for (path, line), in_line in zip(lines, words_of_lines, strict=True):
+            is_dependency = not rare.isdisjoint(in_line) and len(tokens_of_code(line)) <= _FEW_WORDS
+            if is_dependency or states(line, in_line, words):
+                in_path = (words_of_code(path) & weights.keys()) - in_line
+                scores[path, line.strip()] = sum(map(weights.__getitem__, in_line)) + len(in_path) / 2
+        best = max(scores.values(), default=0)
+        closest = [place for place, score in scores.items() if score == best]
+        paths = {path for path, _ in closest}
+        if len(paths) <= _MOST_STATED:
+            for path in sorted(paths):
+                yield CodeChange(path, "\n".join(line for place, line in closest if place == path), AnchorSource.TEXT)
 
     def _relative(self, path: str) -> str:
         return path.removeprefix("file://").removeprefix(f"{self._tree.top}/").removeprefix("./")
@@ -360,6 +403,9 @@ class _Making:
 
 # What the claims on an edit score at least, and on a file that was read; files of edits that a text is about
 _LEAST_OF_EDIT, _LEAST_OF_READ, _MOST_EDITED = 1.0, 1.5, 3
+# Words of a note by which its code is looked up; lines that have a rare name, and the words of a line that is little
+# more than that name, such as an import; files that state the same
+_MOST_VALUES, _MOST_PLAIN, _FEW_LINES, _FEW_WORDS, _MOST_STATED = 6, 12, 3, 5, 2
 
 
 def _texts(claims: list[Claim]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -72,6 +72,11 @@ class Words(NamedTuple):
     def are_together(self, word: str, other: str) -> bool:
         return not self.sentences[word].isdisjoint(self.sentences[other])
 
+    def is_name(self, word: str) -> bool:
+        """Return whether it is a name of code or of a product, by its form or its capitals."""
+        weight, spelling = self.weights[word], self.spellings[word]
+        return weight == NAME or (weight == PROPER and not spelling.islower())
+
 
 def words_of_text(text: str, *, is_note: bool = True) -> Words:
     """Return the words of a text, without the numbers of headings and list items.
@@ -117,7 +122,8 @@ def _weighted(sentence: str) -> Iterator[tuple[str, float, str]]:
         else:
             word = _TRUTH.get(lowered) or (lowered if lowered in LITERALS else stem(token))
             is_first = not prose[: match.start()].strip(" *_(")
-            yield word, _weight_in_prose(token, is_first=is_first), token
+            # A capital says nothing at the beginning of a sentence
+            yield word, _weight_in_prose(token, is_first=is_first), lowered if is_first else token
     for number, unit in _QUANTITY.findall(sentence):
         for other in _conversions(number_form(number), unit):
             yield other, VALUE, other
@@ -318,6 +324,9 @@ def _claims_of_line(number: int, matches: list[tuple[float, str]], file: Working
         ]
         if not partners and len(value) >= _LONG_VALUE and score == VALUE:
             claims.append(Claim(value, number, score))
+        partners = partners or [
+            (score, word) for score, word in names if _assignment(word, value, file.lines[number - 1])
+        ]
         if partners:
             claims.append(_claim_of_value(partners[0][1], value, number, file, partners[0][0] + 1.5))
     claims += [Claim(_name(word, file, words), number, score) for score, word in names if weights[word] >= PROPER]
@@ -355,11 +364,39 @@ _ASSIGNED = re.compile(r"([A-Za-z_][\w-]*)[\"']?[ \t]*(?::[^=\n]{0,80}?)?([=:])[
 
 
 def _claim_of_value(word: str, value: str, number: int, file: WorkingFile, score: float) -> Claim:
-    for name, sign, assigned in _ASSIGNED.findall(file.lines[number - 1]):
+    piece = _assignment(word, value, file.lines[number - 1])
+    return Claim(piece or f"{word} {value}", number, score)
+
+
+def states(line: str, in_line: Collection[str], words: Words) -> bool:
+    """Return whether a line states what a sentence of a text does: a value of a name, or names beside each other.
+
+    Args:
+        line: of code, or of a configuration.
+        in_line: words of the text that it has.
+        words: of the text.
+    """
+    partners = [word for word in in_line if not _is_value(word)]
+    for word in in_line:
+        if _is_value(word):
+            near = [partner for partner in partners if words.are_together(word, partner)]
+            is_clear = len(word) > 1 and any(words.weights[partner] >= PLAIN for partner in near)
+            if is_clear or any(_assignment(partner, word, line) for partner in near):
+                return True
+        elif words.is_name(word):
+            telling = [partner for partner in partners if partner != word and words.weights[partner] >= PLAIN]
+            if any(words.are_together(word, partner) for partner in telling):
+                return True
+    return False
+
+
+# The piece of a line that gives a name with this word the value; "" if there is none
+def _assignment(word: str, value: str, line: str) -> str:
+    for name, sign, assigned in _ASSIGNED.findall(line):
         form = number_form(assigned) if assigned[0].isdigit() else assigned.lower()
         if form == value and word in words_of_code(name) and not _PRIVATE.search(name):
-            return Claim(f"`{name}{sign}{assigned}`", number, score)
-    return Claim(f"{word} {value}", number, score)
+            return f"`{name}{sign}{assigned}`"
+    return ""
 
 
 def value_of_name(line: str, name: str) -> list[str]:

@@ -24,7 +24,7 @@ from memories.validity.working_files import (
 )
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS
+from memoryhub.core.stores.dialect import IDS, json_list
 from sessions_app.git.process import run
 from sessions_app.git.worktree import WorkingTree
 
@@ -83,22 +83,27 @@ def check(anchor: AnchorRecord, tree: WorkingTree, commit: str = "") -> AnchorFi
         commit: in which the entry was learnt; renames since are followed.
     """
     words = json.dumps(anchor.words)
-    return _check(_AnchorRow(anchor.path, anchor.symbol, anchor.first, anchor.last, anchor.digest, words), tree, commit)
+    part = _AnchorRow(anchor.path, anchor.symbol, anchor.first, anchor.last, anchor.digest, words)
+    return _check(part, _findings_at(anchor.path, tree), tree, commit)
 
 
-def _check(part: _AnchorRow, tree: WorkingTree, commit: str) -> AnchorFinding:
-    finding = _finding_at(part, tree)
-    if finding is None:
+def _check(part: _AnchorRow, findings: _Findings | None, tree: WorkingTree, commit: str) -> AnchorFinding:
+    if findings is None:
         return _elsewhere(part, tree, commit)
+    finding = _finding(part, findings, tree)
     if finding.path == part.path:
         return finding
     # The definition is in another file, which may have changed since it was found there
     return _at_new_path(part, finding.path, tree) or finding
 
 
-# None if there is no such file
-def _finding_at(part: _AnchorRow, tree: WorkingTree) -> AnchorFinding | None:
-    place = f"{tree.top}/{part.path}"
+_Findings = dict[_AnchorRow, AnchorFinding]
+_findings: dict[str, tuple[Signature, _Findings]] = {}
+
+
+# What the anchors of a file were found to be since it changed; None if there is no such file
+def _findings_at(path: str, tree: WorkingTree) -> _Findings | None:
+    place = f"{tree.top}/{path}"
     signature = signature_of(place)
     if signature is None:
         return None
@@ -107,19 +112,22 @@ def _finding_at(part: _AnchorRow, tree: WorkingTree) -> AnchorFinding | None:
         if len(_findings) >= _MOST_FILES:
             _findings.clear()
         cached = _findings[place] = (signature, {})
-    finding = cached[1].get(part)
+    return cached[1]
+
+
+def _finding(part: _AnchorRow, findings: _Findings, tree: WorkingTree) -> AnchorFinding:
+    finding = findings.get(part)
     if finding is None:
-        finding = cached[1][part] = _compared(part, tree)
+        finding = findings[part] = _compared(part, tree)
     return finding
 
 
-# Findings of the anchors of a file, as long as it is as it was
-_findings: dict[str, tuple[Signature, dict[_AnchorRow, AnchorFinding]]] = {}
-
-
 def _at_new_path(part: _AnchorRow, path: str, tree: WorkingTree) -> AnchorFinding | None:
-    finding = _finding_at(part._replace(path=path), tree)
-    if finding is not None and finding.state is State.FRESH:
+    findings = _findings_at(path, tree)
+    if findings is None:
+        return None
+    finding = _finding(part._replace(path=path), findings, tree)
+    if finding.state is State.FRESH:
         return finding._replace(state=State.MOVED)
     return finding
 
@@ -213,9 +221,11 @@ def anchor_marks(ids: Sequence[int], tree: WorkingTree | None) -> dict[int, Mark
     marks: dict[int, Mark] = {}
     if tree is None or not ids:
         return marks
-    for entity_id, path, symbol, first, last, digest, words, commit in rows.fetch(_ANCHORS, [json.dumps(list(ids))]):
-        part = _AnchorRow(path, symbol, first, last, digest, words)
-        finding = _check(part, tree, commit or "")
+    anchors = [(row[0], _AnchorRow._make(row[1:-1]), row[-1]) for row in rows.fetch(_ANCHORS, [json_list(ids)])]
+    # One look at each file: entries are often about the same ones
+    findings = {path: _findings_at(path, tree) for path in {part.path for _, part, _ in anchors}}
+    for entity_id, part, commit in anchors:
+        finding = _check(part, findings[part.path], tree, commit or "")
         if finding.state is State.CHANGED:
             marks.setdefault(entity_id, Mark(MarkKind.CHANGED, clause_of(part, finding), _CHANGED, withheld=True))
         elif finding.state is State.GONE and marks.get(entity_id, _NO_MARK).kind is not MarkKind.GONE:

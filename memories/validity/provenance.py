@@ -36,9 +36,11 @@ class Workplace:
     is_learnt_here: bool
     # The newest edits of the session, committed or not, and the files that it read
     edits: Sequence[CodeChange] = ()
+    # Whether git looks for the code that a note states; for many entries that would take too long
+    searches: bool = True
 
 
-def current_workplace(scope: MemoryScope = MemoryScope.PROJECT) -> Workplace | None:
+def current_workplace(scope: MemoryScope = MemoryScope.PROJECT, *, searches: bool = True) -> Workplace | None:
     """Return the caller's workplace; None outside a working tree, and for scopes wider than a project."""
     if scope in (MemoryScope.ORG, MemoryScope.GLOBAL):
         return None
@@ -49,7 +51,7 @@ def current_workplace(scope: MemoryScope = MemoryScope.PROJECT) -> Workplace | N
     # A script without a session and a folder works anywhere
     has_place = bool(origin.session_id or current_folder().directory)
     is_learnt_here = has_place and origin.source not in NOT_LEARNT_HERE
-    return Workplace(tree, _has_uncommitted_edits(), is_learnt_here, _newest_edits())
+    return Workplace(tree, _has_uncommitted_edits(), is_learnt_here, _newest_edits(), searches)
 
 
 def provenance_of_memory(
@@ -88,7 +90,7 @@ def provenance_of(
     tree = workplace.tree
     if names is None:
         edits = edits_of_commits(tree, commits) or workplace.edits
-        anchors = anchors_of_text(text, tree, edits, files)
+        anchors = anchors_of_text(text, tree, edits, files, searches=workplace.searches)
     if workplace.is_learnt_here and tree.head:
         return ProvenanceRecord(commit=tree.head, branch=tree.branch, has_edits=workplace.has_edits, anchors=anchors)
     if anchors or names is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import islice
@@ -279,6 +279,62 @@ def _defining(top: str, _: str, __: Signature | None, symbols: tuple[str, ...]) 
                 paths.setdefault(symbol, set()).add(path)
     places = {symbol: paths.get(symbol) or paths.get(name, set()) for symbol, name in names.items()}
     return {symbol: min(files) for symbol, files in places.items() if len(files) == 1}
+
+
+# Plain strings, which git finds some times faster than patterns
+_GREP_LINES = ("grep", "--no-color", "--no-textconv", "--no-recurse-submodules", "-I", "-z", "-i", "-F")
+_SOURCES = (
+    ".",
+    *(f":(exclude)*.{ending}" for ending in "md mdx rst adoc lock min.js min.css svg csv".split()),
+    *(f":(exclude,glob)**/{folder}/**" for folder in "test* t __tests__ spec docs example* bench*".split()),
+)
+_MOST_LINES, _LONGEST_LINE = 400, 200
+
+
+def lines_with(
+    tree: WorkingTree, values: Sequence[str], names: Sequence[str], words: Sequence[str]
+) -> list[tuple[str, str]]:
+    """Return lines of tracked sources that have a name, or a value and one of the words, each with its path.
+
+    None are returned if there are very many, or if git does not answer in time.
+    """
+    options = [option for name in names for option in ("--or", "-e", name)]
+    if values and (names or words):
+        spellings = [spelling for value in values for spelling in _spellings(value)]
+        numbers = [option for spelling in spellings for option in ("--or", "-e", spelling)]
+        partners = [option for word in (*names, *words) for option in ("--or", "-e", word)]
+        options += ["--or", "(", "(", *numbers[1:], ")", "--and", "(", *partners[1:], ")", ")"]
+    if not options:
+        return []
+    try:
+        answer = run(tree.top, *_GREP_LINES, *options[1:], "--", *_SOURCES, max_output=_MAX_MATCHES, seconds=_SECONDS)
+    except Unavailable:
+        return []
+    listed = answer.stdout.decode("utf-8", "replace").split("\n")
+    lines = [(path, line) for path, _, line in (entry.partition("\0") for entry in listed) if line]
+    if len(lines) > _MOST_LINES:
+        return []
+    fit = [place for place in lines if len(place[1]) <= _LONGEST_LINE and not UNFIT.fullmatch(place[0])]
+    return [place for place in fit if not _COMMENT.search("\0".join(place))]
+
+
+# Lines of prose or about people, and files of them
+_COMMENT = re.compile(
+    r"^[^\0]*(?:readme|licen[cs]e|authors|contribut|change|history|news|maintainers|codeowners)[^/\0]*\0"
+    r"|\0\s*(?:#(?!\s*define|\[)|//|/?\*|--\s|;|%|\"{3}|<!--)|\b(?:author|maintainer|contributor|copyright|e-?mail)",
+    re.IGNORECASE,
+)
+
+
+# A number may have its thousands apart
+def _spellings(value: str) -> Iterator[str]:
+    yield value
+    if value.isdigit() and len(value) > _GROUP:
+        yield f"{int(value):_}"
+        yield f"{int(value):,}"
+
+
+_GROUP = 3
 
 
 # Values that are words, and modifiers of definitions

@@ -113,6 +113,28 @@ class MakingTests(AnchorTestCase):
         for text in ("We meet on Mondays", "Close the main test, then get a client", "See `main` and `test`."):
             self.assertEqual(self.anchors(text), [], text)
 
+    def test_a_note_that_names_no_code_is_tied_to_the_lines_that_state_the_same(self) -> None:
+        self.commit(
+            **{
+                "src/mail.py": b"from smtplib import SMTP\n\nPORT = 2525\n",
+                "Makefile": b"lint:\n\tflake8 src\n",
+                "requirements.txt": b"adyen==9.1\nflask==2.2\n",
+                "README.md": b"Marta sells 40 boats\n",
+            }
+        )
+        for text, path, words in (
+            ("Mails go out over port 2525.", "src/mail.py", ["2525", "`PORT=2525`"]),
+            ("A client waits for 30 seconds: that is the timeout", "src/client.py", ["`timeout=30`", "timeout"]),
+            ("The site is served by Flask 2.2", "requirements.txt", ["flask 2.2"]),
+            ("Cards are charged through Adyen since May", "requirements.txt", ["adyen"]),
+            ("Before a push, run flake8 over the sources", "Makefile", ["flake8"]),
+        ):
+            anchor = self.anchor(text)
+            self.assertEqual((anchor.path, anchor.words), (path, words), text)
+        for text in ("Marta sells 40 boats", "The meeting takes 30 minutes", "Send 3 copies by post"):
+            self.assertEqual(self.anchors(text), [], text)
+        self.assertEqual(anchors_of_text("Mails go out over port 2525.", self.tree, searches=False), [])
+
     def test_what_git_ignores_or_others_wrote_or_is_secret_is_no_anchor(self) -> None:
         self.commit(
             **{".gitignore": b"local/\n", "node_modules/x/index.js": b"x\n", ".env": b"A=1\n", "go.sum": b"a\n"}
