@@ -127,7 +127,7 @@ class MakingTests(AnchorTestCase):
             ("A client waits for 30 seconds: that is the timeout", "src/client.py", ["`timeout=30`", "timeout"]),
             ("The site is served by Flask 2.2", "requirements.txt", ["flask 2.2"]),
             ("Cards are charged through Adyen since May", "requirements.txt", ["adyen"]),
-            ("Before a push, run flake8 over the sources", "Makefile", ["flake8"]),
+            ("Before a push, run flake8 over the sources", "Makefile", ["`flake8`"]),
         ):
             anchor = self.anchor(text)
             self.assertEqual((anchor.path, anchor.words), (path, words), text)
