@@ -289,6 +289,8 @@ _SOURCES = (
     *(f":(exclude,glob)**/{folder}/**" for folder in "test* t __tests__ spec docs example* bench*".split()),
 )
 _MOST_LINES, _LONGEST_LINE = 400, 200
+# Files of a tree that is searched at a write; 10,000 take some 200 ms
+_MOST_SEARCHED = 20_000
 
 
 def lines_with(
@@ -296,8 +298,10 @@ def lines_with(
 ) -> list[tuple[str, str]]:
     """Return lines of tracked sources that have a name, or a value and one of the words, each with its path.
 
-    None are returned if there are very many, or if git does not answer in time.
+    None are returned if there are very many, if git does not answer in time, or in a very large working tree.
     """
+    if len(tracked_files(tree.top).paths) > _MOST_SEARCHED:
+        return []
     options = [option for name in names for option in ("--or", "-e", name)]
     if values and (names or words):
         spellings = [spelling for value in values for spelling in _spellings(value)]
