@@ -9,6 +9,7 @@ from ninja import Query, Router, Status
 from pydantic import BaseModel, Field
 
 from decisions import selectors, services
+from decisions.amendments import judge_amendment
 from decisions.models import EdgeRelation
 from decisions.schemas import (
     DecisionEvidence,
@@ -22,6 +23,8 @@ from decisions.schemas import (
     DecisionUnlink,
     DecisionView,
 )
+from memories.schemas.links import AmendmentList, AmendmentResult, AmendmentVerdict
+from memories.selectors.amendments import list_amendments
 from memoryhub.core.rest import command_of, problems, without
 from memoryhub.core.schemas import EntityId, Listing
 
@@ -167,3 +170,20 @@ def unlink_decisions(
 def add_evidence(request: HttpRequest, decision_id: EntityId, body: EvidenceBody) -> Any:  # type: ignore[valid-type]
     """A commit that is not recorded yet is linked once it is."""
     return services.add_evidence(command=command_of(DecisionEvidence, body, id=decision_id))
+
+
+@router.get("amendments", response=Listing, tags=["review"], summary="List what newer entries seem to amend")
+def show_amendments(request: HttpRequest, command: Query[AmendmentList]) -> Any:
+    """Pairs that wait for a verdict, the last found first. Page by ``cursor``."""
+    return list_amendments(command=command)
+
+
+@router.post(
+    "amendments/review",
+    response={200: AmendmentResult, **problems(403, 404, 409, 410)},
+    tags=["review"],
+    summary="Accept or dismiss that an entry amends an earlier one",
+)
+def judge(request: HttpRequest, command: AmendmentVerdict) -> Any:
+    """403 for the author of the newer entry, 409 if the older one is superseded already."""
+    return judge_amendment(command=command)

@@ -79,6 +79,15 @@ def relation_line(relation: dict[str, Any]) -> str:
     return flat(f"{reference(relation)} {ends}{origin}")
 
 
+def amendment_line(amendment: dict[str, Any]) -> str:
+    if "newer" not in amendment:
+        return flat(f"{reference(amendment)} {as_data(amendment['title'])}")
+    newer, older = (end_text(amendment[name], amendment["scope"]) for name in ("newer", "older"))
+    doubt = "" if amendment["certain"] else " (not certain)"
+    verb = AmendmentKind(amendment["kind"]).label.lower()
+    return flat(f"{newer} {verb} {older}{doubt}, {clock.day(amendment['created_at'])}")
+
+
 def relation_text(result: RelationResult) -> str:
     verbs = {LinkStatus.CREATED: "related", LinkStatus.KEPT: "existed already", LinkStatus.DELETED: "deleted"}
     return f"{verbs[result.status]}: {relation_line(result.model_dump(mode='json'))}"

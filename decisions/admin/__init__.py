@@ -1,3 +1,4 @@
 """The admin's pages of decisions."""
 
+from decisions.admin import amendment
 from decisions.admin.decision import DecisionAdmin

@@ -1,3 +1,3 @@
 """The admin's pages of memories."""
 
-from memories.admin import amendments, conflict, kinds, memory, pack_page, search_page, tag
+from memories.admin import conflict, kinds, memory, pack_page, search_page, tag

@@ -64,20 +64,31 @@ def review_memory(*, command: ReviewVerdict) -> ReviewResult:
         if first:
             return result_of_event(first)
         memory = _reviewed(command.id, command.base_version)
-        # An agent that may write must not be able to accept its own writes
-        origin = current_origin()
-        versions = MemoryVersion.objects.filter(memory_id=memory.id, version=memory.version, actor=origin.actor)
-        if origin.source not in (PERSONS_DOOR, MERGE_DOOR) and versions.exists():
-            raise Forbidden(
-                f"{origin.actor} wrote version {memory.version} of #{memory.id}; someone else must review it, or a "
-                "person in the admin",
-                id=memory.id,
-            )
+        refuse_author(memory.id)
         if command.verdict is Verdict.REJECTED:
             return _reject(memory, command)
+        origin = current_origin()
         if not person_of(origin.actor, origin.source) or trusts_of([memory.id])[memory.id].accepted_by:
             _refuse_accepted(memory)
         return _record_verdict(memory, Verdict.ACCEPTED, command, ACCEPTED)
+
+
+def refuse_author(entity_id: int) -> None:
+    """Refuse a verdict on an entry by the one who wrote its last text: an agent must not accept its own writes.
+
+    Raises:
+        Forbidden: the caller wrote it, and neither uses the admin nor has merged its branch.
+    """
+    origin = current_origin()
+    if origin.source in (PERSONS_DOOR, MERGE_DOOR):
+        return
+    versions = MemoryVersion.objects.filter(memory_id=entity_id).order_by("-version")
+    position = versions.values_list("id", flat=True).first() or entity_id
+    if log.events().at([position]).filter(actor=origin.actor).exists():
+        raise Forbidden(
+            f"{origin.actor} wrote the text of #{entity_id}; someone else must review it, or a person in the admin",
+            id=entity_id,
+        )
 
 
 def review_many(*, commands: Sequence[ReviewVerdict]) -> list[ReviewOutcome]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, JsonValue, StringConstraints, WithJsonSchema
 
@@ -218,11 +218,46 @@ class RelationDelete(Command):
     idempotency_key: IdempotencyKey = None
 
 
+class EndView(BaseModel):
+    """One end of a relation."""
+
+    type: EndType
+    # Kind of a memory; empty for other things.
+    kind: str
+    # 0 is the project.
+    id: int
+    title: str
+    deleted: bool
+
+
+class AmendmentList(Retrieval, Paging):
+    """List pairs of entries that wait for a verdict: the newer seems to amend the older."""
+
+    all: bool = Field(False, description="include those that nobody is asked about, since they are not certain")
+    scope: MemoryScope = Field(MemoryScope.PROJECT, description="only this scope")
+
+
+class AmendmentView(BaseModel):
+    """A pair of entries of which the newer seems to amend or contradict the older."""
+
+    id: int
+    kind: AmendmentKind
+    # Explicit words of the same author
+    certain: bool
+    newer: EndView
+    older: EndView
+    scope: MemoryScope
+    created_at: datetime
+
+
 class AmendmentVerdict(Command):
     """Accept that an entry amends an earlier one, or dismiss it."""
 
     newer_id: EntityId = Field(description="of the entry that seems to amend the other")
     older_id: EntityId = Field(description="of the earlier entry")
+    verdict: Literal["accepted", "dismissed"] = Field(
+        description="accepted: the newer one supersedes the older; dismissed: both are true"
+    )
     reason: str = Field("", max_length=1_000, description="why", json_schema_extra=self_evident)
     scope: _Scope = MemoryScope.PROJECT
 
@@ -236,18 +271,6 @@ class AmendmentResult(BaseModel):
     kind: AmendmentKind
     # The older entry is superseded; False: both are true
     is_accepted: bool | None
-
-
-class EndView(BaseModel):
-    """One end of a relation."""
-
-    type: EndType
-    # Kind of a memory; empty for other things.
-    kind: str
-    # 0 is the project.
-    id: int
-    title: str
-    deleted: bool
 
 
 class RelationView(BaseModel):

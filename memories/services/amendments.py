@@ -1,4 +1,4 @@
-"""Find what a new text amends or contradicts when it is written, and judge what was found."""
+"""Find what a new text amends or contradicts when it is written."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 
-from memories import scopes
 from memories.duplicates import words_of
 from memories.embeddings.meaning import nearest
-from memories.events import AMENDMENT_FOUND, AMENDMENT_JUDGED, AmendmentFound, AmendmentJudged
-from memories.models import Amendment, AmendmentKind, RelationType
-from memories.schemas.links import AmendmentResult, AmendmentVerdict, RelationCreate
+from memories.events import AMENDMENT_FOUND, AmendmentFound
+from memories.models import Amendment
 from memories.schemas.validity import AmendedEntry
 from memories.search import engine
 from memories.search.index import has_full_text, text_index
 from memories.search.snippets import place_in_english
 from memories.search.weights import successors_of
-from memories.services.links import create_relation
 from memories.validity.amendment_rules import TitledText, states_change
 from memories.validity.amendments import COMPARED, Pair, pairs_among
 from memoryhub.core import log
 from memoryhub.core.contributions import recalls
-from memoryhub.core.errors import Locked, NotFound, Unavailable
+from memoryhub.core.errors import Locked, Unavailable
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.origin import current_origin
 from memoryhub.core.secrets.sanitize import sanitize_text
@@ -63,7 +60,7 @@ def find_amendments(entity_id: int, text: TitledText, among: Sequence[str] = _EN
         stored = set(Amendment.objects.filter(newer_id=entity_id).values_list("older_id", flat=True))
         for pair in pairs:
             if pair.older_id not in stored:
-                _record(pair)
+                record_amendment(pair)
     return [
         AmendedEntry(id=pair.older_id, title=documents[pair.older_id]["title"], kind=pair.kind, certain=pair.is_certain)
         for pair in pairs
@@ -99,60 +96,9 @@ def _candidates(text: TitledText) -> list[int]:
     return candidates
 
 
-def _record(pair: Pair) -> Amendment:
+def record_amendment(pair: Pair) -> Amendment:
+    """Record a pair that was compared; needs an open transaction of the log."""
     payload = AmendmentFound(newer_id=pair.newer_id, older_id=pair.older_id, kind=pair.kind, is_certain=pair.is_certain)
     event = log.append(log.prepare(AMENDMENT_FOUND, payload), entity="amendment")
     amendment: Amendment = Amendment.objects.get(id=event.position)
     return amendment
-
-
-def accept_amendment(*, command: AmendmentVerdict) -> AmendmentResult:
-    """Mark the older of two entries as superseded by the newer.
-
-    Raises:
-        NotFound: one of the entries does not exist.
-        Gone: one of them is deleted.
-        Invalid: one of them is a message.
-        ConflictError: it would create a cycle of supersedes.
-    """
-    with scopes.writing(command.scope), log.transaction():
-        create_relation(
-            command=RelationCreate(
-                source=command.newer_id,
-                relation=RelationType.SUPERSEDES,
-                target=command.older_id,
-                scope=command.scope,
-            )
-        )
-        return judge_amendment(command, is_accepted=True)
-
-
-def dismiss_amendment(*, command: AmendmentVerdict) -> AmendmentResult:
-    """Never mark a pair of entries or messages again: both are true.
-
-    Raises:
-        NotFound: one of them does not exist.
-    """
-    with scopes.writing(command.scope), log.transaction():
-        return judge_amendment(command, is_accepted=False)
-
-
-def judge_amendment(command: AmendmentVerdict, *, is_accepted: bool) -> AmendmentResult:
-    """Record a verdict, of a pair that only a search has found, too; needs an open transaction of the log."""
-    amendment = Amendment.objects.filter(newer_id=command.newer_id, older_id=command.older_id).first()
-    if amendment is None:
-        ids = [command.newer_id, command.older_id]
-        if len(engine.documents_of(ids)) < len(set(ids)):
-            raise NotFound(f"#{command.newer_id} and #{command.older_id} are no two entries or messages of this store")
-        amendment = _record(Pair(command.newer_id, command.older_id, AmendmentKind.AMENDS))
-    if amendment.is_accepted is not is_accepted:
-        payload = AmendmentJudged(amendment_id=amendment.id, is_accepted=is_accepted, reason=command.reason)
-        log.append(log.prepare(AMENDMENT_JUDGED, payload), stream=f"amendment:{amendment.id}")
-        amendment.refresh_from_db()
-    return AmendmentResult(
-        id=amendment.id,
-        newer_id=amendment.newer_id,
-        older_id=amendment.older_id,
-        kind=AmendmentKind(amendment.kind),
-        is_accepted=amendment.is_accepted,
-    )

@@ -42,6 +42,8 @@ from memories.schemas import (
 from memories.schemas.validity import AnchorsChange
 from memories.selectors.memories import find_memory
 from memories.selectors.versions import find_conflict, state_at
+from memories.services.amendments import find_amendments
+from memories.validity.amendment_rules import TitledText
 from memories.validity.anchoring import change_anchors
 from memories.validity.copies import copied_from
 from memories.validity.provenance import current_workplace, provenance_of_memory
@@ -73,35 +75,40 @@ def update_memory(*, command: MemoryUpdate, window: timedelta | None = None) -> 
     if window is None:
         seconds = 0 if command.must_be_current else project_settings().conflict_window_seconds
         window = timedelta(seconds=seconds)
-    with scopes.writing(command.scope) as scope, log.transaction():
-        first = log.find_by_key(command.idempotency_key, MEMORY_REVISED, ENTRY_ANCHORED)
-        if first:
-            return result_of(first)
-        memory = live_memory(command.id)
-        existing = Existing.of(memory)
-        unseen = _unseen(memory, command.base_version, window)
-        read = existing.state if unseen is None else state_at(memory.id, command.base_version or 1)
-        state = _changed(read, command)
-        sanitized = log.prepare(MEMORY_WRITTEN, MemoryWritten.of_stored(state.columns())).payload
-        if not existing.differs(sanitized):
-            return with_memory(_anchored(existing, command))
-        if (state.title, state.scope) != (existing.state.title, existing.state.scope):
-            refuse_taken_title(existing, state)
-        provenance = None
-        is_new_text = (state.title, state.content) != (existing.state.title, existing.state.content)
-        if is_new_text or command.anchors is not None:
-            provenance = provenance_of_memory(state, current_workplace(scope), command.anchors)
-        base = command.base_version or existing.version
-        result = append_version(
-            existing,
-            state,
-            base=base,
-            reason=command.change_reason,
-            key=command.idempotency_key,
-            unseen=unseen,
-            provenance=provenance,
-        )
+    with scopes.writing(command.scope) as scope:
+        with log.transaction():
+            result = _update(command, window, scope)
         return with_memory(result)
+
+
+def _update(command: MemoryUpdate, window: timedelta, scope: MemoryScope) -> WriteResult:
+    first = log.find_by_key(command.idempotency_key, MEMORY_REVISED, ENTRY_ANCHORED)
+    if first:
+        return result_of(first)
+    memory = live_memory(command.id)
+    existing = Existing.of(memory)
+    unseen = _unseen(memory, command.base_version, window)
+    read = existing.state if unseen is None else state_at(memory.id, command.base_version or 1)
+    state = _changed(read, command)
+    sanitized = log.prepare(MEMORY_WRITTEN, MemoryWritten.of_stored(state.columns())).payload
+    if not existing.differs(sanitized):
+        return _anchored(existing, command)
+    if (state.title, state.scope) != (existing.state.title, existing.state.scope):
+        refuse_taken_title(existing, state)
+    provenance = None
+    is_new_text = (state.title, state.content) != (existing.state.title, existing.state.content)
+    if is_new_text or command.anchors is not None:
+        provenance = provenance_of_memory(state, current_workplace(scope), command.anchors)
+    base = command.base_version or existing.version
+    return append_version(
+        existing,
+        state,
+        base=base,
+        reason=command.change_reason,
+        key=command.idempotency_key,
+        unseen=unseen,
+        provenance=provenance,
+    )
 
 
 # A change of nothing but the anchors makes no version
@@ -320,10 +327,18 @@ def with_deletion(result: WriteResult, at: datetime | None) -> WriteResult:
 
 
 def with_memory(result: WriteResult) -> WriteResult:
-    """Add the type, tags and times that the memory has after the write; its store must be current."""
-    columns = ("tags", "created_at", "updated_at")
+    """Add the type, tags and times that the memory has after the write, and what a new text seems to amend.
+
+    Its store must be current. The write lock need not be held, since the texts of other entries are read.
+    """
+    columns = ("tags", "created_at", "updated_at", "title", "content")
     memory = Memory.objects.filter(id=result.id).values(*columns, memory_type=F("type")).first()
-    return result.model_copy(update=memory or {})
+    if memory is None:
+        return result
+    text = TitledText(memory.pop("content"), memory["title"])
+    if result.status in _TEXT_WRITTEN and result.embedding is not Embedding.KEPT:
+        memory["amendments"] = find_amendments(result.id, text)
+    return result.model_copy(update=memory)
 
 
 def result_of(event: log.StoredEvent, redactions: Iterable[str] = ()) -> WriteResult:

@@ -12,9 +12,7 @@ from memories.models import MemoryScope
 from memories.pack.sections import refuse_echo
 from memories.review.policy import ReviewGate
 from memories.schemas import IfExists, MemoryWrite, WriteResult, WriteStatus
-from memories.services.amendments import find_amendments
 from memories.services.revise import append_version, result_of, with_memory, write_result
-from memories.validity.amendment_rules import TitledText
 from memories.validity.copies import copied_from
 from memories.validity.provenance import Workplace, current_workplace, provenance_of_memory
 from memoryhub.config.project_settings import ProjectSettings
@@ -71,12 +69,9 @@ def write_memories(*, commands: Sequence[MemoryWrite]) -> list[WriteResult]:
                     results.append(_write(command, draft, existing, policy.settings))
             if len(batch) == 1:
                 result = with_memory(results.pop())
-                state = drafts[0].payload
                 if result.status is WriteStatus.CREATED:
-                    result = result.model_copy(update={"similar": similar_memories(result.id, state)})
-                if result.status in (WriteStatus.CREATED, WriteStatus.UPDATED):
-                    amendments = find_amendments(result.id, TitledText(state.content, state.title))
-                    result = result.model_copy(update={"amendments": amendments})
+                    similar = similar_memories(result.id, drafts[0].payload)
+                    result = result.model_copy(update={"similar": similar})
                 results.append(result)
     return results
 

@@ -8,10 +8,10 @@ from memories.models import Amendment, AmendmentKind
 from memories.superseded import superseded_by
 from memoryhub.core import log
 from memoryhub.registry.people import PersonAdd, add_person
-from tests.admin.base import AdminTestCase, text_of
+from tests.admin.base import DecidingTestCase, text_of
 
 
-class AmendmentPageTests(AdminTestCase):
+class AmendmentPageTests(DecidingTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.older = self.write("Day of deploys", "Deploys happen on Tuesdays.", kind="knowledge")
@@ -44,15 +44,26 @@ class AmendmentPageTests(AdminTestCase):
         self.assertEqual(self.client.get(self.address("memories/amendment/"))["Location"], self.address("inbox/"))
 
     def test_accepting_supersedes_the_older_and_dismissing_keeps_both(self) -> None:
-        self.assert_shows(self.give("accept"), f"#{self.newer} supersedes #{self.older}.")
+        self.assert_shows(self.give("accepted"), f"#{self.newer} supersedes #{self.older}.")
         self.assertEqual((self.superseded(), self.open()), ([self.newer], []))
         self.assert_shows(text_of(self.page(f"memories/amendment/{self.amendment}/change/")), "Accepted:")
 
     def test_dismissing_keeps_both(self) -> None:
-        self.assert_shows(self.give("dismiss"), "Dismissed: both stay.")
+        self.assert_shows(self.give("dismissed"), "Dismissed: both stay.")
         self.assertEqual((self.superseded(), self.open()), ([], []))
         with self.store():
             self.assertFalse(Amendment.objects.get(id=self.amendment).is_accepted)
+
+    def test_an_older_decision_is_superseded_by_a_newer_one_and_deprecated_by_a_memory(self) -> None:
+        first, second = self.record("Redis"), self.record("Valkey")
+        self.give("accepted", self.find_amendment(second, first))
+        self.assertEqual(self.decision(first).status, "superseded")
+        self.give("accepted", self.find_amendment(self.newer, second))
+        self.assertEqual(self.decision(second).status, "deprecated")
+
+    def test_a_verdict_that_is_none_changes_nothing(self) -> None:
+        self.assert_shows(self.give("perhaps"), "verdict")
+        self.assertEqual((self.superseded(), self.open()), ([], [self.amendment]))
 
     def test_what_is_uncertain_deleted_or_superseded_does_not_wait(self) -> None:
         third = self.write("Weather", "It rains.")
@@ -60,12 +71,14 @@ class AmendmentPageTests(AdminTestCase):
         self.assertEqual(self.open(), [self.amendment])
         self.delete(self.newer)
         self.assertEqual(self.open(), [])
-        self.assert_shows(self.give("accept"), f"#{self.newer}", "deleted")
+        self.assert_shows(self.give("accepted"), f"#{self.newer}", "deleted")
         self.assertEqual(self.superseded(), [])
 
     def test_a_viewer_reads_the_pair_and_judges_nothing(self) -> None:
         self.client.force_login(add_person(command=PersonAdd(name="vera", role="viewer")))
         page = self.page(f"memories/amendment/{self.amendment}/change/")
         self.assert_shows(page, "Tuesdays", lacks=("Dismiss <kbd>",))
-        answer = self.client.post(self.address(f"memories/amendment/{self.amendment}/verdict/"), {"verdict": "accept"})
+        answer = self.client.post(
+            self.address(f"memories/amendment/{self.amendment}/verdict/"), {"verdict": "accepted"}
+        )
         self.assertEqual(answer.status_code, 403)

@@ -26,6 +26,7 @@ SHARED = {
     "memory_search": ("get", "/search", set()),
     "memory_timeline": ("get", "/timeline", set()),
     "memory_query": ("post", "/query", set()),
+    "memory_amendments": ("get", "/amendments", set()),
     "memory_conflicts": ("get", "/conflicts", set()),
     "memory_conflict_resolve": ("post", "/conflicts/{conflict_id}/resolve", {"id"}),
     "tag_create": ("post", "/tags", set()),

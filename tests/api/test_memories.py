@@ -3,9 +3,12 @@ from __future__ import annotations
 import io
 import tarfile
 from typing import Any
+from urllib.parse import urlencode
 
 from django.test import tag
 
+from memories.schemas import MemoryWrite
+from memories.services import write_memory
 from memoryhub.core import log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import estimate_tokens
@@ -369,3 +372,46 @@ class WorkTests(RestTestCase):
         for turn in ("t1", "t2"):
             body = {"session_id": "a\0b", "turn_id": turn}
             self.call("POST", "projects/alpha/turns/begin", body, expect=201)
+
+
+class AmendmentsTests(RestTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        with self.store(actor="agent"):
+            texts = ("User sessions are stored in Memcached.", "User sessions moved to Redis, Memcached is gone.")
+            writes = [MemoryWrite(title=text[:-1], content=text) for text in texts]
+            self.older, self.newer = (write_memory(command=write).id for write in writes)
+
+    def waiting(self, **query: str) -> list[tuple[int, int]]:
+        listed = self.call("GET", f"{ALPHA}/amendments?{urlencode(query)}").data["results"]
+        return [(pair["newer"]["id"], pair["older"]["id"]) for pair in listed]
+
+    def judge(self, expect: int = 200, **fields: Any) -> Any:
+        body = {"newer_id": self.newer, "older_id": self.older, **fields}
+        return self.call("POST", f"{ALPHA}/amendments/review", body, expect=expect).data
+
+    def test_a_pair_is_listed_until_a_verdict(self) -> None:
+        self.assertEqual(self.waiting(), [(self.newer, self.older)])
+        self.assertTrue(self.judge(verdict="accepted")["is_accepted"])
+        self.assertEqual(self.waiting(), [])
+        older = self.call("GET", f"{MEMORIES}/{self.older}").data
+        self.assertEqual(older["superseded_by"], [self.newer])
+
+    def test_a_bad_verdict_is_one_sentence_and_changes_nothing(self) -> None:
+        for status, fields in (
+            (422, {"verdict": "perhaps"}),
+            (422, {}),
+            (422, {"verdict": "accepted", "newer_id": "x"}),
+            (404, {"verdict": "accepted", "newer_id": 4_000}),
+            (404, {"verdict": "dismissed", "older_id": self.newer}),
+        ):
+            with self.subTest(fields=fields):
+                self.assertNotIn("\n", self.judge(status, **fields)["detail"])
+        self.assertEqual(self.waiting(), [(self.newer, self.older)])
+
+    def test_what_is_not_certain_is_listed_on_request(self) -> None:
+        with self.store(actor="other"):
+            text = "User sessions are stored in Valkey."
+            third = write_memory(command=MemoryWrite(title="Where sessions are", content=text)).id
+        self.assertNotIn(third, dict(self.waiting()))
+        self.assertIn(third, dict(self.waiting(all="true")))

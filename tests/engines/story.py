@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
+from decisions.amendments import judge_amendment
 from decisions.models import EdgeRelation
 from decisions.schemas import DecisionEvidence, DecisionLink, DecisionMark
 from decisions.services import add_evidence, link_decisions, mark_decision
@@ -32,7 +33,6 @@ from memories.models import RelationType, Resolution
 from memories.review.schemas import ReviewMerge, ReviewTouch, ReviewVerdict
 from memories.review.services import merge_into, review_memory, withdraw_verdict
 from memories.schemas.links import AmendmentVerdict
-from memories.services.amendments import dismiss_amendment
 from memories.uses import notes
 from memories.uses.drain import count_uses, prune_uses
 from memories.validity.events import CHECK_ALLOWED, CHECK_RAN, CheckAllowed, CheckRan
@@ -320,7 +320,7 @@ class Story:
             title="Deploys", content="From now on the service is deployed on Tuesdays instead of Fridays."
         )
         with self.govern():
-            dismiss_amendment(command=AmendmentVerdict(newer_id=newer, older_id=older))
+            judge_amendment(command=AmendmentVerdict(newer_id=newer, older_id=older, verdict="dismissed"))
 
     def do_anchor_and_check(self) -> None:
         memory, text, digest = self.memories[1], "pyproject.toml matches `asyncpg`", "c" * 64

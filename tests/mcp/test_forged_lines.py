@@ -84,6 +84,7 @@ def questions(known: Hostile) -> Calls:
         "memory_timeline": [{"before": 100}, {"id": known.memory}],
         "memory_query": [{**EVERY, "include_versions": True}, {"search": QUESTION}, compact],
         "memory_conflicts": [{}, compact],
+        "memory_amendments": [{}, compact],
         "memory_blame": [{"file": "README.md"}],
         **{name: [EVERY, compact] for name in LISTS},
         "project_list": [{}, compact],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from typing import Literal
 
-from decisions.amendments import accept_amendment
+from decisions.amendments import judge_amendment
 from decisions.schemas import DecisionRecord
 from decisions.selectors import find_decision
 from decisions.services import record_decision
@@ -12,14 +13,16 @@ from memories.models import Amendment, AmendmentKind, Relation
 from memories.pack.recall import recall_body
 from memories.pack.sections import GatherRequest
 from memories.present import hit_line, written
-from memories.schemas.links import AmendmentVerdict
+from memories.schemas import MemoryRestore
+from memories.schemas.links import AmendmentResult, AmendmentVerdict
 from memories.scopes import levels
 from memories.search.parsed_query import parse
-from memories.services.amendments import dismiss_amendment
+from memories.services.revise import restore_version
 from memories.validity.amendment_rules import TitledText, amendment
 from memories.validity.amendments import Statement, amendments_among
-from memoryhub.core import clock
+from memoryhub.core import clock, log
 from memoryhub.core.contributions import recall_of
+from memoryhub.core.errors import ConflictError, Forbidden, NotFound
 from memoryhub.core.origin import use_origin
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
@@ -161,8 +164,9 @@ class AmendmentsTests(MemoriesTestCase):
         body = recall_body(GatherRequest(levels(), clock.now(), parse(prompt)), 0.1)
         return [int(item.reference.partition("#")[2]) for section in body.sections for item in section.items]
 
-    def judge(self, newer: int, older: int) -> AmendmentVerdict:
-        return AmendmentVerdict(newer_id=newer, older_id=older)
+    def judge(self, newer: int, older: int, verdict: Literal["accepted", "dismissed"]) -> AmendmentResult:
+        with use_origin(actor="ada", source="admin"):
+            return judge_amendment(command=AmendmentVerdict(newer_id=newer, older_id=older, verdict=verdict))
 
     def test_a_write_answers_with_what_it_amends(self) -> None:
         result = self.written(*MOVED)
@@ -170,6 +174,18 @@ class AmendmentsTests(MemoriesTestCase):
         stored = Amendment.objects.get()
         self.assertEqual((stored.newer_id, stored.older_id, stored.is_certain), (result.id, self.older, True))
         self.assertEqual(self.written("Basket", "The basket is merged at login.").amendments, [])
+
+    def test_an_update_answers_with_what_it_amends_as_a_write_does(self) -> None:
+        note = self.write("Sessions", "User sessions live for an hour.")
+        result = self.update(note, content=MOVED[1])
+        self.assertIn(f"it seems to amend #{self.older} Session storage", written(result).text)
+        self.assertEqual(Amendment.objects.get().newer_id, note)
+        self.assertEqual(self.update(note, tags=["sessions"]).amendments, [])
+        self.assertEqual(self.get(self.older)["marks"][0]["text"], f"amended by #{note}")
+        self.update(note, content="User sessions live for an hour.")
+        self.assertFalse(Amendment.objects.exists())
+        self.assertEqual(restore_version(command=MemoryRestore(id=note, version=2)).amendments[0].id, self.older)
+        self.assert_rebuilds()
 
     def test_a_search_has_the_newer_before_the_older(self) -> None:
         newer = self.write(*MOVED)
@@ -217,30 +233,54 @@ class AmendmentsTests(MemoriesTestCase):
 
     def test_a_dismissed_pair_is_never_marked_again(self) -> None:
         newer = self.write(*MOVED)
-        dismiss_amendment(command=self.judge(newer, self.older))
+        self.judge(newer, self.older, "dismissed")
         self.assertEqual(self.search(QUESTION).results[0]["marks"], [])
         self.assertEqual(self.get(self.older)["marks"], [])
         prompt = self.said("user sessions are not stored in Memcached any more, use Redis")
-        dismiss_amendment(command=self.judge(prompt, self.older))
+        self.judge(prompt, self.older, "dismissed")
         self.assertEqual([hit["marks"] for hit in self.search(QUESTION).results if hit["id"] == self.older], [[]])
         self.assert_rebuilds()
 
     def test_an_accepted_one_supersedes(self) -> None:
         newer = self.write(*MOVED)
-        self.assertTrue(accept_amendment(command=self.judge(newer, self.older)).is_accepted)
+        self.assertTrue(self.judge(newer, self.older, "accepted").is_accepted)
         self.assertEqual(Relation.objects.get().source_id, newer)
         self.assertEqual(self.get(self.older)["superseded_by"], [newer])
         self.assert_rebuilds()
+
+    def test_a_verdict_is_given_once_and_not_by_the_author(self) -> None:
+        newer = self.write(*MOVED)
+        verdict = AmendmentVerdict(newer_id=newer, older_id=self.older, verdict="accepted")
+        with self.refuses(Forbidden, f"wrote the text of #{newer}; someone else must review it"):
+            judge_amendment(command=verdict)
+        self.assertFalse(Relation.objects.exists())
+        self.judge(newer, self.older, "accepted")
+        head = log.head()[0]
+        self.judge(newer, self.older, "accepted")
+        with self.refuses(ConflictError, f"a person accepted that #{newer} supersedes #{self.older}"):
+            self.judge(newer, self.older, "dismissed")
+        with self.refuses(NotFound, "are no two entries or messages"):
+            self.judge(newer, newer, "accepted")
+        self.assertEqual(log.head()[0], head)
+
+    def test_what_a_message_amends_is_dismissed_only(self) -> None:
+        text = "user sessions are not stored in Memcached any more, use Redis"
+        prompt = self.said(text)
+        recall_of("s-7", text)
+        head = log.head()[0]
+        with self.refuses(NotFound, f"#{prompt}"):
+            self.judge(prompt, self.older, "accepted")
+        self.assertEqual(log.head()[0], head)
 
     def test_decisions_amend_and_are_amended(self) -> None:
         first = record_decision(command=DecisionRecord(title="Session store", chosen="Sessions are kept in Redis."))
         second = record_decision(command=DecisionRecord(title="Session store", chosen="Sessions are kept in Valkey."))
         self.assertEqual([entry.id for entry in second.amendments], [first.id])
-        accept_amendment(command=self.judge(second.id, first.id))
+        self.judge(second.id, first.id, "accepted")
         self.assertEqual(find_decision(first.id).status, "superseded")
         memory = self.written("Session store moved", "Sessions are no longer kept in Valkey.")
         self.assertEqual([entry.id for entry in memory.amendments], [second.id])
-        accept_amendment(command=self.judge(memory.id, second.id))
+        self.judge(memory.id, second.id, "accepted")
         self.assertEqual(find_decision(second.id).status, "deprecated")
 
     def test_what_is_gone_takes_no_part(self) -> None:
@@ -292,4 +332,6 @@ class RebuildTests(MemoriesTestCase):
             elif act == "delete":
                 self.delete(chosen)
             elif chosen != ids[0]:
-                dismiss_amendment(command=AmendmentVerdict(newer_id=chosen, older_id=ids[0]))
+                with use_origin(source="admin"):
+                    command = AmendmentVerdict(newer_id=chosen, older_id=ids[0], verdict="dismissed")
+                    judge_amendment(command=command)

@@ -203,7 +203,7 @@ class VerdictTests(ReviewTestCase):
 
     def test_only_people_may_review_their_own_writes(self) -> None:
         memory_id = self.written().id
-        with self.assertRaisesMessage(Forbidden, "codex wrote version 1"):
+        with self.assertRaisesMessage(Forbidden, "codex wrote the text of #"):
             review_memory(command=ReviewVerdict(id=memory_id, verdict=Verdict.ACCEPTED))
         with use_origin(actor="script", source="rest"):
             review_memory(command=ReviewVerdict(id=memory_id, verdict=Verdict.ACCEPTED))

@@ -10,12 +10,8 @@ from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from memories.events import AMENDMENT_FOUND, AmendmentFound
-from memories.models import AmendmentKind
 from memories.validity.check_runs import parse_check
-from memoryhub.core import log
 from memoryhub.core.permissions import Act
-from memoryhub.core.stores.store import project_store, use_store
 from tests.permissions.matrix import Request
 from tests.permissions.world import GLOBAL, OWN, OWN_ORG, World
 
@@ -75,11 +71,9 @@ _CHECK = "`make test`"
 
 
 def _judge(world: World) -> tuple[str, Fields]:
-    older, newer = world.memory(), world.memory()
-    with use_store(project_store(OWN)), log.transaction():
-        found = AmendmentFound(newer_id=newer, older_id=older, kind=AmendmentKind.AMENDS)
-        amendment = log.append(log.prepare(AMENDMENT_FOUND, found), entity="amendment").position
-    return f"memories/amendment/{amendment}/verdict/", {"verdict": "dismiss"}
+    world.amended()
+    amendment = world.send("GET", f"projects/{OWN}/amendments")["results"][0]["id"]
+    return f"memories/amendment/{amendment}/verdict/", {"verdict": "dismissed"}
 
 
 def _allow(page: str, entity_id: int) -> tuple[str, Fields]:

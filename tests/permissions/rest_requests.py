@@ -29,6 +29,7 @@ ASKING = {f"post {PROJECT}/{what}" for what in ("query", "sanitise", "rollbacks/
 # Acts other than to read and to write
 _ACTS = {
     f"post {MEMORIES}/{{memory_id}}/review": Act.REVIEW,
+    f"post {PROJECT}/amendments/review": Act.REVIEW,
     f"get {PROJECT}/export": Act.GOVERN,
     "post hooks/{client}/{event}": Act.ADMINISTER,
     **dict.fromkeys(("post orgs", "patch orgs/{org_id}", "post projects"), Act.GOVERN),
@@ -71,6 +72,7 @@ _VALUES: dict[str, Maker] = {
     f"patch {MEMORIES}/{{memory_id}}": lambda _: {"content": "new", "base_version": 1},
     f"post {MEMORIES}/{{memory_id}}/restore": lambda world: {"memory_id": world.deleted()},
     f"post {MEMORIES}/{{memory_id}}/review": lambda world: {"memory_id": world.pending()},
+    f"post {PROJECT}/amendments/review": lambda world: {**world.amended(), "verdict": "dismissed"},
     f"delete {MEMORIES}/{{memory_id}}/tags": lambda world: {"memory_id": world.tagged(), "tags": "spare"},
     f"post {PROJECT}/tags": lambda _: {"description": "d"},
     f"post {PROJECT}/decisions": lambda _: {"chosen": "c"},

@@ -159,6 +159,13 @@ class World:
             answer = self.send("PATCH", f"projects/{project}/memories/{memory}", body)
         return int(answer["conflict"])
 
+    def amended(self, project: str = OWN) -> dict[str, int]:
+        """Write a memory, and one that amends it."""
+        number = self.number()
+        older = self.memory(project, content=f"{project} pumps {number} start on Fridays.")
+        newer = self.memory(project, content=f"{project} pumps {number} start on Tuesdays now, not on Fridays.")
+        return {"newer_id": newer, "older_id": older}
+
     def linked(self) -> dict[str, Any]:
         """Return an edge between two new decisions."""
         earlier = self.decision()

@@ -11,21 +11,22 @@ from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST
 
+from decisions.amendments import judge_amendment
 from memories.admin.base import SectionAdmin, sentence
 from memories.admin.comparing import side_by_side
 from memories.diff import Effort
 from memories.models import Amendment, AmendmentKind
 from memories.schemas.links import AmendmentVerdict
 from memories.search import engine
-from memories.services.amendments import accept_amendment, dismiss_amendment
 from memoryhub.core import log
 from memoryhub.core.admin import cells, needs, next_page, page_of_entity
 from memoryhub.core.entities import Entity, find_entities
 from memoryhub.core.errors import HubError
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.permissions import Act
+from memoryhub.core.validation import command_from
 
-_PAGE = "admin/memories/amendment.html"
+_PAGE = "admin/decisions/amendment.html"
 _LEADS = {
     AmendmentKind.AMENDS: "The newer entry seems to replace what the older one says. If you accept, the older one "
     "counts as superseded: searches rank it last, and packs leave it out. If you dismiss, both stay as they are.",
@@ -78,15 +79,16 @@ class AmendmentAdmin(SectionAdmin):
 
     def verdict_view(self, request: HttpRequest, amendment_id: int) -> HttpResponse:
         amendment: Amendment = self.find(request, str(amendment_id))
-        is_accepted = request.POST.get("verdict") == "accept"
-        judge = accept_amendment if is_accepted else dismiss_amendment
-        reason = request.POST.get("reason", "").strip()[:1_000]
+        ends = {"newer_id": amendment.newer_id, "older_id": amendment.older_id}
+        verdict = {name: request.POST.get(name, "") for name in ("verdict", "reason")}
         try:
-            judge(command=AmendmentVerdict(newer_id=amendment.newer_id, older_id=amendment.older_id, reason=reason))
+            result = judge_amendment(command=command_from(AmendmentVerdict, ends | verdict))
         except HubError as error:
             messages.error(request, sentence(error))
             return redirect(self.url("change", amendment_id))
-        outcome = f"#{amendment.newer_id} supersedes #{amendment.older_id}." if is_accepted else "Dismissed: both stay."
+        outcome = "Dismissed: both stay."
+        if result.is_accepted:
+            outcome = f"#{amendment.newer_id} supersedes #{amendment.older_id}."
         messages.success(request, outcome)
         return redirect(next_page(request) or "admin:inbox")
 
