@@ -164,11 +164,11 @@ def unlink_decisions(
 
 @router.post(
     "decisions/{decision_id}/evidence",
-    response=DecisionResult,
-    summary="Add commits, files, pull requests, notes, validations or checks to a decision",
+    response={200: DecisionResult, **problems(409)},
+    summary="Add commits, files, notes or checks to a decision, or replace its anchors",
 )
 def add_evidence(request: HttpRequest, decision_id: EntityId, body: EvidenceBody) -> Any:  # type: ignore[valid-type]
-    """A commit that is not recorded yet is linked once it is."""
+    """A commit that is not recorded yet is linked once it is. Anchors replace those that the decision has."""
     return services.add_evidence(command=command_of(DecisionEvidence, body, id=decision_id))
 
 

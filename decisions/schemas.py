@@ -74,27 +74,28 @@ Alternatives = Annotated[list[AlternativeInput], Field(max_length=MAX_ALTERNATIV
 
 
 class Evidence(Command):
-    """Evidence that a decision was implemented."""
+    """Evidence that a decision was implemented, and the code that it is about."""
 
     commits: list[CommitName] = Field(
-        default_factory=list, max_length=100, description="shas or #ids", json_schema_extra=unlisted
+        default_factory=list, max_length=100, description="shas or #ids", json_schema_extra=only_in_full
     )
     files: list[FilePath] = Field(
-        default_factory=list, max_length=200, description="files it governs", json_schema_extra=unlisted
+        default_factory=list, max_length=200, description="files it governs", json_schema_extra=only_in_full
     )
     prs: list[PullRequest] = Field(
-        default_factory=list, max_length=50, description="pull requests", json_schema_extra=unlisted
+        default_factory=list, max_length=50, description="pull requests", json_schema_extra=only_in_full
     )
-    notes: list[Note] = Field(default_factory=list, max_length=50, json_schema_extra=unlisted)
+    notes: list[Note] = Field(default_factory=list, max_length=50, json_schema_extra=only_in_full)
     validations: list[Note] = Field(
-        default_factory=list, max_length=50, description="what confirmed it", json_schema_extra=unlisted
+        default_factory=list, max_length=50, description="what confirmed it", json_schema_extra=only_in_full
     )
     checks: list[CheckLine] = Field(
         default_factory=list,
         max_length=20,
         description="prove it: `make test` exits 0, or FILE matches REGEX; a person allows commands",
-        json_schema_extra=unlisted,
+        json_schema_extra=only_in_full,
     )
+    anchors: AnchorNames | None = Field(None, description=ANCHORS, json_schema_extra=only_in_full)
 
 
 class DecisionFields(Evidence):
@@ -117,7 +118,6 @@ class DecisionFields(Evidence):
         False, description="supersede one that is already superseded: adds a second head", json_schema_extra=unlisted
     )
     author: Line = Field("", max_length=MAX_AUTHOR, description="default: the client", json_schema_extra=only_in_full)
-    anchors: AnchorNames | None = Field(None, description=ANCHORS, json_schema_extra=unlisted)
     source: Line = Field("", max_length=1_000, description="path or URL", json_schema_extra=unlisted)
     decided_at: Moment | None = Field(None, description="default: now", json_schema_extra=unlisted)
     idempotency_key: IdempotencyKey = None
@@ -182,7 +182,7 @@ class DecisionMark(Command):
 
 
 class DecisionEvidence(Evidence):
-    """Add evidence to a decision."""
+    """Add evidence to a decision; anchors replace those that it has."""
 
     id: EntityId = Field(description="id of the decision")
     link_type: LinkType = Field(LinkType.IMPLEMENTS, description="what the commits do: implements, reverts or relates")

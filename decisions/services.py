@@ -37,9 +37,11 @@ from decisions.schemas import (
     Evidence,
 )
 from decisions.selectors import find_decision, find_decisions
-from memories.events import filled
+from memories.events import ENTRY_ANCHORED, filled
+from memories.schemas.validity import AnchorsChange
 from memories.services.amendments import find_amendments
 from memories.validity.amendment_rules import TitledText
+from memories.validity.anchoring import change_anchors
 from memories.validity.check_runs import parse_check
 from memories.validity.provenance import current_workplace, provenance_of
 from memoryhub.config.current_settings import project_settings, settings_decided_by
@@ -54,23 +56,31 @@ from sessions_app.models import Commit
 
 
 def add_evidence(*, command: DecisionEvidence) -> DecisionResult:
-    """Add evidence to a decision; existing evidence is not added again.
+    """Add evidence to a decision, and replace its anchors; existing evidence is not added again.
 
     Raises:
         NotFound: there is no such decision, or no commit of a named #id.
-        Invalid: no evidence is named.
+        Invalid: nothing is named, or an anchor names nothing in the working tree.
+        ConflictError: the project has no working tree here to find an anchor in.
     """
+    key = command.idempotency_key
     with log.transaction():
         decision = find_decision(command.id)
-        if log.find_by_key(command.idempotency_key, DECISION_EVIDENCED):
+        if log.find_by_key(key, DECISION_EVIDENCED, ENTRY_ANCHORED):
             return _answer(decision, is_new=False)
         commits, waiting = commits_named(command.commits, command.link_type)
         artifacts = [*artifacts_of(command), *waiting]
-        if not commits and not artifacts:
+        is_new, redacted = False, list[str]()
+        if commits or artifacts:
+            payload = DecisionEvidenced(decision_id=decision.id, artifacts=artifacts, commits=commits)
+            redacted = _append(decision, DECISION_EVIDENCED, payload, key)
+            is_new, key = True, None
+        elif command.anchors is None:
             raise Invalid(f"pass at least one of {', '.join(Evidence.model_fields)}")
-        payload = DecisionEvidenced(decision_id=decision.id, artifacts=artifacts, commits=commits)
-        redacted = _append(decision, DECISION_EVIDENCED, payload, command.idempotency_key)
-        return _answer(decision, redacted=redacted)
+        if command.anchors is not None:
+            change = AnchorsChange(id=decision.id, anchors=command.anchors)
+            is_new |= change_anchors(command=change, key=key).is_changed
+        return _answer(decision, redacted=redacted, is_new=is_new)
 
 
 def artifacts_of(evidence: Evidence) -> list[Artifact]:

@@ -38,6 +38,7 @@ SHARED = {
     "relation_delete": ("delete", "/relations/{relation_id}", _OF_RELATION),
     "decision_record": ("post", "/decisions", set()),
     "decision_supersede": ("post", "/decisions/{decision_id}/supersede", {"id"}),
+    "decision_evidence": ("post", "/decisions/{decision_id}/evidence", {"id"}),
     "decision_unlink": ("delete", "/decisions/{decision_id}/edges/{relation}/{to}", {"id", "relation", "to"}),
     "commit_record": ("post", "/commits/read", set()),
     "session_start": ("post", "/sessions", set()),

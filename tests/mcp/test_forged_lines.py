@@ -116,6 +116,7 @@ def _writes(known: Hostile) -> Calls:
         "commit_record": [{"sha": "0123abcd" * 5}, {"sha": "9" * 40, "message": "new"}],
         "memory_affirm": [{"id": known.guideline}, {"id": known.decision}],
         "decision_supersede": [{"id": known.decision, "chosen": "new"}],
+        "decision_evidence": [{"id": known.decision, "notes": ["new"]}],
         "decision_unlink": [{"id": known.decision, "relation": "refines", "to": known.decision}],
         "decision_record": [{"title": "New", "chosen": "new"}],
         "iteration_advance": [{"phase": "last"}],

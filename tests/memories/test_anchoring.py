@@ -7,6 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from decisions.schemas import DecisionEvidence, DecisionGet, DecisionRecord
+from decisions.selectors import get_decisions
+from decisions.services import add_evidence, record_decision
 from memories.events import ENTRY_ANCHORED
 from memories.models import AnchorSource, CodeAnchor
 from memories.schemas import MemoryDelete, MemoryGet, MemoryUpdate, MemoryWrite
@@ -155,3 +158,34 @@ class ChangeTests(AnchoringTestCase):
             change_anchors(command=AnchorsChange(id=memory, anchors=[]))
         with self.assertRaises(NotFound):
             change_anchors(command=AnchorsChange(id=10**6, anchors=[]))
+
+
+class DecisionTests(AnchoringTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.decision = record_decision(command=DecisionRecord(title="Timeouts", chosen="3 seconds")).id
+
+    def anchors(self) -> list[str]:
+        return list(get_decisions(command=DecisionGet(ids=[self.decision]))[0]["anchors"])
+
+    def add(self, **fields: Any) -> bool:
+        return add_evidence(command=DecisionEvidence(id=self.decision, **fields)).is_new
+
+    def test_evidence_replaces_the_anchors(self) -> None:
+        self.assertTrue(self.add(anchors=["src/net.py:5-6"], notes=["measured"]))
+        self.assertEqual(self.anchors(), ["src/net.py:5-6"])
+        self.assertFalse(self.add(anchors=["src/net.py:5-6"]))
+        self.assertTrue(self.add(anchors=["src/net.py#Client.send"], idempotency_key="k"))
+        self.assertFalse(self.add(anchors=["src/net.py#Client.send"], idempotency_key="k"))
+        self.assertTrue(self.add(anchors=[]))
+        self.assertEqual(self.anchors(), [])
+        self.assert_rebuilds()
+
+    def test_an_anchor_that_names_nothing_adds_nothing(self) -> None:
+        head = log.head()
+        for name in ("src/gone.py", "/etc/passwd", "src/net.py:99", "src/net.py#nobody"):
+            with self.subTest(name=name), self.assertRaisesMessage(Invalid, name.partition("#")[0].partition(":")[0]):
+                self.add(anchors=[name], notes=["measured"])
+        with self.assertRaisesMessage(Invalid, "anchors"):
+            self.add()
+        self.assertEqual(log.head(), head)
