@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from decisions.models import ArtifactKind, DecisionStatus, EdgeRelation, Impact, LinkType
-from memories.events import ProvenanceRecord
+from memories.events import CopiedFrom, ProvenanceRecord
 from memoryhub.core.entities import define_entity
 from memoryhub.core.events.event_types import EventGroup, Retention, define_event
 from memoryhub.core.events.rollback import reverses, sets_aside, stays
@@ -63,6 +63,8 @@ class DecisionRecorded(Payload):
     artifacts: list[Artifact] = Field(default_factory=list)
     commits: list[CommitEvidence] = Field(default_factory=list)
     provenance: ProvenanceRecord | None = None
+    # What the choice was copied from
+    copied_from: CopiedFrom | None = None
 
 
 class DecisionLinked(Payload):

@@ -43,6 +43,7 @@ from memories.services.amendments import find_amendments
 from memories.validity.amendment_rules import TitledText
 from memories.validity.anchoring import change_anchors
 from memories.validity.check_runs import parse_check
+from memories.validity.copies import copied_from
 from memories.validity.provenance import current_workplace, provenance_of
 from memoryhub.config.current_settings import project_settings, settings_decided_by
 from memoryhub.core import clock, log
@@ -145,6 +146,7 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
     text = "\n\n".join([command.title, command.context, command.chosen, command.rationale])
     shas = list(_recorded_commits(command.commits).values())
     provenance = provenance_of(text, current_workplace(), files=command.files, commits=shas, names=command.anchors)
+    copied = copied_from(command.title, command.chosen)
     with log.transaction():
         first = log.find_by_key(command.idempotency_key, DECISION_RECORDED)
         if first:
@@ -155,7 +157,7 @@ def record_decision(*, command: DecisionRecord) -> DecisionResult:
         commits, waiting = commits_named(command.commits)
         payload = DecisionRecorded(
             **_fields(command),
-            **filled(provenance=provenance),
+            **filled(provenance=provenance, copied_from=copied),
             edges=edges,
             commits=commits,
             artifacts=[*artifacts_of(command), *waiting],

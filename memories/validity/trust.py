@@ -22,7 +22,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.origin import AGENT_PREFIX, reader_of
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, json_list
+from memoryhub.core.stores.dialect import IDS, json_list, json_text
 
 
 class EntrySource(StrEnum):
@@ -136,16 +136,41 @@ def trusts_of(ids: Iterable[int]) -> dict[int, Trust]:
 
 
 def trust_marks(ids: Iterable[int]) -> dict[int, Mark]:
-    """Map memories that are of a lesser origin, and that no person accepted, to their marks."""
+    """Map entries that are of a lesser origin, and that no person accepted, to their marks."""
     versions = _versions_in_effect(ids, _MAY_BE_LESSER)
     trusts = {version.memory_id: _origin_of(version) for version in versions}
     lesser = [version for version in versions if trusts[version.memory_id].is_lesser]
     trusts |= _accepted(lesser, trusts)
-    marks: dict[int, Mark] = {}
+    marks = _decision_marks(ids)
     for version in lesser:
         trust = trusts[version.memory_id]
         if trust.is_lesser:
             marks[version.memory_id] = Mark(MarkKind.ORIGIN, trust.text, _LESSER_WEIGHT)
+    return marks
+
+
+_COPIED_DECISIONS = (
+    f"SELECT position, {json_text('payload_json', 'copied_from')} FROM raw_events WHERE position IN {IDS} "
+    f"AND event_type = 'decision.recorded' AND {json_text('payload_json', 'copied_from')} IS NOT NULL"
+)
+
+
+# Decisions that were copied, and that no person accepted or said to hold; their text never changes
+def _decision_marks(ids: Iterable[int]) -> dict[int, Mark]:
+    copies = dict(rows.fetch(_COPIED_DECISIONS, [json_list(ids)]))
+    if not copies:
+        return {}
+    streams = [f"decision:{decision_id}" for decision_id in copies]
+    spoken = log.events().of_stream(*streams).of_type("decision.marked", _AFFIRMED).readable()
+    columns = ("stream_id", "event_type", "actor", "source", "payload_json")
+    for stream, kind, actor, door, payload in outside_quarantine(spoken, "position").values_list(*columns):
+        verdict = json.loads(payload)
+        is_accepting = kind == _AFFIRMED or verdict.get("status") == "accepted" or verdict.get("review") == ""
+        if is_accepting and person_of(actor, door):
+            copies.pop(int(stream.rpartition(":")[2]), None)
+    marks: dict[int, Mark] = {}
+    for decision_id, source in copies.items():
+        marks[decision_id] = Mark(MarkKind.ORIGIN, Trust(EntrySource(source), "").text, _LESSER_WEIGHT)
     return marks
 
 

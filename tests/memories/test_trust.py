@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decisions.schemas import DecisionMark, DecisionRecord
+from decisions.services import mark_decision, record_decision
 from governance.staleness.schemas import Affirm
 from governance.staleness.service import affirm
 from memories.events import Verdict
@@ -301,3 +303,30 @@ class GivenTests(TrustTestCase):
 
     def test_logs_of_the_version_before_have_no_copies(self) -> None:
         self.assertFalse(MemoryVersion.objects.exclude(copied_from=None).exists())
+
+
+class DecisionTests(TrustTestCase):
+    def decide(self, chosen: str, **fields: object) -> int:
+        with use_origin(**AGENT):
+            return record_decision(command=DecisionRecord(title="Size of the pool", chosen=chosen, **fields)).id
+
+    def test_a_choice_that_was_copied_is_marked_until_a_person_accepts_it(self) -> None:
+        ids = [self.decide(f"Copied from {PAGE}: {size}, {OF_PAGE}") for size in (1, 2, 3)]
+        first, second, third = ids
+        self.assertEqual(["from a web page, not accepted"] * 3, [self.mark_of(decision_id) for decision_id in ids])
+        with use_origin(**AGENT):
+            mark_decision(command=DecisionMark(id=first, reviewed=True))
+            affirm(command=Affirm(id=second))
+        self.assertEqual(2, len(trust_marks([first, second])))
+        with use_origin(**ADA):
+            mark_decision(command=DecisionMark(id=first, status="accepted"))
+            affirm(command=Affirm(id=second))
+        self.assertEqual([third], list(trust_marks(ids)))
+        hits = {hit["id"]: hit["marks"] for hit in search(command=MemorySearch(query="size of the pool")).results}
+        kinds = [[mark["kind"] for mark in hits[decision_id]] for decision_id in ids]
+        self.assertEqual([False, False, True], ["origin" in names for names in kinds])
+        self.assert_rebuilds()
+
+    def test_a_page_that_is_cited_for_a_choice_of_ones_own_is_no_origin(self) -> None:
+        cited = self.decide(TEXT, rationale=f"According to {PAGE}, this is enough.", source=PAGE)
+        self.assertEqual({}, trust_marks([cited]))
