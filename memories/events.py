@@ -349,7 +349,7 @@ ENTRY_ANCHORED = define_event(
     label="Anchors changed",
     group=MEMORIES,
     retention=Retention.WITH_STREAM,
-    rollback=NOTHING_DEPENDS,
+    rollback=sets_aside("anchors", "Anchors changed", order=212),
     changes_stream=False,
 )
 _define_amendment = partial(

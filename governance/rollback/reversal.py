@@ -47,6 +47,7 @@ from memories.events import (
     Verdict,
 )
 from memories.models import ACYCLIC, Memory, MemoryVersion, Relation, statement
+from memories.selectors.versions import provenance_at
 from memories.services.revise import append_version
 from memoryhub.core import log
 from memoryhub.core.entities import find_entities
@@ -172,7 +173,9 @@ def revert(steps: Sequence[Step], reason: str) -> None:
     for step in steps:
         existing = Existing.of(memories[step.id])
         status = ReviewStatus.model_validate(step.after or ACCEPTED)
-        append_version(existing, states[step.id], base=step.to_version or 1, reason=reason, key=None, review=status)
+        version = step.to_version or 1
+        provenance = provenance_at(step.id, version)
+        append_version(existing, states[step.id], base=version, reason=reason, review=status, provenance=provenance)
 
 
 def review(steps: Sequence[Step], reason: str) -> None:

@@ -13,7 +13,7 @@ from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewOutcome, Revi
 from memories.review.selectors import last_verdict
 from memories.schemas import MemoryUpdate
 from memories.selectors.memories import find_memory
-from memories.selectors.versions import state_at
+from memories.selectors.versions import provenance_at, state_at
 from memories.services.revise import append_version, live_memory, refuse_taken_title, update_memory
 from memories.validity.trust import MERGE_DOOR, person_of, trusts_of
 from memoryhub.core import log
@@ -195,7 +195,9 @@ def _restore(memory: Memory, version: int, status: ReviewStatus, why: str) -> in
     state = state_at(memory.id, version)
     refuse_taken_title(existing, state)
     reason = f"version {version} restored: {why}"
-    return append_version(existing, state, base=existing.version, reason=reason, key=None, review=status).version
+    provenance = provenance_at(memory.id, version)
+    base = existing.version
+    return append_version(existing, state, base=base, reason=reason, review=status, provenance=provenance).version
 
 
 def _reject(memory: Memory, command: ReviewTouch, merged: Merged | None = None) -> ReviewResult:

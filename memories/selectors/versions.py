@@ -8,12 +8,13 @@ from typing import Any
 
 from memories import scopes
 from memories.diff import Effort, marked_diff
-from memories.events import MemoryState
+from memories.events import MemoryState, ProvenanceRecord
 from memories.models import Conflict, MemoryScope, MemoryVersion
 from memories.present import clause, reference
 from memories.schemas import VersionView
 from memories.schemas.query import ConflictGet, ConflictList
 from memories.scopes import NEAREST_FIRST
+from memories.validity.projectors import provenances_up_to
 from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
 from memoryhub.core.log.quarantine import outside_quarantine
@@ -92,6 +93,14 @@ def state_at(memory_id: int, version: int) -> MemoryState:
         raise NotFound(f"#{memory_id} has no version {version}; memory_get with versions=true lists them")
     payloads = log.events().at([position]).payloads()
     return MemoryState.of_stored(payloads.get(position, {}))
+
+
+def provenance_at(memory_id: int, version: int) -> ProvenanceRecord:
+    """Return where a version of a memory was learnt, and the code that it was about when the next one was written."""
+    following = MemoryVersion.objects.filter(memory_id=memory_id, version=version + 1).values_list("id", flat=True)
+    next_version = following.first()
+    position = next_version - 1 if next_version else None
+    return provenances_up_to([f"memory:{memory_id}"], position).get(memory_id, ProvenanceRecord())
 
 
 def find_conflict(conflict_id: int) -> Conflict:

@@ -41,7 +41,7 @@ from memories.schemas import (
 )
 from memories.schemas.validity import AnchorsChange
 from memories.selectors.memories import find_memory
-from memories.selectors.versions import find_conflict, state_at
+from memories.selectors.versions import find_conflict, provenance_at, state_at
 from memories.services.amendments import find_amendments
 from memories.validity.amendment_rules import TitledText
 from memories.validity.anchoring import change_anchors
@@ -138,7 +138,14 @@ def restore_version(*, command: MemoryRestore) -> WriteResult:
             return with_memory(write_result(existing, WriteStatus.UNCHANGED))
         refuse_taken_title(existing, state)
         reason = command.reason or f"version {command.version} restored"
-        result = append_version(existing, state, base=existing.version, reason=reason, key=command.idempotency_key)
+        result = append_version(
+            existing,
+            state,
+            base=existing.version,
+            reason=reason,
+            key=command.idempotency_key,
+            provenance=provenance_at(command.id, command.version or existing.version),
+        )
         return with_memory(result)
 
 
@@ -408,7 +415,10 @@ def _apply_resolution(existing: Existing, conflict: VersionConflict, command: Co
     if state.title != existing.state.title:
         refuse_taken_title(existing, state)
     reason = command.reason or f"conflict #{conflict.id}: {command.resolution}"
-    append_version(existing, state, base=existing.version, reason=reason)
+    provenance = None
+    if command.resolution is Resolution.KEEP_A:
+        provenance = provenance_at(existing.id, conflict.version_a)
+    append_version(existing, state, base=existing.version, reason=reason, provenance=provenance)
 
 
 def _split(existing: Existing, conflict: VersionConflict, command: ConflictResolve) -> int:

@@ -29,7 +29,9 @@ from memoryhub.core.log.quarantine import (
     QuarantineLifted,
     QuarantinePlaced,
     outside_quarantine,
+    quarantined_among,
 )
+from memoryhub.core.log.read import entity_of
 from memoryhub.core.stores import rows
 
 
@@ -47,6 +49,32 @@ def _store_anchors(entity_id: int, anchors: list[AnchorRecord]) -> None:
     rows.execute("DELETE FROM memories_codeanchor WHERE entity_id = %s", [entity_id])
     for number, anchor in enumerate(anchors):
         rows.insert(CodeAnchor, entity_id=entity_id, number=number, **anchor.model_dump())
+
+
+def provenances_up_to(streams: Collection[str], position: int | None) -> dict[int, ProvenanceRecord]:
+    """Map entries to where they were learnt and the code that they were about at a position of the log.
+
+    Args:
+        streams: of memories and decisions.
+        position: None for now.
+    """
+    events = list(log.events().of_stream(*streams).window(up_to=position).readable())
+    aside = quarantined_among([stored.position for stored in events])
+    records: dict[int, ProvenanceRecord] = {}
+    for stored in events:
+        entity_id = entity_of(stored)
+        # An entry that is set aside is about the same code as before
+        if stored.position in aside and stored.position != entity_id:
+            continue
+        payload = log.event_of(stored).payload
+        record = getattr(payload, "provenance", None)
+        if isinstance(payload, EntryAnchored):
+            record = ProvenanceRecord(anchors=payload.anchors)
+        if record is not None and not record.commit and entity_id in records:
+            record = records[entity_id].model_copy(update={"anchors": record.anchors})
+        if record is not None:
+            records[entity_id] = record
+    return records
 
 
 @projects(MEMORY_WRITTEN)
@@ -94,21 +122,10 @@ def judge_amendment(event: Event[AmendmentJudged]) -> None:
     rows.update(Amendment, event.payload.amendment_id, is_accepted=event.payload.is_accepted)
 
 
-_ROWS_OF_ENTRY = (
-    "DELETE FROM memories_codeanchor WHERE entity_id = %s",
-    "DELETE FROM memories_provenance WHERE id = %s",
-    "DELETE FROM memories_amendment WHERE newer_id = %s",
-    "DELETE FROM memories_amendment WHERE older_id = %s",
-)
-
-
 @projects(PAYLOAD_ERASED)
-def forget_entries(event: Event[PayloadErased]) -> None:
-    for stream in event.payload.streams:
-        kind, _, entity_id = stream.partition(":")
-        if kind in ("memory", "decision"):
-            for sql in _ROWS_OF_ENTRY:
-                rows.execute(sql, [int(entity_id)])
+def forget_amendments(event: Event[PayloadErased]) -> None:
+    for entity_id in _entries_of(event.payload.streams).values():
+        rows.execute("DELETE FROM memories_amendment WHERE newer_id = %s OR older_id = %s", [entity_id, entity_id])
 
 
 @projects(CHECK_ALLOWED)
@@ -142,26 +159,40 @@ def _put(event: Event[Any], **columns: Any) -> None:
 
 
 @projects(QUARANTINE_PLACED, QUARANTINE_LIFTED)
-def settle_checks(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
+def settle_entries(event: Event[QuarantinePlaced | QuarantineLifted]) -> None:
     _replay(_streams_of(event.payload.ids), event)
 
 
 @projects(PAYLOAD_ERASED)
-def forget_erased_checks(event: Event[PayloadErased]) -> None:
+def forget_erased(event: Event[PayloadErased]) -> None:
     _replay(_streams_of(event.payload.positions).union(event.payload.streams), event)
 
 
+# What is set aside or erased while its entry stays
+_SET_ASIDE = (CHECK_ALLOWED, CHECK_RAN, ENTRY_ANCHORED, "thing.affirmed")
+
+
 def _streams_of(positions: Collection[int]) -> set[str]:
-    events = log.events().at(positions).of_type(CHECK_ALLOWED, CHECK_RAN)
+    events = log.events().at(positions).of_type(*_SET_ASIDE)
     return set(events.order_by().values_list("stream_id", flat=True))
+
+
+def _entries_of(streams: Collection[str]) -> dict[str, int]:
+    entries = [stream for stream in streams if stream.startswith(("memory:", "decision:"))]
+    return {stream: int(stream.partition(":")[2]) for stream in entries}
 
 
 # The rows of some entries, from their events that count
 def _replay(streams: Collection[str], before: Event[Any]) -> None:
-    entries = [stream for stream in streams if stream.startswith(("memory:", "decision:"))]
+    entries = _entries_of(streams)
     if not entries:
         return
-    CheckState.objects.filter(entity_id__in=[int(stream.partition(":")[2]) for stream in entries]).delete()
+    ids = list(entries.values())
+    CheckState.objects.filter(entity_id__in=ids).delete()
+    CodeAnchor.objects.filter(entity_id__in=ids).delete()
+    Provenance.objects.filter(id__in=ids).delete()
+    for entity_id, record in provenances_up_to(entries, before.position - 1).items():
+        store_provenance(entity_id, record)
     events = log.events().of_stream(*entries).of_type(CHECK_ALLOWED, CHECK_RAN).window(up_to=before.position - 1)
     for stored in outside_quarantine(events.readable()):
         event = log.event_of(stored)

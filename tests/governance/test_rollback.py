@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
+import tempfile
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -30,6 +33,7 @@ from memories.schemas import (
     ConflictResolve,
     MemoryGet,
     MemoryList,
+    MemoryRestore,
     MemorySearch,
     MemoryUpdate,
     Timeline,
@@ -39,10 +43,11 @@ from memories.schemas.query import ContextPackRequest, MemoryQuery
 from memories.selectors import count_by_type, get_memories, list_memories, search
 from memories.selectors.memories import list_tags, suggest_ids, suggest_tags
 from memories.selectors.relations import list_relations
-from memories.services import resolve_conflict, update_memory
+from memories.services import resolve_conflict, restore_memory, update_memory
 from memories.services.links import create_tag
 from memories.timeline import timeline
 from memories.uses.drain import count_uses
+from memories.validity.anchoring import anchor_views
 from memoryhub.config.current_settings import project_settings
 from memoryhub.core import log
 from memoryhub.core.errors import ConfirmationRequired, Forbidden, Gone, Invalid
@@ -56,12 +61,13 @@ from memoryhub.core.permissions import ROLES, Grant, use_grant
 from memoryhub.core.schemas import Paging, Payload
 from memoryhub.core.stores import rows
 from sessions_app import schemas as sessions
-from sessions_app.selectors import list_commits, list_iterations, list_sessions, list_turns
+from sessions_app.selectors import caller_tree, list_commits, list_iterations, list_sessions, list_turns
 from sessions_app.services import end_session, record_commits, start_session
 from sessions_app.services.profile import describe
 from sessions_app.services.turns import append_event, begin_turn
 from sessions_app.services.work import start_iteration
 from tests.governance.rollback_case import ROLLED_BACK, SCRATCH, RollbackTestCase
+from tests.sessions_app.test_git import Repository
 
 
 class QuarantineTests(RollbackTestCase):
@@ -640,3 +646,49 @@ class ShieldTests(RollbackTestCase):
         names = set(RawEvent.objects.filter(actor="ada").values_list("event_type", flat=True))
         self.assertLessEqual({"memory.seen", "memories.used", "context.packed", "thing.affirmed"}, names)
         self.assertTrue(self.is_set_aside(bad))
+
+
+class AnchorTests(RollbackTestCase):
+    """What is set aside with an entry's events brings back the code that it was about before."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        folder = Path(tempfile.mkdtemp(prefix="repository-"))
+        self.addCleanup(shutil.rmtree, folder)
+        self.repository = Repository(folder)
+        self.repository.write("a.py", b"LIFE = 3600\n")
+        self.repository.commit("Begin")
+        describe(command=sessions.ProjectDescribe(root_path=str(folder)))
+        self.memory = self.write("Life", anchors=["a.py:1"])
+
+    def anchors(self) -> list[tuple[str, str]]:
+        return [(view.name, view.state) for view in anchor_views(self.memory, caller_tree())]
+
+    def test_an_affirmation_that_is_set_aside_leaves_the_anchors_from_before(self) -> None:
+        self.repository.write("a.py", b"LIFE = 900\n")
+        with self.by(rolled_back=True):
+            affirm(command=Affirm(id=self.memory))
+        fresh = [("a.py:1", "fresh")]
+        self.assertEqual(self.anchors(), fresh)
+        self.assert_rolls_back(self.anchors, [("a.py:1", "changed")], fresh)
+
+    def test_a_change_of_the_anchors_is_set_aside(self) -> None:
+        with self.by(rolled_back=True):
+            update_memory(command=MemoryUpdate(id=self.memory, anchors=[]))
+        self.assert_rolls_back(self.anchors, [("a.py:1", "fresh")], [])
+
+    def test_an_earlier_version_has_its_anchors_again(self) -> None:
+        self.repository.write("b.py", b"LIFE = 900\n")
+        self.revise(self.memory, "In b.py.", rolled_back=True, anchors=["b.py:1"])
+        self.assert_rolls_back(self.anchors, [("a.py:1", "fresh")], [("b.py:1", "fresh")], action="undo")
+        restore_memory(command=MemoryRestore(id=self.memory, version=1))
+        self.assertEqual(self.anchors(), [("a.py:1", "fresh")])
+
+    def test_an_erased_affirmation_counts_no_more(self) -> None:
+        self.repository.write("a.py", b"LIFE = 900\n")
+        affirm(command=Affirm(id=self.memory))
+        position = log.events().of_type("thing.affirmed").get().position
+        with log.transaction():
+            log.erase_events([position], reason="test")
+        self.assertEqual(self.anchors(), [("a.py:1", "changed")])
+        self.assert_rebuilds()
