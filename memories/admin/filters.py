@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from django.db.models import Count, F, Q, QuerySet
 from django.http import HttpRequest
 
 from memories.models import Conflict, MemoryKind, MemoryScope, MemoryTag, MemoryUse, ReviewState
+from memories.validity.marks import MarkKind
+from memories.validity.selectors import ids_with_mark
 from memoryhub.core import clock
 from memoryhub.core.admin import ConditionFilter, DefaultFilter, Facet, ValueFilter, since_filter, value_filter
 from memoryhub.core.kinds import KINDS, AttributeShape
@@ -95,12 +98,44 @@ class UseFilter(DefaultFilter):
         }
 
 
+MARK_LABELS = {
+    MarkKind.CHANGED: "Code changed",
+    MarkKind.GONE: "Code gone",
+    MarkKind.BRANCH: "Not merged",
+    MarkKind.AMENDED: "Amended",
+    MarkKind.CONTRADICTED: "Contradicted",
+    MarkKind.FAILED: "Check failed",
+    MarkKind.ORIGIN: "Not accepted",
+}
+
+
+class MarkFilter(Facet):
+    title = "mark"
+    parameter_name = "mark"
+    # Entries are compared with the working tree only if a mark is chosen
+    has_key = False
+
+    def distinguishes(self, counts: Mapping[str, int]) -> bool:
+        return True
+
+    def labels(self, values: Iterable[str]) -> Mapping[str, str]:
+        return {"": "All", **MARK_LABELS}
+
+    @cached_property
+    def _ids(self) -> list[int]:
+        return ids_with_mark(self.values[-1])
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(id__in=self._ids) if self.values else queryset
+
+
 # The lists of all memories and of each kind have these
 COMMON_FILTERS = (
     TagFilter,
     MemoryReviewFilter,
     DeletedFilter,
     ConflictFilter,
+    MarkFilter,
     UseFilter,
     since_filter("last change", "updated_at"),
     AuthorFilter,

@@ -16,7 +16,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from memories import selectors
-from memories.admin.filters import type_label
+from memories.admin.filters import MARK_LABELS, type_label
 from memories.models import Memory, MemoryKind, MemoryScope, ReviewState
 from memories.schemas import MemorySearch, SearchSourceName
 from memories.search.text import terms
@@ -49,20 +49,9 @@ def warnings(memory: Memory, *, with_expiry: bool = True) -> SafeString:
     return format_html_join(" ", "{}", ((cells.badge(value, label),) for value, label, is_on in states if is_on))
 
 
-_MARK_LABELS = {
-    MarkKind.CHANGED: "Code changed",
-    MarkKind.GONE: "Code gone",
-    MarkKind.BRANCH: "Not merged",
-    MarkKind.AMENDED: "Amended",
-    MarkKind.CONTRADICTED: "Contradicted",
-    MarkKind.FAILED: "Check failed",
-    MarkKind.ORIGIN: "Not accepted",
-}
-
-
 def mark_badge(mark: Mapping[str, str]) -> SafeString:
     """Return the label of a mark, as ``Mark.data`` has it, with its reason as a tooltip."""
-    label, title = _MARK_LABELS[MarkKind(mark["kind"])], capitalized(mark["text"])
+    label, title = MARK_LABELS[MarkKind(mark["kind"])], capitalized(mark["text"])
     return format_html('<span class="badge badge-mark-{}" title="{}">{}</span>', mark["kind"], title, label)
 
 

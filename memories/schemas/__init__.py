@@ -19,6 +19,7 @@ from memories.events import (
 )
 from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
 from memories.schemas.validity import ANCHORS, AmendedEntry, AnchorNames, MarkView
+from memories.validity.marks import MarkKind
 from memoryhub.core.kinds import DEFAULT_KIND, KINDS, attribute_outlines
 from memoryhub.core.schemas import (
     LOWERED,
@@ -444,6 +445,9 @@ class MemoryList(Filters):
 
     scope: MemoryScope | None = Field(None, description="only this scope; default: the project")
     include_deleted: bool = Field(False, description="include deleted memories", json_schema_extra=self_evident)
+    mark: MarkKind | None = Field(
+        None, description="only those with this mark, such as changed or origin", json_schema_extra=only_in_full
+    )
 
 
 class SearchSourceName(StrEnum):

@@ -27,7 +27,7 @@ from memories.uses.notes import note_read
 from memories.uses.selectors import uses_of
 from memories.validity.anchoring import anchor_names
 from memories.validity.checks import checked_at
-from memories.validity.selectors import marks_of
+from memories.validity.selectors import ids_with_mark, marks_of
 from memories.validity.trust import trusts_of
 from memoryhub.core import clock
 from memoryhub.core.entities import not_found
@@ -219,6 +219,8 @@ def filtered(command: MemoryList) -> MemoryQuerySet:
     }
     memories: MemoryQuerySet = Memory.objects.filter(**filled(**conditions))
     memories = memories.live(include_deleted=command.include_deleted)
+    if command.mark:
+        memories = memories.filter(id__in=ids_with_mark(command.mark))
     return memories.of_session(command.session_id or current_origin().session_id).tagged(*command.tags)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memories.models import Memory
 from memories.validity.amendments import Pair, amendment_marks
 from memories.validity.branches import branch_marks
 from memories.validity.checks import check_marks
@@ -36,3 +37,9 @@ def marks_of(ids: Sequence[int], pairs: Sequence[Pair] | None = None) -> dict[in
         for entity_id, mark in marks_of_kind.items():
             marks.setdefault(entity_id, []).append(mark)
     return marks
+
+
+def ids_with_mark(kind: str) -> list[int]:
+    """Return the live memories of the current store that have a mark of this kind."""
+    live = list(Memory.objects.live().values_list("id", flat=True))
+    return [memory_id for memory_id, marks in marks_of(live).items() if any(mark.kind == kind for mark in marks)]

@@ -74,6 +74,13 @@ class AmendmentPageTests(DecidingTestCase):
         self.assert_shows(self.give("accepted"), f"#{self.newer}", "deleted")
         self.assertEqual(self.superseded(), [])
 
+    def test_lists_are_filtered_by_mark(self) -> None:
+        self.assertEqual(self.memories(mark="amended"), [self.older])
+        self.assertEqual(self.memories(mark="origin"), [])
+        page = text_of(self.page("memories/memory/", mark="perhaps"))
+        self.assert_shows(page, "mark: perhaps", "Amended", "Not accepted")
+        self.assertEqual(self.memories(mark="perhaps"), [])
+
     def test_a_viewer_reads_the_pair_and_judges_nothing(self) -> None:
         self.client.force_login(add_person(command=PersonAdd(name="vera", role="viewer")))
         page = self.page(f"memories/amendment/{self.amendment}/change/")

@@ -71,7 +71,7 @@ class FacetTests(AdminTestCase):
         answer = self.client.get(self.address(MEMORIES) + "?author=ada&author=bob")
         for view in answer.context["cl"].facets:
             for choice in view.choices:
-                if not choice.is_chosen:
+                if choice.count and not choice.is_chosen:
                     rows = self.client.get(self.address(MEMORIES) + choice.url).context["cl"].result_count
                     added = rows if not view.multiple or view.title == "tag" else int(choice.count)
                     self.assertEqual(int(choice.count), added, choice)

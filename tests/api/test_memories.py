@@ -409,6 +409,13 @@ class AmendmentsTests(RestTestCase):
                 self.assertNotIn("\n", self.judge(status, **fields)["detail"])
         self.assertEqual(self.waiting(), [(self.newer, self.older)])
 
+    def test_memories_are_listed_by_mark(self) -> None:
+        listed = self.call("GET", f"{MEMORIES}?mark=amended").data
+        self.assertEqual([memory["id"] for memory in listed["results"]], [self.older])
+        self.assertEqual(listed["meta"]["total_count"], 1)
+        self.assertEqual(self.call("GET", f"{MEMORIES}?mark=origin").data["results"], [])
+        self.assertIn("mark", self.call("GET", f"{MEMORIES}?mark=perhaps", expect=422).data["detail"])
+
     def test_what_is_not_certain_is_listed_on_request(self) -> None:
         with self.store(actor="other"):
             text = "User sessions are stored in Valkey."
