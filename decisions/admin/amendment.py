@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 from decisions.amendments import judge_amendment
 from memories.admin.base import SectionAdmin, sentence
 from memories.admin.comparing import side_by_side
-from memories.diff import Effort
+from memories.diff import Effort, compare
 from memories.models import Amendment, AmendmentKind
 from memories.schemas.links import AmendmentVerdict
 from memories.search import engine
@@ -28,11 +28,11 @@ from memoryhub.core.validation import command_from
 
 _PAGE = "admin/decisions/amendment.html"
 _LEADS = {
-    AmendmentKind.AMENDS: "The newer entry seems to replace what the older one says. If you accept, the older one "
-    "counts as superseded: searches rank it last, and packs leave it out. If you dismiss, both stay as they are.",
-    AmendmentKind.CONTRADICTS: "The two entries seem to contradict each other. If you accept, the newer one supersedes "
-    "the older one. If you dismiss, both stay as they are.",
+    AmendmentKind.AMENDS: "The newer entry seems to replace what the older one says.",
+    AmendmentKind.CONTRADICTS: "The two entries seem to contradict each other.",
 }
+_SUPERSEDES = "If you accept, the newer one supersedes the older one: searches rank that last, and packs leave it out."
+_DEPRECATES = "If you accept, the decision becomes deprecated, since no decision replaces it."
 
 
 @admin.register(Amendment)
@@ -54,10 +54,7 @@ class AmendmentAdmin(SectionAdmin):
         entities = find_entities(ids)
         documents = engine.documents_of(ids)
         texts = engine.texts_of(documents)
-        effort = Effort()
-        older, newer = [documents[entity_id]["title"] if entity_id in documents else "" for entity_id in ids]
-        titles = side_by_side(older, newer, effort)
-        bodies = side_by_side(texts.get(ids[0], ""), texts.get(ids[1], ""), effort)
+        bodies = _compared(*(texts.get(entity_id, "") for entity_id in ids))
         events = {event.position: event for event in log.events().at(list(entities)).defer("payload_json")}
         sides = []
         for number, entity_id in enumerate(ids):
@@ -66,7 +63,7 @@ class AmendmentAdmin(SectionAdmin):
                 {
                     "id": entity_id,
                     "label": ("Older", "Newer")[number],
-                    "title": titles[number],
+                    "title": documents[entity_id]["title"] if entity_id in documents else "",
                     "text": bodies[number],
                     "entity": entity,
                     "badge": _badge(entity) if entity else "",
@@ -75,7 +72,10 @@ class AmendmentAdmin(SectionAdmin):
                 }
             )
         title = entities[amendment.newer_id].title if amendment.newer_id in entities else f"#{amendment.newer_id}"
-        return {"title": title, "sides": sides, "verb": kind.label.lower(), "lead_text": _LEADS[kind]}
+        older, newer = (entities[entity_id].type if entity_id in entities else "" for entity_id in ids)
+        effect = _DEPRECATES if (older, newer) == ("decision", "memory") else _SUPERSEDES
+        lead = f"{_LEADS[kind]} {effect} If you dismiss, both stay as they are, and neither is marked."
+        return {"title": title, "sides": sides, "verb": kind.label.lower(), "lead_text": lead}
 
     def verdict_view(self, request: HttpRequest, amendment_id: int) -> HttpResponse:
         amendment: Amendment = self.find(request, str(amendment_id))
@@ -96,3 +96,18 @@ class AmendmentAdmin(SectionAdmin):
 def _badge(entity: Entity) -> SafeString:
     name = entity.kind or entity.type
     return cells.badge(name, KINDS[name].label if name in KINDS else name.capitalize())
+
+
+# What differs is marked only between texts that have most in common
+def _compared(older: str, newer: str) -> tuple[str, str]:
+    effort = Effort()
+    parts = list(compare(older, newer, effort))
+    common = sum(_length(part.text) for part in parts)
+    has_hidden = any(part.hidden_lines for part in parts)
+    if has_hidden or 2 * common >= max(_length(older), _length(newer)):
+        return side_by_side(older, newer, effort)
+    return older, newer
+
+
+def _length(text: str) -> int:
+    return len("".join(text.split()))

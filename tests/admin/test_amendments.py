@@ -58,7 +58,9 @@ class AmendmentPageTests(DecidingTestCase):
         first, second = self.record("Redis"), self.record("Valkey")
         self.give("accepted", self.find_amendment(second, first))
         self.assertEqual(self.decision(first).status, "superseded")
-        self.give("accepted", self.find_amendment(self.newer, second))
+        by_memory = self.find_amendment(self.newer, second)
+        self.assert_shows(self.page(f"memories/amendment/{by_memory}/change/"), "the decision becomes deprecated")
+        self.give("accepted", by_memory)
         self.assertEqual(self.decision(second).status, "deprecated")
 
     def test_a_verdict_that_is_none_changes_nothing(self) -> None:
@@ -73,6 +75,12 @@ class AmendmentPageTests(DecidingTestCase):
         self.assertEqual(self.open(), [])
         self.assert_shows(self.give("accepted"), f"#{self.newer}", "deleted")
         self.assertEqual(self.superseded(), [])
+
+    def test_texts_that_have_little_in_common_are_shown_without_marks(self) -> None:
+        text = "We moved all of that to the weekend; nobody is at work then."
+        third = self.write("Weekend", text, kind="knowledge")
+        page = self.page(f"memories/amendment/{self.find_amendment(third, self.older)}/change/")
+        self.assert_shows(page, text, "Deploys happen on Tuesdays.", lacks=("<del>", "<ins>"))
 
     def test_lists_are_filtered_by_mark(self) -> None:
         self.assertEqual(self.memories(mark="amended"), [self.older])

@@ -101,6 +101,82 @@ class StalenessBrowserTests(KeyboardTestCase):
         self.see(f"Confirmed #{self.guideline}", ".live-messages")
 
 
+SOURCE = (
+    b"LIFE = 3600\n\n\ndef check(token):\n    return token.age < LIFE\n\n\ndef sign(token):\n    return hmac(token)\n"
+)
+
+
+class ValidityBrowserTests(KeyboardTestCase):
+    """Items of the inbox about code that changed, a branch that was dropped, and an entry that a newer one amends."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.repository = Repository(Path(tempfile.mkdtemp(prefix="repository-")))
+        self.addCleanup(shutil.rmtree, self.repository.folder)
+        self.repository.commit("Begin", **{"src/auth.py": SOURCE})
+        self.rest("PATCH", f"projects/{self.project}", {"root_path": str(self.repository.folder)})
+        session = {"session_id": "s-1", "purpose": "Renew tokens", "directory": str(self.repository.folder)}
+        self.rest("POST", f"projects/{self.project}/sessions", session)
+
+    def write(self, path: str = "memories", **body: Any) -> int:
+        reply = self.server.api("POST", f"projects/{self.project}/{path}", body, **{"X-Session-Id": "s-1"})
+        self.assertEqual(reply.status, 201, reply.body)
+        return int(reply.json()["id"])
+
+    def judge_alone(self, entry_id: int) -> None:
+        with self.new_page():
+            self.find(f"#entry-{entry_id} form button").click()
+
+    def test_entries_of_a_changed_file_are_judged_one_by_one_and_together(self) -> None:
+        life = self.write(title="Life of tokens", content="Tokens live for an hour.", anchors=["src/auth.py:1"])
+        self.write("decisions", title="Sign tokens", chosen="HMAC", anchors=["src/auth.py#sign"])
+        self.write(title="Age of tokens", content="`check` compares ages.", anchors=["src/auth.py#check"])
+        self.repository.write("src/auth.py", SOURCE.replace(b"3600", b"900").replace(b"hmac", b"signed"))
+        self.open("inbox/")
+        self.go("j")
+        self.see("src/auth.py", "main")
+        self.see("2 entries", ".inbox-list")
+        self.assertIn("-LIFE = 3600", self.find(".patch").text)
+        self.judge_alone(life)
+        self.see(f"Confirmed #{life}", ".live-messages")
+        self.narrow()
+        self.assert_narrow()
+        self.go("a")
+        self.see("The inbox is empty", "main")
+
+    def test_what_a_dropped_branch_left_is_kept_or_deleted(self) -> None:
+        git = self.repository.git
+        git("checkout", "-q", "-b", "feature/queue")
+        self.repository.commit("Queue", **{"src/queue.py": b"RETRIES = 4\n"})
+        kept = self.write(title="Retries", content="`RETRIES` is 4 in src/queue.py.")
+        self.write(title="Queue of mails", content="src/queue.py sends mails one by one.")
+        git("checkout", "-q", "main")
+        git("branch", "-q", "-D", "feature/queue")
+        self.open("inbox/")
+        self.go("j")
+        self.see("feature/queue", "main")
+        self.judge_alone(kept)
+        self.see(f"Confirmed #{kept}", ".live-messages")
+        self.narrow()
+        self.assert_narrow()
+        self.press("r")
+        self.go(Keys.ENTER)
+        self.see("The inbox is empty", "main")
+
+    def test_an_amendment_is_accepted_by_a_key(self) -> None:
+        older = self.write(title="Session storage", content="User sessions are stored in Memcached.")
+        text = "We moved user sessions to Redis, Memcached is gone."
+        newer = self.write(title="Sessions moved to Redis", content=text)
+        self.open("inbox/")
+        self.go("j")
+        self.see(f"#{newer} amends #{older}", "main")
+        self.narrow()
+        self.assert_narrow()
+        self.go("a")
+        self.see(f"#{newer} supersedes #{older}", ".live-messages")
+        self.see("The inbox is empty", "main")
+
+
 RETENTION = "governance/retentionrun/"
 OLD = """
 import os, sys
