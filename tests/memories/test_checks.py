@@ -10,6 +10,7 @@ import time
 from contextlib import chdir, suppress
 from pathlib import Path
 from unittest import mock
+from xml.etree import ElementTree
 
 from django.test import tag
 
@@ -225,6 +226,34 @@ class FileTests(CheckTestCase):
         report = self.memtest("--json", text="tests: [{file: pyproject.toml, matches: psycopg2}]")
         data = json.loads(report.output)
         self.assertEqual((data["passed"], data["failed"], data["not_run"]), (0, 1, 0))
+
+    def test_the_results_are_written_as_junit_xml(self) -> None:
+        text = """tests:
+          - {run: make, name: "Tests & <all>"}
+          - {file: pyproject.toml, matches: asyncpg}
+          - {file: pyproject.toml, matches: psycopg2, name: "Bell \\a"}
+        """
+        report = self.folder / "results.xml"
+        self.assertEqual(self.memtest("--junit", str(report), text=text).code, 1)
+        (suite,) = ElementTree.parse(report).getroot()
+        counts = {name: suite.get(name) for name in ("tests", "failures", "skipped")}
+        self.assertEqual(counts, {"tests": "3", "failures": "1", "skipped": "1"})
+        shown = [(case.get("name"), [(child.tag, child.get("message")) for child in case]) for case in suite]
+        self.assertEqual(shown[0], ("Tests & <all>", [("skipped", "commands run only with --run")]))
+        self.assertEqual(shown[1], ("pyproject.toml matches `asyncpg`", []))
+        self.assertEqual(shown[2], ("Bell \ufffd", [("failure", "pyproject.toml does not match `psycopg2`")]))
+
+    def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(self) -> None:
+        missing = "cannot be written: name a file in a folder that exists"
+        for report, act, sentence in (
+            (self.folder, "--run", missing),
+            (self.folder / "none" / "a.xml", "--run", missing),
+            ("a.xml", "--write", "--junit is for the results of tests"),
+        ):
+            with self.subTest(report=report):
+                refused = self.memtest(act, "--junit", str(report), text="tests: [{run: touch made}]")
+                self.assertIn(sentence, refused.errors)
+                self.assertEqual(self.made, [])
 
     def test_a_test_is_of_one_sort(self) -> None:
         for text, sentence in (

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from django.core.management.base import CommandParser
 
@@ -22,7 +24,7 @@ from memories.memtest import (
 from memories.models import Memory
 from memories.validity.check_runs import CheckedTree
 from memories.validity.checks import EntryCheck, allow_check, is_allowed, memory_checks, states_of
-from memoryhub.core.errors import Invalid, NotFound
+from memoryhub.core.errors import Invalid, NotFound, Unavailable
 from memoryhub.core.text import counted, flat
 from memoryhub.management.base import CommandRefusal, ProjectCommand, entity_id
 
@@ -46,9 +48,17 @@ class Command(ProjectCommand):
         acts.add_argument("--write", action="store_true", help="write tests of a sample of memories to a new file")
         parser.add_argument("--from-import", metavar="N", type=entity_id, help="with --write: only of this import")
 
+        parser.add_argument("--junit", metavar="FILE", type=Path, help="also write the results to this JUnit XML file")
+
     def handle(self, *args: Any, **options: Any) -> None:
         if options["from_import"] and not options["write"]:
             raise Invalid("--from-import needs --write")
+        if report := options["junit"]:
+            if options["write"] or options["allow"]:
+                raise Invalid("--junit is for the results of tests; leave out --write and --allow")
+            # Before commands run
+            if report.is_dir() or not report.absolute().parent.is_dir():
+                raise Invalid(f"{report} cannot be written: name a file in a folder that exists")
         path = Path(options["file"])
         if options["write"]:
             with self.store(options):
@@ -74,6 +84,8 @@ class Command(ProjectCommand):
             request = CheckRequest(CheckedTree(path.absolute().parent), options["run"], file)
             results = [*run_tests(tests, request), *run_entry_checks(entries, request)]
             withdraw_removed(tests, entries, request)
+        if options["junit"]:
+            write_junit(options["junit"], path.name, results)
         self._report(results)
 
     def _report(self, results: list[MemoryTestResult]) -> None:
@@ -125,3 +137,35 @@ class Command(ProjectCommand):
         lines = [f"wrote {counted(len(sample.tests), 'test')} to {path}"]
         lines += [f"left out, since words of its text do not find it: {flat(title)}" for title in sample.not_found]
         self.answer(sample, lines)
+
+
+# Characters that XML does not allow
+_NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+
+
+def write_junit(report: Path, file: str, results: list[MemoryTestResult]) -> None:
+    """Write results as JUnit XML, which CI services show beside the tests of the code.
+
+    Raises:
+        Unavailable: the file cannot be written.
+    """
+    failed = sum(bool(result.faults) for result in results)
+    not_run = sum(bool(result.not_run) for result in results)
+    counts = {"tests": str(len(results)), "failures": str(failed), "errors": "0", "skipped": str(not_run)}
+    suites = ElementTree.Element("testsuites", counts)
+    suite = ElementTree.SubElement(suites, "testsuite", {"name": "memory-hub memtest", **counts})
+    for result in results:
+        case = ElementTree.SubElement(suite, "testcase", {"classname": file, "name": _plain(result.title)})
+        if result.faults:
+            failure = ElementTree.SubElement(case, "failure", {"message": _plain(result.faults[0])})
+            failure.text = "\n".join(map(_plain, (*result.faults, *result.output)))
+        elif result.not_run:
+            ElementTree.SubElement(case, "skipped", {"message": _plain(result.not_run)})
+    try:
+        ElementTree.ElementTree(suites).write(report, encoding="utf-8", xml_declaration=True)
+    except OSError as error:
+        raise Unavailable(f"{report} cannot be written: {error.strerror}") from error
+
+
+def _plain(text: str) -> str:
+    return _NO_XML.sub("\ufffd", flat(text))
