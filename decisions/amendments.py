@@ -15,7 +15,7 @@ from memories.services.amendments import record_amendment
 from memories.services.links import create_relation
 from memories.validity.amendments import Pair
 from memoryhub.core import log
-from memoryhub.core.errors import ConflictError, NotFound
+from memoryhub.core.errors import ConflictError, Invalid, NotFound
 
 
 def judge_amendment(*, command: AmendmentVerdict) -> AmendmentResult:
@@ -65,6 +65,11 @@ def _amendment_of(command: AmendmentVerdict) -> Amendment:
 
 def _supersede(command: AmendmentVerdict) -> None:
     newer, older = command.newer_id, command.older_id
+    for entry_id, document in engine.documents_of([newer, older]).items():
+        if document["source"] == "message":
+            raise Invalid(
+                f"#{entry_id} is a message, and only entries supersede others; write it as a memory"
+            )
     decisions = set(Decision.objects.filter(id__in=[newer, older]).values_list("id", flat=True))
     if older not in decisions:
         relation = RelationCreate(source=newer, relation=RelationType.SUPERSEDES, target=older, scope=command.scope)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from decisions.schemas import DecisionResult
-from memories.present import amended_text
+from memories.present import amended_text, clause
 from memoryhub.core import clock
 from memoryhub.core.text import as_data, flat, hanging, indented, one_line, shortened
 
@@ -137,7 +137,7 @@ def result_text(result: DecisionResult) -> str:
     if result.supersedes_once_accepted:
         line += f", superseding {numbers(result.supersedes_once_accepted)} once it is accepted"
     line += f": {result.title}"
-    line += amended_text(result.amendments, "decision_supersede or memory_update it")
+    line += clause("; ", amended_text(result.amendments), "; decision_supersede or memory_update it")
     if result.redacted:
         line += f" (redacted before storing: {', '.join(result.redacted)})"
     return flat(line)

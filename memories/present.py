@@ -197,18 +197,18 @@ def version_line(version: dict[str, Any]) -> str:
     return flat(head + clause(" beside v", version["conflicts_with"]) + clause(": ", as_data(version["reason"])))
 
 
-def amended_text(entries: Sequence[AmendedEntry], advice: str) -> str:
+def amended_text(entries: Sequence[AmendedEntry]) -> str:
     """Return what a new entry seems to amend or contradict as a clause; "" if there is nothing."""
     verbs = {AmendmentKind.AMENDS: "amend", AmendmentKind.CONTRADICTS: "contradict"}
     listed = ", ".join(f"{verbs[entry.kind]} #{entry.id} {as_data(entry.title)}" for entry in entries)
-    return clause("; it seems to ", listed, f"; {advice}")
+    return clause("it seems to ", listed)
 
 
 def written(result: WriteResult) -> Answer:
     """Return what a write did as the answer of a tool."""
     outcome = result.status.line.format(**{**result.model_dump(), "title": as_data(result.title)})
     similar = "".join(f"; #{memory.id} is nearly the same: {as_data(memory.title)}" for memory in result.similar)
-    amended = amended_text(result.amendments, "memory_update or supersede it")
+    amended = clause("; ", amended_text(result.amendments), "; memory_update or supersede it")
     scope = "" if result.scope is MemoryScope.PROJECT else f" (scope {result.scope})"
     review = ""
     if result.status not in (WriteStatus.DELETED, WriteStatus.ERASED):

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 
+from memories.present import amended_text
 from memories.schemas import WriteResult
 from memoryhub.core.admin import HubModelAdmin
 from memoryhub.core.errors import ConflictError, Gone, HubError, Invalid
@@ -36,6 +37,8 @@ _TOOL_NAMES = {
 def show_result(request: HttpRequest, result: WriteResult, message: str = "") -> HttpResponse:
     messages.success(request, message or result.status.message.format(id=result.id, version=result.version))
     warn_of_redactions(request, result.redacted)
+    if amended := amended_text(result.amendments):
+        messages.info(request, as_sentence(amended))
     return redirect("admin:memories_memory_change", result.id)
 
 

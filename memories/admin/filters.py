@@ -98,7 +98,7 @@ class UseFilter(DefaultFilter):
         }
 
 
-MARK_LABELS = {
+MARK_LABELS: dict[str, str] = {
     MarkKind.CHANGED: "Code changed",
     MarkKind.GONE: "Code gone",
     MarkKind.BRANCH: "Not merged",

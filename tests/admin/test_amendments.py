@@ -67,6 +67,12 @@ class AmendmentPageTests(DecidingTestCase):
         self.assert_shows(self.give("perhaps"), "verdict")
         self.assertEqual((self.superseded(), self.open()), ([], [self.amendment]))
 
+    def test_a_form_tells_what_the_new_text_seems_to_amend(self) -> None:
+        note = self.write("Deploys", "Nothing yet.", kind="knowledge")
+        text = "Deploys happen on Mondays now, no longer on Tuesdays."
+        shown = self.act(note, "edit", title="Deploys", content=text, base_version="1", type="fact", confidence="1")
+        self.assert_shows(text_of(shown), f"It seems to amend #{self.older} Day of deploys")
+
     def test_what_is_uncertain_deleted_or_superseded_does_not_wait(self) -> None:
         third = self.write("Weather", "It rains.")
         self.find_amendment(third, self.newer, is_certain=False)

@@ -175,7 +175,15 @@ class EngineTests(TestCase):
 
 
 # Lists that the history does not fill beyond one page
-_OF_ONE_PAGE = ("memory_conflicts", "memory_stale", "org_list", "project_list", "knowledge_history", "tool_history")
+_OF_ONE_PAGE = (
+    "memory_amendments",
+    "memory_conflicts",
+    "memory_stale",
+    "org_list",
+    "project_list",
+    "knowledge_history",
+    "tool_history",
+)
 _WITHOUT_PAGES = {f"{name}.cursor" for name in _OF_ONE_PAGE}
 
 

@@ -22,7 +22,7 @@ from memories.validity.amendment_rules import TitledText, amendment
 from memories.validity.amendments import Statement, amendments_among
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import recall_of
-from memoryhub.core.errors import ConflictError, Forbidden, NotFound
+from memoryhub.core.errors import ConflictError, Forbidden, Invalid, NotFound
 from memoryhub.core.origin import use_origin
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
@@ -268,7 +268,7 @@ class AmendmentsTests(MemoriesTestCase):
         prompt = self.said(text)
         recall_of("s-7", text)
         head = log.head()[0]
-        with self.refuses(NotFound, f"#{prompt}"):
+        with self.refuses(Invalid, f"#{prompt} is a message"):
             self.judge(prompt, self.older, "accepted")
         self.assertEqual(log.head()[0], head)
 
