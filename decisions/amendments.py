@@ -67,9 +67,7 @@ def _supersede(command: AmendmentVerdict) -> None:
     newer, older = command.newer_id, command.older_id
     for entry_id, document in engine.documents_of([newer, older]).items():
         if document["source"] == "message":
-            raise Invalid(
-                f"#{entry_id} is a message, and only entries supersede others; write it as a memory"
-            )
+            raise Invalid(f"#{entry_id} is a message, and only entries supersede others; write it as a memory")
     decisions = set(Decision.objects.filter(id__in=[newer, older]).values_list("id", flat=True))
     if older not in decisions:
         relation = RelationCreate(source=newer, relation=RelationType.SUPERSEDES, target=older, scope=command.scope)

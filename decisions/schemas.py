@@ -77,25 +77,25 @@ class Evidence(Command):
     """Evidence that a decision was implemented, and the code that it is about."""
 
     commits: list[CommitName] = Field(
-        default_factory=list, max_length=100, description="shas or #ids", json_schema_extra=only_in_full
+        default_factory=list, max_length=100, description="shas or #ids", json_schema_extra=unlisted
     )
     files: list[FilePath] = Field(
-        default_factory=list, max_length=200, description="files it governs", json_schema_extra=only_in_full
+        default_factory=list, max_length=200, description="files it governs", json_schema_extra=unlisted
     )
     prs: list[PullRequest] = Field(
-        default_factory=list, max_length=50, description="pull requests", json_schema_extra=only_in_full
+        default_factory=list, max_length=50, description="pull requests", json_schema_extra=unlisted
     )
-    notes: list[Note] = Field(default_factory=list, max_length=50, json_schema_extra=only_in_full)
+    notes: list[Note] = Field(default_factory=list, max_length=50, json_schema_extra=unlisted)
     validations: list[Note] = Field(
-        default_factory=list, max_length=50, description="what confirmed it", json_schema_extra=only_in_full
+        default_factory=list, max_length=50, description="what confirmed it", json_schema_extra=unlisted
     )
     checks: list[CheckLine] = Field(
         default_factory=list,
         max_length=20,
         description="prove it: `make test` exits 0, or FILE matches REGEX; a person allows commands",
-        json_schema_extra=only_in_full,
+        json_schema_extra=unlisted,
     )
-    anchors: AnchorNames | None = Field(None, description=ANCHORS, json_schema_extra=only_in_full)
+    anchors: AnchorNames | None = Field(None, description=ANCHORS, json_schema_extra=unlisted)
 
 
 class DecisionFields(Evidence):

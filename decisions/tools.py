@@ -8,14 +8,13 @@ from typing import Any
 from decisions import selectors, services
 from decisions.present import decision_text, result_text
 from decisions.schemas import (
-    DecisionEvidence,
     DecisionGet,
     DecisionRecord,
     DecisionResult,
     DecisionSupersede,
     DecisionUnlink,
 )
-from memoryhub.core.text import as_data, flat
+from memoryhub.core.text import flat
 from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, fitted, register_resources, register_tools
 from memoryhub.core.validation import command_from
 
@@ -36,12 +35,6 @@ def unlink(command: DecisionUnlink) -> Answer:
     result = services.unlink_decisions(command=command)
     text = f"#{result.id} no longer {command.relation} #{command.to}"
     return Answer(flat(text), result.model_dump(mode="json"))
-
-
-def add_evidence(command: DecisionEvidence) -> Answer:
-    result = services.add_evidence(command=command)
-    outcome = "added to" if result.is_new else "unchanged:"
-    return Answer(flat(f"{outcome} #{result.id} {as_data(result.title)}"), result.model_dump(mode="json"))
 
 
 def get(command: DecisionGet) -> Answer:
@@ -74,14 +67,6 @@ TOOLS = [
         DecisionSupersede,
         supersede,
         group=ToolGroup.WORK,
-        writes=True,
-    ),
-    Tool(
-        "decision_evidence",
-        "Add commits, files, notes or checks to a decision, or replace its anchors, the code that it is about.",
-        DecisionEvidence,
-        add_evidence,
-        group=ToolGroup.TAGS,
         writes=True,
     ),
     Tool(

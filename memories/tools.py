@@ -13,7 +13,6 @@ from memories.embeddings.vectors import vector_of
 from memories.models import Memory, MemoryScope
 from memories.pack import pack_context
 from memories.present import (
-    amendment_line,
     clause,
     hit_line,
     memory_line,
@@ -42,7 +41,6 @@ from memories.schemas import (
     TypeName,
 )
 from memories.schemas.links import (
-    AmendmentList,
     RelationCreate,
     RelationDelete,
     RelationList,
@@ -56,7 +54,6 @@ from memories.search import engine
 from memories.search.parsed_query import parse_search
 from memories.search.relevance import is_absent
 from memories.search.weights import note_on
-from memories.selectors.amendments import list_amendments
 from memories.selectors.memories import suggest_ids, suggest_tags, suggest_types
 from memories.selectors.search import without_hidden
 from memories.selectors.versions import conflict_text, list_conflicts
@@ -315,10 +312,6 @@ def show_conflicts(command: ConflictList) -> Answer:
     return _answer(text, listing)
 
 
-def show_amendments(command: AmendmentList) -> Answer:
-    return listed(list_amendments(command=command), amendment_line, none="nothing waits for a verdict")
-
-
 def resolve(command: ConflictSettle) -> Answer:
     result = services.resolve_conflict(command=command)
     return _answer(resolved_text(result), result)
@@ -351,13 +344,6 @@ QUERY_TOOLS = [
         "List conflicts between versions written concurrently, with author, time and difference.",
         ConflictList,
         show_conflicts,
-        group=ToolGroup.QUERY,
-    ),
-    Tool(
-        "memory_amendments",
-        "List what newer entries seem to amend or contradict; a person judges it in the inbox.",
-        AmendmentList,
-        show_amendments,
         group=ToolGroup.QUERY,
     ),
     Tool(

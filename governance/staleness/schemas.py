@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from memories.schemas.validity import AnchorNames
 from memoryhub.core.kinds import kind_members
 from memoryhub.core.schemas import Command, EntityId, IdempotencyKey, Moment, Paging, self_evident, unlisted
 
@@ -55,6 +56,9 @@ class Affirm(Command):
     id: EntityId = Field(description="of the memory or decision", json_schema_extra=self_evident)
     reason: str = Field("", max_length=1_000, description="why it holds", json_schema_extra=self_evident)
     valid_until: Moment | None = Field(None, description="of a memory: its new end; default: removes an expired one")
+    anchors: AnchorNames | None = Field(
+        None, description="code that it is about now: src/a.py:10-24; default: as before"
+    )
     idempotency_key: IdempotencyKey = None
 
 

@@ -13,9 +13,10 @@ from governance.staleness.schemas import Affirm, AffirmResult, Retire, RetireRes
 from memories.events import ProvenanceRecord
 from memories.models import CodeAnchor, Memory, ReviewState
 from memories.schemas import MemoryTouch, MemoryUpdate
+from memories.schemas.validity import AnchorsChange
 from memories.services import delete_memory, update_memory
 from memories.services.revise import live_memory
-from memories.validity.anchoring import record_of
+from memories.validity.anchoring import change_anchors, record_of
 from memories.validity.branches import where_merged
 from memories.validity.freshness import renewed
 from memories.validity.models import Provenance
@@ -31,13 +32,13 @@ def affirm(*, command: Affirm) -> AffirmResult:
     """Record that a memory or decision is still valid; its review period starts again.
 
     A pending review after a revert is settled. An expired memory becomes valid again: until ``valid_until``, or
-    without an end.
+    without an end. Its anchors are compared with the code as it is now, also those that the command names.
 
     Raises:
         NotFound: no memory or decision has this id.
         Gone: the memory is deleted.
         ConflictError: it is superseded, not accepted, or quarantined.
-        Invalid: ``valid_until`` is in the past, or the item has no such field.
+        Invalid: ``valid_until`` is in the past, or the item has no such field; or an anchor names nothing.
     """
     with log.transaction():
         thing = _live_entry(command.id)
@@ -45,6 +46,8 @@ def affirm(*, command: Affirm) -> AffirmResult:
         if first:
             return _result(thing, is_new=False)
         _settle(thing, command)
+        if command.anchors is not None:
+            change_anchors(command=AnchorsChange(id=command.id, anchors=command.anchors, reason=command.reason))
         payload = ThingAffirmed(entity_id=command.id, reason=command.reason)
         renewal = _renewal(command.id)
         if renewal:

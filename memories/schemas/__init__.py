@@ -446,7 +446,7 @@ class MemoryList(Filters):
     scope: MemoryScope | None = Field(None, description="only this scope; default: the project")
     include_deleted: bool = Field(False, description="include deleted memories", json_schema_extra=self_evident)
     mark: MarkKind | None = Field(
-        None, description="only those with this mark, such as changed or origin", json_schema_extra=only_in_full
+        None, description="with this mark: changed, origin, …", json_schema_extra=only_in_full
     )
 
 

@@ -176,7 +176,6 @@ class EngineTests(TestCase):
 
 # Lists that the history does not fill beyond one page
 _OF_ONE_PAGE = (
-    "memory_amendments",
     "memory_conflicts",
     "memory_stale",
     "org_list",

@@ -13,14 +13,16 @@ from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from governance.inbox import InboxItemType, count_entries, open_entries, with_texts
 from governance.staleness import working_tree
-from governance.staleness.schemas import StaleList, Why
+from governance.staleness.schemas import Affirm, StaleList, Why
 from governance.staleness.selectors import count_rechecks, count_stale, grouped, list_stale, queue, stale_group
+from governance.staleness.service import affirm
 from memories.models import CodeAnchor, Memory
 from memories.pack import preview_pack
 from memories.schemas.query import ContextPackRequest
 from memories.validity.freshness import check
 from memories.validity.models import Provenance
-from memoryhub.core import clock
+from memoryhub.core import clock, log
+from memoryhub.core.errors import Invalid
 from sessions_app.schemas import ProjectDescribe, SessionStart
 from sessions_app.selectors import caller_tree
 from sessions_app.services import start_session
@@ -117,6 +119,17 @@ class QueueTests(StalenessTestCase, AnchoredCase):  # type: ignore[misc]
         assert shown
         self.assertEqual([item["id"] for item in shown[1]], [self.life, self.sign])
         self.assertIsNone(stale_group(1))
+
+    def test_an_affirmation_names_the_code_that_an_entry_is_about_now(self):
+        self.edit("src/auth.py", SHORTER.replace(b"hmac", b"signed"))
+        affirm(command=Affirm(id=self.sign, anchors=["src/pool.py"]))
+        self.assertEqual([anchor.path for anchor in CodeAnchor.objects.filter(entity_id=self.sign)], ["src/pool.py"])
+        self.assertEqual(self.due(), [self.life])
+        head = log.head()
+        with self.assertRaisesMessage(Invalid, "there is no text file src/none.py"):
+            affirm(command=Affirm(id=self.life, anchors=["src/none.py"]))
+        self.assertEqual(log.head(), head)
+        self.assert_rebuilds()
 
     def test_the_diff_of_a_file_is_masked_and_bounded(self):
         secret = b'TOKEN = "ghp_' + b"a1B2" * 9 + b'"\n'

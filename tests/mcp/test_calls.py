@@ -394,7 +394,7 @@ class SlimSchemas(SimpleTestCase):
 ENTRIES = {name: kind.tools for name, kind in KINDS.items() if kind.tools}
 BUDGETS = (50, 120, 400, 2_000)
 WITHOUT_ARGUMENTS = (
-    "memory_list memory_conflicts memory_amendments decision_list session_list org_list project_list tag_list "
+    "memory_list memory_conflicts decision_list session_list org_list project_list tag_list "
     "relation_list audit_replay memory_stale memory_get"
 ).split()
 # Tools that take a budget, with arguments that match more than fits

@@ -37,7 +37,6 @@ def _existing(name: str) -> Maker:
 # What a call needs besides the samples of what its schema requires: a row in some state, or any change at all
 _VALUES: dict[str, Maker] = {
     "commit_record": lambda _: COMMIT,
-    "decision_evidence": lambda world: {"id": world.decision(), "notes": [f"seen {world.number()}"]},
     "decision_record": lambda _: {"chosen": "c"},
     "decision_supersede": lambda world: {"id": world.decision()},
     "decision_unlink": lambda world: world.linked(),
