@@ -147,7 +147,8 @@ class RouteTests(TokenTestCase):
             for method in methods:
                 routes.setdefault(act_of_route(method.upper(), pattern), set()).add(f"{method} {path[8:]}")
         self.assertEqual(routes[Act.ADMINISTER], {"post hooks/{client}/{event}"})
-        self.assertEqual(routes[Act.REVIEW], {"post projects/{project_id}/memories/{memory_id}/review"})
+        reviews = {f"post projects/{{project_id}}/{path}/review" for path in ("amendments", "memories/{memory_id}")}
+        self.assertEqual(routes[Act.REVIEW], reviews)
         governed = {each.split("/")[2] for each in routes[Act.GOVERN] if "{project_id}/" in each}
         self.assertLessEqual(governed, {"settings", "retention", "holds", "redactions", "rollbacks"})
         self.assertIn("settings", governed)
