@@ -14,6 +14,7 @@ from decisions.models import Decision
 from memories.models import Memory
 from memories.schemas import MemoryWrite
 from memories.services import write_memories
+from memories.validity.trust import trust_marks
 from memoryhub.core import log
 from memoryhub.core.log import table_digests
 from sessions_app.models import Commit
@@ -267,6 +268,20 @@ class ImportCommandTest(HubTestCase):
         self.assertEqual(
             (sources, decisions), ({"docs/a.md", "library/docs/a.md"}, {"library/docs/adr/0001-use-wal.md"})
         )
+
+    def test_files_that_are_not_the_projects_are_marked(self) -> None:
+        other = self.repository.folder.parent / "partner"
+        other.mkdir()
+        (other / "wiki.md").write_text("# Licence\n\nPlugins are under the GPL.\n")
+        self.run_import("markdown", "docs", "--project", "beta")
+        for _ in range(2):
+            self.run_import("markdown", str(other), "--project", "beta")
+            with self.store("beta", create=False):
+                ids = dict(Memory.objects.live().values_list("source", "id"))
+                marks = trust_marks(ids.values())
+            self.assertEqual(list(marks), [ids["wiki.md"]])
+            self.assertEqual(marks[ids["wiki.md"]].text, "imported from outside the project, not accepted")
+            (other / "wiki.md").write_text("# Licence\n\nPlugins are under the LGPL.\n")
 
     def test_a_new_project_has_the_paths_that_it_had_before_its_folder_was_bound_to_it(self) -> None:
         other = Repository(self.repository.folder.parent / "other" / "alpha")

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from memories.duplicates import current_topic
+from memories.events import CopiedFrom
 from memories.importing.build_commands import build_commands, describe_commands
 from memories.importing.files import (
     GONE_FROM_FILE,
@@ -85,6 +86,7 @@ def import_markdown(
     max_headings: int = MAX_HEADINGS,
     progress: Progress | None = None,
     within: str = "",
+    is_foreign: bool = False,
     exclude: Sequence[str] = (),
 ) -> MarkdownReport:
     """Import every section of the Markdown, reStructuredText and text files below a folder.
@@ -96,6 +98,7 @@ def import_markdown(
     below ``directory`` matches a pattern of ``exclude``, such as ``tests/*``, are left out, and their earlier memories
     deleted. ``progress`` gets the number of files done.
     ``within`` is put before the paths of another project's files, so that its README.md is not this project's.
+    Sections of ``is_foreign`` files are imports that no person of the project accepted.
 
     Raises:
         Invalid: there is no such folder, or a tag is too long.
@@ -111,6 +114,8 @@ def import_markdown(
         echoes = [command for command in present if is_echo(command.content)]
         report.skipped += [(command.title, "a context pack of this hub") for command in echoes]
         imports = [command for command in present if command not in echoes]
+        if is_foreign:
+            imports = [command.model_copy(update={"copied_from": CopiedFrom.IMPORT}) for command in imports]
         counted = Counter(result.status for result in write_memories(commands=imports))
         report.created += counted[WriteStatus.CREATED]
         report.updated += counted[WriteStatus.UPDATED]

@@ -15,6 +15,7 @@ from memories.events import (
     MEMORY_REVISED,
     MEMORY_SEEN,
     MEMORY_WRITTEN,
+    CopiedFrom,
     ResourceLink,
 )
 from memories.models import MemoryKind, MemoryScope, Resolution, ReviewState
@@ -135,6 +136,8 @@ class ImportedMemory(MemoryWrite):
 
     written_at: Instant | None = None
     revised_at: Instant | None = None
+    # Set only for files that are not the project's
+    copied_from: CopiedFrom | None = None
 
 
 class MemoryUpdate(AttributeArguments):

@@ -18,6 +18,7 @@ from memories.events import (
     MEMORY_REVISED,
     MEMORY_WRITTEN,
     ConflictResolved,
+    CopiedFrom,
     MemoryRevised,
     MemoryState,
     MemoryWritten,
@@ -160,6 +161,7 @@ def append_version(
     review: ReviewStatus | None = None,
     revised_at: str | None = None,
     provenance: ProvenanceRecord | None = None,
+    copied: CopiedFrom | None = None,
 ) -> WriteResult:
     """Append the next version of ``existing``; needs an open transaction of the log.
 
@@ -173,6 +175,7 @@ def append_version(
         review: review status; default: as the project's policy decides.
         revised_at: when another tool made the change; default: now.
         provenance: where the new text was learnt; default: where the last one was.
+        copied: what the new text is a copy of; default: as its session shows.
     """
     review = review or ReviewGate().of_revision(existing, state)
     stored_review = None if review == ACCEPTED else review
@@ -184,7 +187,7 @@ def append_version(
             "base_version": base,
             "reason": reason,
             **filled(conflicts_with=unseen, review=stored_review, revised_at=revised_at, provenance=provenance),
-            **filled(copied_from=copied_from(state.title, state.content, existing)),
+            **filled(copied_from=copied or copied_from(state.title, state.content, existing)),
         }
     )
     draft = log.prepare(MEMORY_REVISED, payload)

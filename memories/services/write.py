@@ -158,5 +158,6 @@ def _revise(existing: Existing, draft: Draft[MemoryWritten], key: str | None) ->
         key=key,
         revised_at=draft.payload.revised_at,
         provenance=draft.payload.provenance,
+        copied=draft.payload.copied_from,
     )
     return result.model_copy(update={"redacted": list(draft.redactions)})

@@ -41,7 +41,11 @@ class EntrySource(StrEnum):
 # The end of a mark
 NOT_ACCEPTED = "not accepted"
 # What reads as less than what a person accepted
-LESSER = (EntrySource.WEB, EntrySource.TOOL, EntrySource.IMPORT)
+_ORIGINS = {
+    EntrySource.WEB: "from a web page",
+    EntrySource.TOOL: "from a tool's output",
+    EntrySource.IMPORT: "imported from {}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +59,12 @@ class Trust:
 
     @property
     def is_lesser(self) -> bool:
-        return self.source in LESSER and not self.accepted_by
+        return self.source in _ORIGINS and not self.accepted_by
 
     @property
     def origin(self) -> str:
         """Where it comes from, as a clause; "" for what people and agents wrote."""
-        if self.source is EntrySource.WEB:
-            return "from a web page"
-        if self.source is EntrySource.TOOL:
-            return "from a tool's output"
-        if self.source is EntrySource.IMPORT:
-            return f"imported from {self.writer}"
-        return ""
+        return _ORIGINS.get(self.source, "").format(self.writer)
 
     @property
     def text(self) -> str:
@@ -251,7 +249,10 @@ def _origin_of(version: _Version) -> Trust:
     if source is EntrySource.IMPORT:
         # The topic has the tool, too, if a client has changed a few words since
         name = version.actor if version.door == _IMPORT else version.topic
-        return Trust(source, name.removeprefix(_IMPORTED).partition(":")[0] or "another tool")
+        tool = name.removeprefix(_IMPORTED).partition(":")[0]
+        if version.topic.startswith(_FILE_TOPIC):
+            tool = "outside the project"
+        return Trust(source, tool or "another tool")
     return Trust(source, version.actor)
 
 
@@ -260,14 +261,14 @@ def _source_of(version: _Version) -> EntrySource:
     is_section = version.topic.startswith(_FILE_TOPIC) and version.door not in CLIENT_DOORS
     links = [ResourceLink.model_validate(link) for link in json.loads(version.links)]
     source = EntrySource.AGENT
-    if is_section or version.actor in _FILE_IMPORTERS:
+    if version.copied_from:
+        source = EntrySource(version.copied_from)
+    elif is_section or version.actor in _FILE_IMPORTERS:
         source = EntrySource.FILE
     elif version.door == _ADMIN:
         source = EntrySource.PERSON
     elif version.door == _IMPORT:
         source = EntrySource.IMPORT
-    elif version.copied_from:
-        source = EntrySource(version.copied_from)
     elif version.door == _RULES:
         source = EntrySource.RULE
     elif is_of_web(version.source, links):

@@ -13,8 +13,8 @@ from decisions.importing import import_adrs, record_names
 from decisions.importing.adrs import read_records
 from memories.importing import import_markdown, preview_new
 from memories.importing.files import find_files
-from memoryhub.config.identity import identify_project
-from memoryhub.config.repository import find_repository
+from memoryhub.config.identity import bound_folders, identify_project
+from memoryhub.config.repository import find_repository, working_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import counted, flat
 from memoryhub.transfer.jsonl import ExportFile
@@ -38,6 +38,8 @@ class FileImport:
     project: str = ""
     # The name before paths of another project's files, which would replace this project's of the same path
     within: str = ""
+    # Whether the files are not the project's, whose people have not reviewed them then
+    is_foreign: bool = False
     # Lines on what was left out or is odd, and on what has happened
     warnings: list[str] = field(default_factory=list)
     news: list[str] = field(default_factory=list)
@@ -47,14 +49,17 @@ class FileImport:
     def choose_project(self, project: str) -> None:
         """Set the project; call this before the working folder is bound to it, which changes whose files these are."""
         self.project = project
-        if self.options["project"]:
-            return
         with suppress(Invalid):
             if identify_project(project=None, directory=self.path) == project:
                 return
         folder = self.path.resolve()
         repository = find_repository(folder)
-        self.within = flat(repository.folder_name if repository else folder.name)
+        if not self.options["project"]:
+            self.within = flat(repository.folder_name if repository else folder.name)
+        folders = [working_folder(), *bound_folders(project)]
+        if around := find_repository(working_folder()):
+            folders.append(around.folder)
+        self.is_foreign = not any(folder.is_relative_to(place.resolve()) for place in folders)
 
     def count(self) -> int:
         """Return how much there is to import; raises Invalid if it cannot be read."""
@@ -90,6 +95,7 @@ class MarkdownImport(FileImport):
             max_headings=self.options["max_headings"],
             progress=advance,
             within=self.within,
+            is_foreign=self.is_foreign,
             exclude=self.options["exclude"],
         )
         self._name_skipped(report.skipped)
