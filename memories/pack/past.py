@@ -92,7 +92,9 @@ def past_relevances(query: ParsedQuery, level: Level, session_id: str) -> dict[i
     documents = engine.documents_of(list(relevances))
     for pair in pairs_among(documents, engine.texts_of(documents)):
         if pair.kind is AmendmentKind.AMENDS and pair.older_id in relevances:
-            older = relevances.pop(pair.older_id)
+            older = relevances[pair.older_id]
+            if pair.is_marked:
+                del relevances[pair.older_id]
             relevances[pair.newer_id] = max(older, relevances[pair.newer_id], key=attrgetter("score"))
     best = sorted(relevances, key=lambda entry: (-relevances[entry].score, -entry))
     return {entry: relevances[entry] for entry in best}

@@ -251,6 +251,15 @@ def place_in_english(word: str) -> int:
     return min(_places_in_english().get(form, UNLISTED) for form in (word, stem(word), f"{stem(word)}e"))
 
 
+_ENDINGS_OF_STEMS = ("", "e", "s", "es", "ed", "ing", "er", "y", "ly", "ment")
+
+
+def place_of_stem(short: str) -> int:
+    """Return the place of the most usual English word with a stem."""
+    places = _places_in_english()
+    return min([places.get(short + ending, UNLISTED) for ending in _ENDINGS_OF_STEMS])
+
+
 # The vocabulary of the bundled model is in the order of how often its words are used
 @cache
 def _places_in_english() -> dict[str, int]:

@@ -147,6 +147,7 @@ def with_marks(ranked: engine.Ranked, query: ParsedQuery, level: scopes.Level, *
     texts = engine.texts_of(documents)
     ranked = replace(ranked, documents=documents, texts=texts)
     pairs = merged_pairs(stored_pairs(ids), pairs_among(documents, texts))
+    pairs = [pair for pair in pairs if pair.is_marked or _answers_as_well(pair, ranked)]
     if not pairs and not (marks := marks_of(ids, pairs)):
         return ranked
     scores = dict(ranked.hits)
@@ -165,6 +166,17 @@ def with_marks(ranked: engine.Ranked, query: ParsedQuery, level: scopes.Level, *
     if any(mark.kind is MarkKind.ORIGIN for mark in flattened.from_iterable(marks.values())):
         hits = _accepted_first(hits, ids, ranked.terms)
     return replace(ranked, hits=hits, factors=factors, marks=marks)
+
+
+# Share of the older hit's words of the question that a newer one has which stands before it without a mark
+_AS_WELL = 0.6
+
+
+def _answers_as_well(pair: Pair, ranked: engine.Ranked) -> bool:
+    counts: list[int] = []
+    for hit in pair[:2]:
+        counts.append(len(words_in(f"{ranked.documents[hit]['title']} {ranked.texts.get(hit, '')}", ranked.terms)))
+    return counts[0] >= _AS_WELL * counts[1]
 
 
 # How well a hit that a person accepted answers beside another, by the share of its words of the question or of its

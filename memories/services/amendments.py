@@ -53,7 +53,10 @@ def find_amendments(entity_id: int, text: TitledText, among: Sequence[str] = _EN
     live = rows.column(_LIVE, [json.dumps(list(among)), ids, current_origin().session_id])
     superseded = successors_of(live)
     documents = engine.documents_of([key for key in live if key not in superseded])
-    pairs = [pair for pair in pairs_among(documents, engine.texts_of(documents)) if pair.newer_id == entity_id]
+    pairs: list[Pair] = []
+    for pair in pairs_among(documents, engine.texts_of(documents)):
+        if pair.newer_id == entity_id and pair.is_marked:
+            pairs.append(pair)
     if not pairs:
         return []
     with log.transaction():

@@ -10,12 +10,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from enum import Enum, auto
 from functools import lru_cache
 from itertools import chain, product
 from math import log
 from typing import NamedTuple
 
-from memories.search.snippets import UNLISTED, place_in_english, stem
+from memories.search.snippets import UNLISTED, place_of_stem, stem
 from memories.search.text import COMMON_WORDS, STOP_WORDS, folded
 
 # Characters of a newer text that are read; an older one that is longer says more than one sentence can amend
@@ -25,6 +26,8 @@ _READ, _LONGEST = 700, 900
 class TitledText(NamedTuple):
     content: str
     title: str = ""
+    # A section of a document: its time says nothing, and only whole sentences of it are compared
+    is_section: bool = False
 
 
 _IS = r"(?:is|are|was|were|has been|have been|had been|got|gets)(?: (?:being|now|finally|completely|all))*"
@@ -34,6 +37,8 @@ _CHANGED = (
     "renamed converted reverted reversed moving migrating switching changing raising lowering"
 ).split()
 _HAS_ENDED = f"(?:{'|'.join(_ENDED)}|(?:switched|turned) off|shut down|phased out)"
+# What is removed each time goes on
+_NOT_HABIT = r"(?! (?:by|when|after\w*|every|each|once|at|on|if|with|automatically)\b)"
 _HAS_CHANGED = f"(?:{'|'.join(_CHANGED)})"
 _OLD = r"(?P<old>.*?)(?= (?:with|by|to|for|in favou?r|as|because|and)\b|$)"
 
@@ -56,49 +61,34 @@ def _rule(words: str | Sequence[str], pattern: str) -> _Rule:
 _RULES = [
     _rule("longer", r"(?P<old>.*\bno longer\b.*)"),
     _rule("any anymore", r"(?P<old>.*\b(?:not|no|nothing|nobody|only|\w+n['’]t)\b.*)\b(?:any ?more|any longer)\b"),
-    _rule("instead rather place rid", rf"\b(?:instead of|rather than|in place of|rid of) {_OLD}"),
     _rule(
-        "replaces replaced replacing replace supersedes superseded superseding",
-        rf"\b(?:replac|supersed)(?:es|ed|ing|e) {_OLD}",
+        "instead rather place rid stop stopped forget replaces replaced replacing replace supersedes superseded",
+        r"\b(?:instead of|rather than|in place of|rid of|stop(?:ped)? using|forget(?: about)?"
+        rf"|(?:replac|supersed)(?:es|ed|ing|e)) {_OLD}",
     ),
-    _rule("stop stopped forget", rf"\b(?:stop(?:ped)? using|forget(?: about)?) {_OLD}"),
     _rule(
         "drop dropped dropping retired retiring",
         rf"(?:^|\b(?:we|i|please|have|has|['’]ve) )(?:drop(?:ped|ping)?|retir(?:ed|ing)) {_OLD}",
     ),
-    _rule([*_ENDED, "off", "down", "out"], rf"^(?P<old>.*?) {_IS} {_HAS_ENDED}\b"),
-    _rule(_CHANGED, rf"\b{_HAS_CHANGED}\b.*?\bfrom (?P<old>.*?) (?:to|over to|onto) "),
-    _rule(_CHANGED, rf"^(?P<subject>.*?) (?:has been|have been|is|are|was|were|got) (?:now )?{_HAS_CHANGED}\b"),
+    _rule([*_ENDED, "off", "down", "out"], rf"^(?P<old>.*?) {_IS} {_HAS_ENDED}\b{_NOT_HABIT}"),
     _rule(
         _CHANGED,
         rf"\b(?:we|we['’](?:ve|re)|we have|i|i['’]ve) (?:now )?{_HAS_CHANGED}\b(?P<subject>.*?)(?: to\b|$)",
     ),
     _rule(_CHANGED, rf"^(?P<subject>(?:\S+ ){{1,6}}){_HAS_CHANGED}\b"),
     _rule(
-        "now today as going henceforth onwards",
-        r"\bfrom (?:now|today)\b|\bas of\b|\bgoing forward|\bhenceforth|\bonwards",
+        "now today from as going henceforth onwards",
+        r"\bfrom (?:now|today)\b|^from (?:\S+ ){1,4}on\b|\bas of\b|\bgoing forward|\bhenceforth|\bonwards",
     ),
     _rule("actually correction scratch wrong", r"^(?:ok |no )?(?:actually|correction|scratch that)\b|\bi was wrong\b"),
     _rule(
         "instead now",
-        r"\binstead$|\bnow$|\bwe now\b|\bnow (?:is|are|uses?|runs?|needs?|goes|go|lives?)\b"
-        r"|\b(?:is|are|runs?|uses?|goes|go|lives?|needs?|reads?) now\b",
+        r"\binstead$|\bnow$|\bwe now\b|^(?P<subject>.*?) (?:now (?:is|are|uses?|runs?|needs?|goes|go|lives?)"
+        r"|(?:is|are|runs?|uses?|goes|go|lives?|needs?|reads?) now)\b",
     ),
-    _rule("back", r"\bback to\b"),
-    _rule("not", rf"^(?:and )?not {_OLD}"),
-    _rule("over", rf"\bprefer(?:red)?\b.* over {_OLD}"),
 ]
 # A text with words of change has one of these
-CHANGE_WORDS = frozenset().union(*(rule.words for rule in _RULES)) - {
-    "as",
-    "place",
-    "out",
-    "off",
-    "down",
-    "any",
-    "not",
-    "over",
-}
+CHANGE_WORDS = frozenset().union(*(rule.words for rule in _RULES)) - {*"as from place out off down any".split()}
 # What is asked or only considered
 _OPEN = re.compile(
     r"\?\s*$|^(?:should|could|would|shall|can|may|do|does|did|is|are|what|why|how|if|maybe|perhaps|todo)\b(?! not\b)"
@@ -112,19 +102,25 @@ _ACT = re.compile(
 # A line of a list of changes
 _CHANGELOG = re.compile(
     r"[-*•+] |(?:done|fix(?:ed|es)?|merged?|add(?:ed|s)?|tested|ran|refactor(?:ed)?|investigated|released|committed"
-    r"|pushed|new|improved?|running|thanks|(?:fix|feat|chore|refactor|docs|tests?|perf|build|ci|style|revert)(?:\([^)]*\))?!?:)\b"
+    r"|pushed|improved?|running|thanks|(?:fix|feat|chore|refactor|docs|tests?|perf|build|ci|style|revert)(?:\([^)]*\))?!?:)\b"
 )
 # Something beside what holds already
 _ADDS = re.compile(r"\b(?:too|also|as well|additionally|in addition|besides|another|further|furthermore|both)\b")
 _DENIAL = re.compile(
-    r"\b(?:not|never|without|cannot|\w+n['’]t) (?P<what>(?:\S+ ){0,4}?\S+?)(?=[,;:]| (?:and|but|or|because|since)\b|$)"
+    r"\b(?:not|never|without|cannot|no(?! longer\b)|\w+n['’]t) (?P<what>(?:\S+ ){0,4}?\S+?)"
+    r"(?=[,;:]| (?:and|but|or|because|since)\b|$)"
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s+|。")
+# Sections on what was once so, lines of one sentence, and a sentence without markup
+_HISTORY = re.compile(r"chang|histor|release|what.s new|upgrad|migrat|deprecat|\d\.\d|\d{4}", re.IGNORECASE)
+_WRAP = re.compile(r"\n(?=[\w`(])")
+_PROSE = re.compile(r"[A-Z`](?:(?!::|\]\(|//|[|<>\n]).)+[.!]")
 _CLAUSE = re.compile(r",\s+|:\s+|\s[–—-]\s|\s(?=(?:because|since|so that|although|otherwise)\b)")
 _PAUSE = re.compile(r"[,;:]\s|[,;:]$")
 _TOKEN = re.compile(r"[^\W_][\w.+/%:@&'’~*-]*|[$€£]\d[\d.,]*")
 _PART = re.compile(r"[^\W\d_]{3,}|\d+(?:\.\d+)+")
 _NUMBER = re.compile(r"[$€£]?\d")
+_QUANTITY = re.compile(r"(?<![\w.])(\d+(?:[.,]\d+)*) ?([a-z%]+)")
 _NAME = re.compile(r"\d|[a-z].*[A-Z]|\w[./_@&]\w|[A-Z].*[A-Z]")
 _NUMBERS = frozenset(
     "none one two three four five six seven eight nine ten eleven twelve fifteen twenty thirty half once twice".split()
@@ -135,6 +131,9 @@ _POLES = (
 ).split()
 _OPPOSITES = {frozenset(pair.split("/")) for pair in _POLES}
 _NEGATIONS = frozenset("not never no without cannot don't doesn't isn't aren't won't must'nt shouldn't".split())
+_ARTICLES = frozenset("a an the our its".split())
+# Words before what one thing has once
+_ONCE = frozenset("by from until after".split())
 # Words that begin a narrower statement
 _QUALIFIERS = frozenset("on in for at with during when if while under within inside per".split())
 # Two texts that differ in these are both true
@@ -144,6 +143,7 @@ _PLACES = frozenset(
 )
 
 
+@lru_cache(maxsize=8192)
 def _stem(word: str) -> str:
     return stem(word.removesuffix("s").removesuffix("ment"))
 
@@ -153,49 +153,68 @@ class _Token(NamedTuple):
     stem: str
     # Whether it is a number, a name or a path
     is_value: bool
-    # The word before, if that begins a narrower statement
-    qualifier: str
+    # The preposition before, without an article
+    preposition: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    text: str
     # The words that are no stop words, by clause
     clauses: Sequence[Sequence[_Token]]
     stems: frozenset[str]
+    # With those of the title, and their weight
+    titled: frozenset[str]
+    weight: float
     # Whether it asks or considers, or is a line of a list of changes
     is_open: bool
-    is_act: bool
-    adds: bool
+    # Whether it says what holds: it is not open, a single act, or an addition
+    is_plain: bool
     # What no longer holds, and what has changed
     ended: Sequence[frozenset[str]]
     changed: Sequence[frozenset[str]]
     # What it says not to be so, by clause
     denied: Sequence[frozenset[str]]
+    # What something is for
+    purposes: frozenset[str]
+    # Numbers with their units
+    quantities: Sequence[tuple[str, str]]
+
+    @property
+    def states_change(self) -> bool:
+        return bool(self.ended or self.changed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
     title: frozenset[str]
     sentences: Sequence[_Sentence]
-    # Stems of the whole text
+    # Stems of the whole text, and their weight
     stems: frozenset[str]
+    weight: float
     places: frozenset[str]
     is_long: bool
+
+    # Those of a newer text that may amend another
+    @property
+    def first(self) -> Sequence[_Sentence]:
+        return self.sentences[: 1 if self.is_long else _FIRST]
 
 
 @lru_cache(maxsize=1024)
 def _parsed(text: TitledText) -> _Parsed:
     content = text.content[:_READ]
-    is_long = len(text.content) > _LONGEST
-    sentences = [_sentence(part) for part in _SENTENCE.split(content) if _TOKEN.search(part)]
+    parts = [part for part in _SENTENCE.split(content) if _TOKEN.search(part)]
+    if text.is_section:
+        is_history = _HISTORY.search(text.title)
+        parts = [] if is_history else list(filter(_PROSE.fullmatch, _SENTENCE.split(_WRAP.sub(" ", content))))
     title = _stems(_tokens(text.title))
+    sentences = [_sentence(part, title) for part in parts]
     stems = title.union(*(sentence.stems for sentence in sentences))
     places = _PLACES.intersection(re.findall(r"\w+", f"{text.title} {content}".lower()))
-    return _Parsed(title, sentences, stems, places, is_long)
+    return _Parsed(title, sentences, stems, _weight_of(stems), places, len(text.content) > _LONGEST)
 
 
-def _sentence(text: str) -> _Sentence:
+def _sentence(text: str, title: frozenset[str]) -> _Sentence:
     plain = " ".join(folded(text).lower().split()).rstrip(".!")
     clauses = [tokens for part in _CLAUSE.split(text) if (tokens := _tokens(part))]
     stems = frozenset().union(*map(_stems, clauses))
@@ -208,9 +227,20 @@ def _sentence(text: str) -> _Sentence:
             if "old" in groups:
                 ended.append(_stems(_tokens(groups["old"])) - _COMMON)
             elif not is_act:
-                changed.append(_stems(_tokens(groups.get("subject", ""))) - _COMMON)
-    denied = [_stems(_tokens(match["what"])) for match in _DENIAL.finditer(plain)]
-    return _Sentence(plain, clauses, stems, is_open, is_act, bool(_ADDS.search(plain)), ended, changed, denied)
+                changed.append(_stems(_tokens(groups.get("subject") or "")) - _COMMON)
+    return _Sentence(
+        clauses=clauses,
+        stems=stems,
+        titled=stems | title,
+        weight=_weight_of(stems | title),
+        is_open=is_open,
+        is_plain=not (is_open or is_act or _ADDS.search(plain)),
+        ended=ended,
+        changed=changed,
+        denied=[_stems(_tokens(match["what"])) for match in _DENIAL.finditer(plain)],
+        purposes=frozenset(token.stem for token in chain.from_iterable(clauses) if token.preposition == "for"),
+        quantities=_QUANTITY.findall(plain),
+    )
 
 
 def _matches(sentence: str) -> Iterator[dict[str, str]]:
@@ -229,15 +259,12 @@ def _tokens(text: str) -> list[_Token]:
         word = name.lower()
         if word not in STOP_WORDS or word in _NEGATIONS or word in ("on", "off"):
             is_value = bool(_NUMBER.match(name) or _NAME.search(name)) or word in _NUMBERS
-            is_value = is_value or (name[:1].isupper() and match.start() > 0) or _is_unusual(word)
+            is_value = is_value or (name[:1].isupper() and match.start() > 0)
             tokens.append(_Token(word, _stem(word), is_value, before))
-        before = word if word in _QUALIFIERS else ""
+            before = ""
+        elif word not in _ARTICLES:
+            before = word
     return tokens
-
-
-@lru_cache(maxsize=8192)
-def _is_unusual(word: str) -> bool:
-    return word.isascii() and word.isalpha() and place_in_english(word) == UNLISTED
 
 
 # With the parts of names and paths
@@ -254,27 +281,31 @@ def _stems(tokens: Sequence[_Token]) -> frozenset[str]:
 
 _COMMON = frozenset(map(stem, COMMON_WORDS))
 _WORDS_OF_CHANGE = _NEGATIONS | CHANGE_WORDS | {"more", "new", "old"}
-_EVERYDAY = 300
+_EVERYDAY = 100
 
 
 @lru_cache(maxsize=8192)
 def _weight(word: str) -> float:
     if not word.isalpha():
         return 1.0
-    return max(0.1, min(1.0, log(place_in_english(word) / _EVERYDAY) / log(UNLISTED / _EVERYDAY)))
+    return max(0.1, min(1.0, log(place_of_stem(word) / _EVERYDAY) / log(UNLISTED / _EVERYDAY)))
 
 
 def _weight_of(words: Collection[str]) -> float:
     return sum(map(_weight, words))
 
 
-class Replacement(NamedTuple):
-    # Whether the newer text has words of change, such as "no longer"
-    is_explicit: bool
+class AmendmentEvidence(Enum):
+    # Words of change, such as "no longer"
+    EXPLICIT = auto()
+    # Another value in the same place, or a denial
+    VALUE = auto()
+    # The same matter only: both may be true, and a reader wants the newer first
+    NEAR = auto()
 
 
-def amendment(older: TitledText, newer: TitledText) -> Replacement | None:
-    """Return how a newer text amends an older one; None if both may be true.
+def amendment(older: TitledText, newer: TitledText) -> AmendmentEvidence | None:
+    """Return why a newer text holds instead of an older one; None if nothing shows it.
 
     Args:
         older: an entry or a message.
@@ -283,42 +314,38 @@ def amendment(older: TitledText, newer: TitledText) -> Replacement | None:
     before, after = _parsed(older), _parsed(newer)
     if before.is_long or after.places - before.places or _CHANGELOG.match(newer.title.lower()):
         return None
-    if any(_is_explicit(before, sentence, after) for sentence in _first_of(after)):
-        return Replacement(is_explicit=True)
-    if not _have_other_titles(before, after) and (_has_other_value(before, after) or _denies(before, after)):
-        return Replacement(is_explicit=False)
+    couples = list(product(before.sentences, after.first))
+    have_other_titles = _have_other_titles(before, after)
+    is_section = older.is_section or newer.is_section
+    if not newer.is_section and any(_is_explicit(before, after, *couple) for couple in couples):
+        return AmendmentEvidence.EXPLICIT
+    is_elsewhere = have_other_titles or before.places != after.places
+    if not is_elsewhere and any(_is_denied(*couple) or _is_other_value(before, after, *couple) for couple in couples):
+        return AmendmentEvidence.VALUE
+    if not is_section and any(_is_near(*couple, have_other_titles=have_other_titles) for couple in couples):
+        return AmendmentEvidence.NEAR
     return None
 
 
 def states_change(text: TitledText) -> bool:
     """Return whether a text has explicit words by which something ends, or another begins to hold."""
-    return any(sentence.ended or sentence.changed for sentence in _first_of(_parsed(text)))
-
-
-def _first_of(text: _Parsed) -> Sequence[_Sentence]:
-    return text.sentences[: 1 if text.is_long else _FIRST]
+    return any(sentence.states_change for sentence in _parsed(text).first)
 
 
 # Each title has words that the other text lacks, beside common ones
 def _have_other_titles(before: _Parsed, after: _Parsed) -> bool:
     if before.title.isdisjoint(after.title):
         return False
-    older_only = before.title - after.stems
-    newer_only = after.title - before.stems
-    for is_number in (True, False):
-        if any(_is_number(word) is is_number for word in older_only) and any(
-            _is_number(word) is is_number for word in newer_only
-        ):
-            return True
-    return False
-
-
-def _is_number(word: str) -> bool:
-    return any(character.isdigit() for character in word)
+    older_only, newer_only = before.title - after.stems, after.title - before.stems
+    # A number beside a word is the value
+    has_number = [any(word[0].isdigit() for word in words) for words in (older_only, newer_only)]
+    return bool(older_only and newer_only) and has_number[0] == has_number[1]
 
 
 # The subject is shared if two words are, of which one is unusual, and so large a share of both statements by weight
-_LEAST_SHARED, _LEAST_WEIGHT, _LEAST_SHARE, _LEAST_SHARES = 2, 1.2, 0.25, 0.66
+_LEAST_SHARED, _LEAST_WEIGHT, _LEAST_SHARE, _LEAST_SHARES = 2, 1.0, 0.2, 0.75
+# In texts of so many sentences, a smaller share is enough
+_SHORT, _LEAST_OF_SHORT = 2, 0.5
 # Share of the older statement that counts where the newer title has the older one
 _OF_SAME_TITLE = 0.5
 # Share of the words for what no longer holds that the older text has
@@ -327,69 +354,47 @@ _LEAST_OLD = 0.6
 _FIRST, _LONGEST_SENTENCE = 3, 300
 
 
-def _is_explicit(before: _Parsed, sentence: _Sentence, after: _Parsed) -> bool:
-    if not (sentence.ended or sentence.changed):
+def _is_explicit(before: _Parsed, after: _Parsed, earlier: _Sentence, later: _Sentence) -> bool:
+    shared = earlier.titled & after.stems
+    if not later.states_change or len(shared) < _LEAST_SHARED or shared.isdisjoint(later.stems):
         return False
-    for earlier in before.sentences:
-        older = earlier.stems | before.title
-        shared = older & after.stems
-        weight = _weight_of(shared)
-        if len(shared) < _LEAST_SHARED or weight < _LEAST_WEIGHT or shared.isdisjoint(sentence.stems):
-            continue
-        if _have_other_purposes(earlier, sentence):
-            continue
-        share_of_newer = weight / _weight_of(sentence.stems | after.title)
-        share_of_older = weight / _weight_of(older)
-        if before.title and before.title <= after.title:
-            share_of_older = max(share_of_older, _OF_SAME_TITLE)
-        is_same = min(share_of_newer, share_of_older) >= _LEAST_SHARE
-        is_same = is_same and share_of_newer + share_of_older >= _LEAST_SHARES
-        if any(_has_old(before, words, is_same=is_same) for words in sentence.ended):
+    weight = _weight_of(shared)
+    # Both say what something is for
+    have_purposes = bool(earlier.purposes and later.purposes)
+    if have_purposes and earlier.purposes.isdisjoint(later.stems) and later.purposes.isdisjoint(earlier.stems):
+        return False
+    share_of_newer = weight / later.weight
+    share_of_older = weight / earlier.weight
+    if before.title and before.title <= after.title:
+        share_of_older = max(share_of_older, _OF_SAME_TITLE)
+    is_short = max(len(before.sentences), len(after.sentences)) <= _SHORT
+    is_same = weight >= _LEAST_WEIGHT and min(share_of_newer, share_of_older) >= _LEAST_SHARE
+    is_same = is_same and share_of_newer + share_of_older >= (_LEAST_OF_SHORT if is_short else _LEAST_SHARES)
+    if not is_same:
+        return False
+    subject = earlier.titled
+    if not before.title.isdisjoint(earlier.stems):
+        subject = before.title
+    if any(not words or words & subject for words in later.changed):
+        return True
+    return any(_weight_of(words & before.stems) >= _LEAST_OLD * _weight_of(words) > 0 for words in later.ended)
+
+
+# Share of the older text by weight that both sentences share
+_LEAST_MAIN = 0.25
+
+
+def _is_other_value(before: _Parsed, after: _Parsed, earlier: _Sentence, later: _Sentence) -> bool:
+    if not (earlier.is_plain and later.is_plain):
+        return False
+    if not before.title.isdisjoint(after.title) and len(earlier.quantities) == len(later.quantities) == 1:
+        [(number, unit)], [(other_number, other_unit)] = earlier.quantities, later.quantities
+        if unit == other_unit and number != other_number:
             return True
-        if is_same and (len(shared) > _LEAST_SHARED or not _have_other_titles(before, after)):
-            subject = _subject_of(before, earlier)
-            if any(not words or words & subject for words in sentence.changed):
-                return True
-    return False
-
-
-# Both say what something is for
-def _have_other_purposes(earlier: _Sentence, sentence: _Sentence) -> bool:
-    older = {token.stem for token in chain.from_iterable(earlier.clauses) if token.qualifier == "for"}
-    newer = {token.stem for token in chain.from_iterable(sentence.clauses) if token.qualifier == "for"}
-    return bool(older and newer) and older.isdisjoint(sentence.stems) and newer.isdisjoint(earlier.stems)
-
-
-# Whether the older text has what no longer holds: most of it, or all of a name if the subject is not the same otherwise
-def _has_old(before: _Parsed, words: frozenset[str], *, is_same: bool) -> bool:
-    shared = words & before.stems
-    if is_same:
-        return bool(shared) and len(shared) >= _LEAST_OLD * len(words)
-    return len(shared) == len(words) >= _LEAST_SHARED and _weight_of(shared) >= _LEAST_WEIGHT
-
-
-# Words of a sentence from its beginning that are taken for its subject
-_HEAD = 3
-
-
-def _subject_of(text: _Parsed, sentence: _Sentence) -> frozenset[str]:
-    if text.title and not text.title.isdisjoint(sentence.stems):
-        return text.title
-    return text.title | _stems([*chain.from_iterable(sentence.clauses)][:_HEAD])
-
-
-def _has_other_value(before: _Parsed, after: _Parsed) -> bool:
+    if _weight_of(earlier.titled & later.titled) < _LEAST_MAIN * before.weight:
+        return False
     common_titles = len(before.title & after.title)
-    for sentence in _first_of(after):
-        if sentence.is_open or sentence.is_act or sentence.adds:
-            continue
-        for earlier in before.sentences:
-            if earlier.is_act or earlier.is_open or not _is_main(before, earlier, sentence, after.title):
-                continue
-            for one, other in product(_parts(earlier), _parts(sentence)):
-                if _differ_in_value(one, other, common_titles):
-                    return True
-    return False
+    return any(_differ_in_value(*parts, common_titles) for parts in product(_parts(earlier), _parts(later)))
 
 
 # The clauses of a sentence, and the whole
@@ -404,34 +409,35 @@ _MOST_DENIED, _OF_SUBJECT = 3, 0.4
 
 
 # One says that something is not so, all words of which the other has without a negation
-def _denies(before: _Parsed, after: _Parsed) -> bool:
-    for earlier, later in product(before.sentences, _first_of(after)):
-        if any(sentence.is_open or sentence.is_act or sentence.adds for sentence in (earlier, later)):
-            continue
-        for denial, claim in ((earlier, later), (later, earlier)):
-            if claim.denied:
+def _is_denied(earlier: _Sentence, later: _Sentence) -> bool:
+    if not (earlier.is_plain and later.is_plain):
+        return False
+    for denial, claim in ((earlier, later), (later, earlier)):
+        for denied in denial.denied:
+            if claim.denied or not denied or len(denied) > _MOST_DENIED or not denied <= claim.stems:
                 continue
-            for denied in denial.denied:
-                if not (0 < len(denied) <= _MOST_DENIED and denied <= claim.stems):
-                    continue
-                older, newer = earlier.stems | before.title, later.stems | after.title
-                shorter = min(_weight_of(older - denied), _weight_of(newer - denied))
-                if _weight_of((older & newer) - denied) >= _OF_SUBJECT * shorter > 0:
-                    return True
+            if denial.stems <= denied and len(denied) > 1:
+                return True
+            shorter = min(_weight_of(earlier.titled - denied), _weight_of(later.titled - denied))
+            if _weight_of((earlier.titled & later.titled) - denied) >= _OF_SUBJECT * shorter > 0:
+                return True
     return False
 
 
-# Share of the older text by weight that both sentences share
-_LEAST_MAIN = 0.25
+# Weight of the words that two statements share if they are on the same matter, and their share of the shorter one
+_OF_MATTER, _SHARE_OF_MATTER = 2.4, 0.4
 
 
-def _is_main(before: _Parsed, earlier: _Sentence, sentence: _Sentence, title: frozenset[str]) -> bool:
-    shared = (earlier.stems | before.title) & (sentence.stems | title)
-    return _weight_of(shared) >= _LEAST_MAIN * _weight_of(before.stems)
+def _is_near(earlier: _Sentence, later: _Sentence, *, have_other_titles: bool) -> bool:
+    shared = _weight_of(earlier.titled & later.titled)
+    if later.states_change:
+        return shared >= _LEAST_WEIGHT
+    is_much = shared >= max(_OF_MATTER, _SHARE_OF_MATTER * min(earlier.weight, later.weight))
+    return is_much and not later.is_open and not have_other_titles
 
 
-# Equal words of two clauses, with those of their titles, and words after the value that only one of them has
-_LEAST_EQUAL, _TAIL = 2, 4
+# Equal words of two clauses, with those of their titles, and words of a value
+_LEAST_EQUAL, _LONGEST_VALUE = 2, 3
 
 
 def _differ_in_value(older: Sequence[_Token], newer: Sequence[_Token], common_titles: int) -> bool:
@@ -439,6 +445,7 @@ def _differ_in_value(older: Sequence[_Token], newer: Sequence[_Token], common_ti
     matcher = SequenceMatcher(None, [token.stem for token in older], [token.stem for token in newer], autojunk=False)
     equal = common_titles
     values = 0
+    tail: Sequence[_Token] = ()
     for kind, first, last, start, end in matcher.get_opcodes():
         before, after = older[first:last], newer[start:end]
         if kind == "equal":
@@ -447,38 +454,18 @@ def _differ_in_value(older: Sequence[_Token], newer: Sequence[_Token], common_ti
             # Opposites say more than other values
             values += 1
             equal += len(before) == len(after)
-        elif (
-            first
-            and kind == "replace"
-            and (_are_values(before, after) or _are_choices(older[first - 1], before, after))
-        ):
+        elif kind == "replace":
+            is_last = first > 0 and (last, end) == (len(older), len(newer))
+            is_value = _are_alternatives(older[:first], before, after) or (is_last and _happen_once(before, after))
+            if not is_value:
+                return False
             values += 1
-        elif kind == "replace" or not values or last < len(older) or end < len(newer) or _is_narrower(after):
+        elif not values or last < len(older) or end < len(newer):
             return False
-    return values == 1 and equal >= _LEAST_EQUAL and not any(token.word in _SHARING for token in older)
-
-
-def _is_narrower(tail: Sequence[_Token]) -> bool:
-    return len(tail) > _TAIL or any(token.qualifier for token in tail[:1])
-
-
-def _are_values(before: Sequence[_Token], after: Sequence[_Token]) -> bool:
-    longest = max(len(before), len(after))
-    if len(before) != len(after) and any(_NUMBER.match(token.word) for token in (*before, *after)):
-        return False
-    # A name with its number is another thing with a value of its own
-    has_number = {bool(_NUMBER.match(token.word)) for token in before}
-    if len(has_number) > 1 and has_number == {bool(_NUMBER.match(token.word)) for token in after}:
-        return False
-    return longest <= _LONGEST_VALUE and all(token.is_value for token in (*before, *after))
-
-
-_LONGEST_VALUE = 3
-# Words of which one thing may have several objects
-_SHARING = frozenset(
-    """define defines contain contains support supports include includes export exports provide provides accept accepts
-    offer offers handle handles list lists""".split()
-)
+        else:
+            tail = after[:1]
+    is_narrower = any(token.preposition in _QUALIFIERS for token in tail)
+    return values == 1 and equal >= _LEAST_EQUAL and not is_narrower
 
 
 # One has a negation that the other lacks, or they are such as always and never
@@ -487,14 +474,24 @@ def _are_opposite(before: Sequence[_Token], after: Sequence[_Token]) -> bool:
     return (len(words) == 1 and words[0] in _NEGATIONS) or (len(before) == 1 and frozenset(words) in _OPPOSITES)
 
 
-# Things that have numbers: exercise 3 and exercise 4
-_COUNTED = frozenset(
-    """chapter exercise step phase stage part section level issue pr ticket task case figure table page day week sprint
-    item option room lesson unit player team group batch round attempt revision""".split()
-)
-_CHOOSING = frozenset(map(stem, "use uses prefer choose pick default keep".split()))
+# Words of which one thing may have several objects, and those before names that are usual words: use alpine
+def _happen_once(before: Sequence[_Token], after: Sequence[_Token]) -> bool:
+    is_short = max(len(before), len(after)) <= _LONGEST_VALUE
+    return is_short and before[0].preposition == after[0].preposition and before[0].preposition in _ONCE
 
 
-# Names that are usual words: use alpine, use distroless
-def _are_choices(verb: _Token, before: Sequence[_Token], after: Sequence[_Token]) -> bool:
-    return verb.stem in _CHOOSING and len(before) == len(after) == 1
+_VERBS = "define contain support include export provide accept offer handle list".split()
+_SHARING = frozenset([*_VERBS, *(f"{verb}s" for verb in _VERBS)])
+_CHOOSING = frozenset(map(_stem, "use prefer choose pick default keep".split()))
+
+
+def _are_alternatives(start: Sequence[_Token], before: Sequence[_Token], after: Sequence[_Token]) -> bool:
+    if not start or not _SHARING.isdisjoint(token.word for token in start):
+        return False
+    if start[-1].stem in _CHOOSING and len(before) == len(after) == 1:
+        return True
+    numbers = [{bool(_NUMBER.match(token.word)) for token in tokens} for tokens in (before, after)]
+    # A name with its number is another thing with a value of its own
+    if True in numbers[0] | numbers[1] and (len(before) != len(after) or numbers[0] == numbers[1] == {True, False}):
+        return False
+    return max(len(before), len(after)) <= _LONGEST_VALUE and all(token.is_value for token in (*before, *after))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, combinations
+from operator import attrgetter
 from typing import Any, NamedTuple
 
+from memories.kinds import BETWEEN_HEADINGS
 from memories.models import AmendmentKind
 from memories.search.text import STOP_WORDS
-from memories.validity.amendment_rules import CHANGE_WORDS, TitledText, amendment, states_change
+from memories.substance import REFERENCE
+from memories.validity.amendment_rules import CHANGE_WORDS, AmendmentEvidence, TitledText, amendment, states_change
 from memories.validity.marks import Mark, MarkKind
 from memories.validity.trust import trust_marks, trusts_of
 from memoryhub.core.log.quarantine import OUTSIDE
@@ -32,8 +35,6 @@ class Statement(NamedTuple):
     written_at: Any
     # The author of an entry, or who wrote a message
     speaker: str = ""
-    # False for sections of documents: when they were imported says nothing
-    can_amend: bool = True
     # The session in which it was written, and when that began
     session_id: str = ""
     session_began_at: Any = None
@@ -47,25 +48,26 @@ class Pair(NamedTuple):
     is_certain: bool = False
     # The one of a lesser origin, if a person accepted the other
     lesser_id: int = 0
+    # False if both may be true: the newer only stands first
+    is_marked: bool = True
 
 
 def compared(older: Statement, newer: Statement) -> Pair | None:
     """Return whether the newer of two statements amends or contradicts the older."""
-    if not newer.can_amend:
+    evidence = amendment(older.text, newer.text)
+    if evidence is None or (evidence is AmendmentEvidence.NEAR and newer.written_at <= older.written_at):
         return None
-    finding = amendment(older.text, newer.text)
-    if finding is None:
-        return None
-    kind = AmendmentKind.CONTRADICTS
-    if finding.is_explicit or _overrules(older, newer):
-        kind = AmendmentKind.AMENDS
-    return Pair(newer.id, older.id, kind, finding.is_explicit and newer.speaker == older.speaker)
+    kind = AmendmentKind.AMENDS
+    if evidence is AmendmentEvidence.VALUE and not _overrules(older, newer):
+        kind = AmendmentKind.CONTRADICTS
+    is_certain = evidence is AmendmentEvidence.EXPLICIT and newer.speaker == older.speaker
+    return Pair(newer.id, older.id, kind, is_certain, is_marked=evidence is not AmendmentEvidence.NEAR)
 
 
 # Without words of change, a later statement only holds instead if a person or the same author makes it. A session that
 # was at work when the older one was written did not know it
 def _overrules(older: Statement, newer: Statement) -> bool:
-    if newer.written_at <= older.written_at or newer.speaker not in (PERSON, older.speaker):
+    if newer.text.is_section or newer.written_at <= older.written_at or newer.speaker not in (PERSON, older.speaker):
         return False
     is_other_session = newer.session_id != older.session_id and newer.session_began_at is not None
     return newer.speaker == PERSON or not is_other_session or newer.session_began_at > older.written_at
@@ -73,14 +75,10 @@ def _overrules(older: Statement, newer: Statement) -> bool:
 
 def amendments_among(statements: Collection[Statement]) -> list[Pair]:
     """Return which statements amend or contradict others, the oldest of these first."""
-    return amendments_of(may_amend({statement.id: statement.text for statement in statements}), statements)
-
-
-def amendments_of(couples: Iterable[tuple[int, int]], statements: Collection[Statement]) -> list[Pair]:
     by_id = {statement.id: statement for statement in statements}
     order = {key: (statement.written_at, key) for key, statement in by_id.items()}
     pairs: list[Pair] = []
-    for couple in couples:
+    for couple in may_amend({key: statement.text for key, statement in by_id.items()}):
         older, newer = sorted(couple, key=order.__getitem__)
         if pair := compared(by_id[older], by_id[newer]):
             pairs.append(pair)
@@ -94,30 +92,27 @@ _LEAST_COMMON, _LEAST_SHARE = 2, 0.3
 
 def may_amend(texts: Mapping[int, TitledText]) -> list[tuple[int, int]]:
     """Return pairs of texts with so many words in common that one may amend the other."""
-    words = {key: _words(text) for key, text in texts.items()}
-    changing = {key for key in texts if not CHANGE_WORDS.isdisjoint(words[key]) and states_change(texts[key])}
+    sketches = [(key, *_sketch(text)) for key, text in texts.items()]
     pairs: list[tuple[int, int]] = []
-    for one, other in combinations(words, 2):
-        common = len(words[one] & words[other])
-        if one in changing or other in changing:
-            is_near = common > 0
-        else:
-            is_near = common >= max(_LEAST_COMMON, _LEAST_SHARE * min(len(words[one]), len(words[other])))
-        if is_near:
+    for (one, words, least), (other, other_words, other_least) in combinations(sketches, 2):
+        if len(words & other_words) >= min(least, other_least):
             pairs.append((one, other))
     return pairs
 
 
-# Characters of a text whose words are compared
-_READ = 500
+# Characters of a text whose words are compared, and of a word: its ending says little
+_READ, _BEGINNING = 500, 5
 _IGNORED = STOP_WORDS - CHANGE_WORDS
+_TO_SPACES = str.maketrans(dict.fromkeys(",.:;!?()`'\"", " "))
 
 
-# Without the punctuation after words; taking texts apart properly takes longer than all the rest
-@lru_cache(maxsize=2048)
-def _words(text: TitledText) -> frozenset[str]:
-    plain = f"{text.title} {text.content[:_READ]}".lower().replace(", ", " ").replace(". ", " ").replace(": ", " ")
-    return frozenset(plain.rstrip(".!").split()) - _IGNORED
+# The words of a text, and how many must be common; taking a text apart properly takes longer
+@lru_cache(maxsize=4096)
+def _sketch(text: TitledText) -> tuple[frozenset[str], float]:
+    words = set(f"{text.title} {text.content[:_READ]}".lower().translate(_TO_SPACES).split()) - _IGNORED
+    is_changing = not CHANGE_WORDS.isdisjoint(words) and states_change(text)
+    beginnings = frozenset([word[:_BEGINNING] for word in words])
+    return beginnings, 1 if is_changing else max(_LEAST_COMMON, _LEAST_SHARE * len(beginnings))
 
 
 # Pairs that a person has dismissed are left out, and those whose other half is deleted, rejected or in quarantine: only
@@ -150,7 +145,7 @@ def _weighed(pairs: list[Pair]) -> list[Pair]:
     weighed: list[Pair] = []
     for pair in pairs:
         if pair.newer_id in lesser and pair.older_id in accepted:
-            weighed.append(Pair(pair.newer_id, pair.older_id, AmendmentKind.CONTRADICTS, lesser_id=pair.newer_id))
+            weighed.append(pair._replace(kind=AmendmentKind.CONTRADICTS, is_certain=False, lesser_id=pair.newer_id))
         elif pair.older_id in lesser and pair.newer_id in accepted:
             weighed.append(pair._replace(lesser_id=pair.older_id))
         else:
@@ -158,24 +153,16 @@ def _weighed(pairs: list[Pair]) -> list[Pair]:
     return weighed
 
 
-_DISMISSED = (
-    "SELECT newer_id, older_id FROM memories_amendment "
-    f"WHERE newer_id IN {IDS} AND older_id IN {IDS} AND NOT is_accepted"
-)
-
-
-def dismissed_among(ids: Sequence[int]) -> set[tuple[int, int]]:
-    """Return the pairs of newer and older entries that a person has dismissed."""
-    listed = json.dumps(list(ids))
-    return set(rows.fetch(_DISMISSED, [listed, listed]))
-
-
 # Sources whose documents are compared: commits and commands tell what happened
 COMPARED = ("memory", "decision", "message")
 # What follows in the text of a decision tells why it was chosen
 _CHOSEN_END = " — "
 _BEGAN = f"SELECT session_id, started_at FROM sessions_app_session WHERE session_id IN {TEXTS}"
-_FACTS = f"SELECT id, updated_at, author, type FROM memories_memory WHERE id IN {IDS}"
+_DISMISSED = (
+    "SELECT newer_id, older_id FROM memories_amendment "
+    f"WHERE newer_id IN {IDS} AND older_id IN {IDS} AND NOT is_accepted"
+)
+_FACTS = f"SELECT id, updated_at, author FROM memories_memory WHERE id IN {IDS}"
 
 
 def pairs_among(documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, str]) -> list[Pair]:
@@ -189,10 +176,14 @@ def pairs_among(documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, 
     for key, document in documents.items():
         if document["source"] in COMPARED:
             title = "" if document["source"] == "message" else document["title"]
+            is_section = document["source"] == "memory" and document["type"] == REFERENCE
+            if is_section:
+                # Without the file
+                title = title.partition(BETWEEN_HEADINGS)[2] or title
             content = texts.get(key, "")
             if document["source"] == "decision":
                 content = content.partition(_CHOSEN_END)[0]
-            compared_texts[key] = TitledText(content, title)
+            compared_texts[key] = TitledText(content, title, is_section)
     couples = may_amend(compared_texts)
     if not couples:
         return []
@@ -203,7 +194,7 @@ def pairs_among(documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, 
     statements: list[Statement] = []
     for key in ids:
         document = documents[key]
-        written_at, speaker, type_name = facts.get(key, (document["created_at"], document["type"], ""))
+        written_at, speaker = facts.get(key, (document["created_at"], document["type"]))
         session_id = document["session_id"]
         statements.append(
             Statement(
@@ -211,14 +202,13 @@ def pairs_among(documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, 
                 compared_texts[key],
                 rows.time_text(written_at),
                 speaker,
-                can_amend=type_name != "reference",
                 session_id=session_id,
                 session_began_at=began.get(session_id),
             )
         )
-    dismissed = dismissed_among(ids)
-    pairs = amendments_of(couples, statements)
-    return _weighed([pair for pair in pairs if (pair.newer_id, pair.older_id) not in dismissed])
+    # Those that a person has dismissed
+    dismissed = set(rows.fetch(_DISMISSED, [json.dumps(ids)] * 2))
+    return _weighed([pair for pair in amendments_among(statements) if pair[:2] not in dismissed])
 
 
 def merged_pairs(*lists: Sequence[Pair]) -> list[Pair]:
@@ -231,17 +221,21 @@ def merged_pairs(*lists: Sequence[Pair]) -> list[Pair]:
 
 def amendment_marks(ids: Sequence[int], pairs: Sequence[Pair] | None = None) -> dict[int, Mark]:
     """Map entries of the current store that newer ones amend or contradict to marks that name these."""
-    amended: dict[int, int] = {}
-    contradicted: dict[int, int] = {}
+    amended: dict[int, Pair] = {}
+    texts: dict[int, str] = {}
     for pair in stored_pairs(ids) if pairs is None else pairs:
+        if not pair.is_marked:
+            continue
         if pair.kind is AmendmentKind.AMENDS:
-            amended[pair.older_id] = max(pair.newer_id, amended.get(pair.older_id, 0))
-        else:
-            if pair.lesser_id != pair.newer_id:
-                contradicted[pair.older_id] = pair.newer_id
-            if pair.lesser_id != pair.older_id:
-                contradicted[pair.newer_id] = pair.older_id
-    marks = {key: Mark(MarkKind.CONTRADICTED, f"contradicts #{other}") for key, other in contradicted.items()}
-    for older, newer in amended.items():
-        marks[older] = Mark(MarkKind.AMENDED, f"amended by #{newer}", _AMENDED_WEIGHT, withheld=True)
+            amended[pair.older_id] = max(pair, amended.get(pair.older_id, pair), key=attrgetter("newer_id"))
+            continue
+        if pair.lesser_id != pair.newer_id:
+            texts[pair.older_id] = f"contradicts #{pair.newer_id}"
+        if pair.lesser_id != pair.older_id:
+            texts[pair.newer_id] = f"contradicts #{pair.older_id}"
+    marks = {key: Mark(MarkKind.CONTRADICTED, text) for key, text in texts.items()}
+    for older, pair in amended.items():
+        # One that does not say so itself may be about something else: both are recalled
+        text = f"amended by #{pair.newer_id}"
+        marks[older] = Mark(MarkKind.AMENDED, text, _AMENDED_WEIGHT, withheld=pair.is_certain)
     return {key: marks[key] for key in ids if key in marks}
