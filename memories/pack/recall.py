@@ -153,7 +153,7 @@ def pairs_about(prompt: ParsedQuery, level: Level, relevances: Collection[int], 
 
 
 def with_newer(relevances: Mapping[int, Relevance], pairs: Iterable[Pair]) -> dict[int, Relevance]:
-    """Add what amends entries, as relevant as these."""
+    """Add what amends entries, as relevant as these; what is not certain to be amended is so, too."""
     complete = dict(relevances)
     for pair in pairs:
         older = complete.get(pair.older_id)
@@ -161,6 +161,8 @@ def with_newer(relevances: Mapping[int, Relevance], pairs: Iterable[Pair]) -> di
         is_lesser = pair.newer_id == pair.lesser_id
         if older and not is_lesser and (newer is None or newer.score < older.score):
             complete[pair.newer_id] = Relevance(older.score, 0, 0)
+        elif older and newer and pair.is_marked and not (pair.is_certain or pair.lesser_id):
+            complete[pair.older_id] = replace(older, score=newer.score)
     return complete
 
 

@@ -272,6 +272,12 @@ class AmendmentsTests(MemoriesTestCase):
         self.assertEqual(marks, [[f"amended by #{newer}"], []])
         self.assertEqual(self.recalled(), [newer, self.older])
 
+    def test_recall_gives_both_where_the_older_is_less_relevant(self) -> None:
+        older = self.write("Merging", "Among much else, the changelog is written by the person who merges.")
+        text = "The changelog is written by the author of a change, not by the person who merges."
+        newer = self.write("Who writes the changelog", text)
+        self.assertEqual(self.recalled("Who writes the changelog?"), [newer, older])
+
     def test_the_newer_of_two_on_the_same_matter_is_first_without_a_mark(self) -> None:
         older = self.write("Jump buffer", "Make the jump buffer 80 ms, it feels good with the controller.")
         newer = self.write("Handheld", "80 ms is too short on the handheld, let's go with 120 ms for the jump buffer.")
