@@ -32,9 +32,9 @@ from sessions_app import git
 from sessions_app.git.branches import (
     BranchWork,
     branch_states,
-    changed_lines,
     dropped_commits,
     main_of,
+    patches_of_branch,
     unchanged_files,
 )
 from sessions_app.git.ranges import authors_of_files, find_range, list_committed, read_committed
@@ -282,7 +282,7 @@ def compare_branches(folder: Path) -> None:
     side = branch_tip(tree, "side") or ""
     branch_states(tree, [BranchWork(side, "side"), BranchWork(tree.head, "side", has_edits=True), BranchWork("1" * 40)])
     dropped_commits(tree, [side])
-    changed_lines(tree, side)
+    patches_of_branch(tree, side)
     unchanged_files(tree, [(side, "code.py")])
     main_of(tree)
 

@@ -9,6 +9,7 @@ from memories.events import ENTRY_ANCHORED, AnchorRecord, EntryAnchored
 from memories.models import AnchorSource, CodeAnchor
 from memories.schemas.validity import AnchorsChange, AnchorsResult, AnchorView
 from memories.search import engine
+from memories.validity.anchors import anchor_record
 from memories.validity.claims import claims_about, words_of_text
 from memories.validity.definitions import Definition
 from memories.validity.freshness import State, check, lines_of, name_of
@@ -137,7 +138,7 @@ def _anchor_named(name: str, text: str, tree: WorkingTree | None) -> AnchorRecor
         first = int(match["first"])
         return _lines(file, first, int(match["last"] or first))
     words = [claim.text for claim in claims_about(words_of_text(text), file)]
-    return _record(file, Definition("", 0, 0), words)
+    return anchor_record(file, Definition("", 0, 0), words, AnchorSource.PERSON)
 
 
 def _lines(file: WorkingFile, first: int, last: int) -> AnchorRecord:
@@ -145,7 +146,7 @@ def _lines(file: WorkingFile, first: int, last: int) -> AnchorRecord:
     if not 0 < first <= last <= count:
         lines = str(first) if first == last else f"{first}-{last}"
         raise Invalid(f"there is no line {lines} in {file.path}, which has {counted(count, 'line')}")
-    return _record(file, Definition("", first, last), [])
+    return anchor_record(file, Definition("", first, last), [], AnchorSource.PERSON)
 
 
 def _definition(file: WorkingFile, symbol: str, text: str) -> AnchorRecord:
@@ -160,20 +161,4 @@ def _definition(file: WorkingFile, symbol: str, text: str) -> AnchorRecord:
     for part in name.split("."):
         words.weights.pop(part.lower(), None)
     claims = [claim.text for claim in claims_about(words, file, first, last)]
-    return _record(file, matches[0], claims)
-
-
-def _record(file: WorkingFile, part: Definition, words: list[str]) -> AnchorRecord:
-    symbol, first, last = part
-    digest = ""
-    if first or words:
-        digest = file.digest(first or 1, last or len(file.lines))
-    return AnchorRecord(
-        path=file.path,
-        symbol=symbol,
-        first=first,
-        last=last,
-        digest=digest,
-        words=words,
-        made_from=AnchorSource.PERSON,
-    )
+    return anchor_record(file, matches[0], claims, AnchorSource.PERSON)

@@ -23,12 +23,15 @@ from memories.validity.claims import (
     Words,
     claims_about,
     is_stated,
+    is_vague,
     states,
     value_of_name,
+    word_within,
     words_of_text,
 )
 from memories.validity.definitions import Definition
 from memories.validity.working_files import (
+    IS_VALUE,
     LITERALS,
     UNFIT,
     TrackedFiles,
@@ -71,15 +74,6 @@ _PATH = re.compile(
 _PROTOTYPE = ".prototype."
 _SYMBOL = re.compile(r"(?<![\w./$@-])(?P<name>[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_$][\w$]*){0,3}[?!]?)(?P<call>\()?")
 _MAX_SEARCHED = 5
-# Names that many programs have
-_GENERIC = frozenset(
-    """main test tests setup teardown init get set run new add remove update delete create make build start stop open
-    close read write load save parse format name names type types value values key keys data item items list index file
-    files path paths config options option args kwargs self this none null true false string str int bool float number
-    object array dict error errors result results response request client server app user users url __init__ default
-    handler handle callback call next foo bar baz hello world example usage install version import export return class
-    function method module package print log debug info warn""".split()
-)
 _DOCUMENT = re.compile(r".*\.(?:md|mdx|rst|adoc)", re.IGNORECASE)
 # Edits of these go with the work that an entry is about
 _SIDE_WORK = re.compile(
@@ -140,6 +134,19 @@ _MOST_COMMITS, _MOST_FILES, _MAX_CHANGE = 5, 50, 20_000
 _NEW_PATH = re.compile(r"^\+\+\+ b/(.+?)\t?$", re.MULTILINE)
 
 
+def anchor_record(
+    file: WorkingFile, part: Definition, words: list[str], made_from: AnchorSource = AnchorSource.TEXT
+) -> AnchorRecord:
+    """Return an anchor on lines of a file, which hold the words, or on all of it where the part has no lines."""
+    symbol, first, last = part
+    digest = ""
+    if first or words:
+        digest = file.digest(first or 1, last or len(file.lines))
+    return AnchorRecord(
+        path=file.path, symbol=symbol, first=first, last=last, digest=digest, words=words, made_from=made_from
+    )
+
+
 class _Mention(NamedTuple):
     path: str
     block: int
@@ -168,8 +175,6 @@ class _Making:
         anchors = [self._lines(mention) for mention in mentions if mention.first]
         anchors += self._symbol_anchors(sources, {(mention.path, mention.block) for mention in mentions})
         anchored = {anchor.path for anchor in anchors if anchor}
-        claimed = {claim for anchor in anchors if anchor for claim in anchor.words}
-        anchors += [self._pieces(path, claimed) for path in sources if path in anchored]
         for path in sources:
             if path not in anchored and sources[path] is AnchorSource.TEXT:
                 blocks = {mention.block for mention in mentions if mention.path == path}
@@ -247,7 +252,7 @@ class _Making:
         words = self._words_of(set(range(len(self._blocks))))
         weights = words.weights
         values = [word for word in weights if weights[word] == VALUE and word not in LITERALS and word not in "01"]
-        names = [word for word in weights if words.is_name(word)]
+        names = [word for word in weights if word in words.names]
         plain = [word for word in weights if word not in names and word not in values and len(word) > 2]
         lines = lines_with(self._tree, values[:_MOST_VALUES], names[:_MOST_VALUES], plain[:_MOST_PLAIN])
         words_of_lines = [words_of_code(line) & weights.keys() for _, line in lines]
@@ -273,7 +278,7 @@ class _Making:
         file = self._file(mention.path)
         if file is None or mention.last > len(file.lines):
             return None
-        return self._record(file, mention.first, mention.last, [])
+        return anchor_record(file, Definition("", mention.first, mention.last), [])
 
     def _symbol_anchors(
         self, sources: dict[str, AnchorSource], places: set[tuple[str, int]]
@@ -292,11 +297,10 @@ class _Making:
                 missing[symbol] = blocks
         if not anchors and missing and self._is_note:
             for symbol, path in defining_files(self._tree, tuple(missing)).items():
-                matches = [
-                    (file, match) for file in [self._file(path)] if file for match in file.definitions_of(symbol)
-                ]
-                if len(matches) == 1:
-                    anchors.append(self._definition(*matches[0], missing[symbol], AnchorSource.TEXT))
+                file = self._file(path)
+                definitions = file.definitions_of(symbol) if file else []
+                if file and len(definitions) == 1:
+                    anchors.append(self._definition(file, definitions[0], missing[symbol], AnchorSource.TEXT))
         return anchors
 
     # Names that may be those of definitions, with the numbers of their blocks
@@ -317,18 +321,17 @@ class _Making:
         words = self._words_of(blocks)
         length = definition.last - definition.first
         states_all = length < _SHORT_LINES and is_stated(words, file, definition.first, definition.last)
-        parts = {part.lower() for part in definition.name.split(".")}
+        parts = {definition.name.lower(), *definition.name.lower().split(".")}
         claims = claims_about(words, file, definition.first, definition.last)
-        claims = [claim for claim in claims if claim.text.strip("`").lower() not in parts]
+        texts = [claim.text for claim in claims if claim.text.strip("`").lower() not in parts]
         name = definition.name.rpartition(".")[2]
-        texts = _texts(claims)
         if states_all and length:
             texts = []
         elif states_all or not texts:
             texts = value_of_name(file.lines[definition.first - 1], name)
             if not texts and not states_all:
-                texts = [name.lower()]
-        return self._record(file, definition.first, definition.last, texts, symbol=definition.name, made_from=made_from)
+                texts = word_within(words, file, definition) or [name.lower()]
+        return anchor_record(file, definition, texts, made_from)
 
     def _whole_file(self, path: str, blocks: set[int], *, is_only: bool) -> AnchorRecord | None:
         file = self._file(path)
@@ -339,15 +342,6 @@ class _Making:
         if is_only and self._is_note:
             blocks = set(range(len(self._blocks)))
         return self._claimed(file, claims_about(self._words_of(blocks), file), AnchorSource.TEXT)
-
-    # Code that a note quotes, outside the definitions that it names
-    def _pieces(self, path: str, claimed: set[str]) -> AnchorRecord | None:
-        file = self._file(path)
-        if file is None or not self._is_note:
-            return None
-        words = self._words_of(set(range(len(self._blocks))))
-        claims = [claim for claim in claims_about(words._replace(weights={}), file) if claim.text not in claimed]
-        return self._claimed(file, claims, AnchorSource.TEXT) if claims else None
 
     # Lines of edits, or of files that were read, that share enough with the text, the surest first
     def _edited(self, edits: list[CodeChange], least: float) -> list[AnchorRecord]:
@@ -368,37 +362,21 @@ class _Making:
         return [anchor for _, anchor in sorted(scored, key=lambda pair: -pair[0])]
 
     def _words_of(self, blocks: set[int]) -> Words:
-        return words_of_text(
-            "\n\n".join(_PATH.sub(self._without_path, self._blocks[number]) for number in sorted(blocks))
-        )
+        blocks_without_paths = (_PATH.sub(self._without_path, self._blocks[number]) for number in sorted(blocks))
+        return words_of_text("\n\n".join(blocks_without_paths))
 
     def _without_path(self, match: re.Match[str]) -> str:
         is_path = "/" in match["path"] or self._resolved(match["path"]) is not None
         return " " if is_path else match[0]
 
     def _claimed(self, file: WorkingFile, claims: list[Claim], made_from: AnchorSource) -> AnchorRecord:
-        first = min((claim.line for claim in claims), default=0)
-        last = max((claim.line for claim in claims), default=0)
+        lines = [claim.line for claim in claims] or [0]
+        first, last = min(lines), max(lines)
+        if 0 < last < len(file.lines) and IS_VALUE.fullmatch(file.lines[last]):
+            last += 1
         if last - first >= _MOST_LINES:
             first = last = 0
-        return self._record(file, first, last, _texts(claims), made_from=made_from)
-
-    def _record(
-        self,
-        file: WorkingFile,
-        first: int,
-        last: int,
-        words: list[str],
-        *,
-        symbol: str = "",
-        made_from: AnchorSource = AnchorSource.TEXT,
-    ) -> AnchorRecord:
-        digest = ""
-        if first or words:
-            digest = file.digest(first or 1, last or len(file.lines))
-        return AnchorRecord(
-            path=file.path, symbol=symbol, first=first, last=last, digest=digest, words=words, made_from=made_from
-        )
+        return anchor_record(file, Definition("", first, last), [claim.text for claim in claims], made_from)
 
 
 # What the claims on an edit score at least, and on a file that was read; files of edits that a text is about
@@ -408,12 +386,8 @@ _LEAST_OF_EDIT, _LEAST_OF_READ, _MOST_EDITED = 1.0, 1.5, 3
 _MOST_VALUES, _MOST_PLAIN, _FEW_LINES, _FEW_WORDS, _MOST_STATED = 6, 12, 3, 5, 2
 
 
-def _texts(claims: list[Claim]) -> list[str]:
-    return [claim.text for claim in claims]
-
-
 def _is_symbol(name: str, *, is_code: bool) -> bool:
     last = name.rpartition(".")[2]
-    if len(last) < 3 or name.lower() in _GENERIC:
+    if len(last) < 3 or is_vague(name):
         return False
     return is_code or "." in name or SIGN_OF_CODE.search(name) is not None

@@ -6,11 +6,14 @@ import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
+from math import log10
+from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol
 
 from memories.search.engine import documents_of, texts_of
-from memories.search.text import COMMON_WORDS, PART
+from memories.validity.claims import PLAIN, words_of_text
 from memories.validity.marks import Mark, MarkKind
+from memories.validity.working_files import words_of_code
 from memoryhub.core import log
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_list
@@ -23,8 +26,8 @@ from sessions_app.git.branches import (
     BranchStatus,
     BranchWork,
     branch_states,
-    changed_lines,
     dropped_commits,
+    patches_of_branch,
     unchanged_files,
 )
 from sessions_app.git.worktree import WorkingTree, branch_tip
@@ -45,9 +48,8 @@ _CODE = re.compile(
     r"\b[\w.-]+/[\w.-]+/|(?<![\w.])\.?[\w-]+/[\w-]+\.\w|\b[\w-]+\.[a-z]{1,4}\b(?!\.\w)|\w\s?(?:==?|[<>]=?)\s?[\w\"']|"
     r"\bv?\d+\.\d+"
 )
-# Number and share of a text's telling words that the changed lines of a branch must have
-_LEAST_WORDS, _LEAST_SHARE = 2, 1 / 3
-_SHORTEST_WORD = 3
+# A large change shares words with many texts: what more is needed for ten times as many words as in a few lines
+_FEW_WORDS, _PER_DECADE = 30, 0.8
 # Edits of a session that are read, the newest first
 _MOST_EDITS = 50
 
@@ -226,30 +228,49 @@ def _bound_to_code(states: Mapping[LearntEntry, BranchStatus], tree: WorkingTree
 def _is_about_code(text: str, row: LearntEntry, state: BranchStatus, tree: WorkingTree) -> bool:
     if _CODE.search(text):
         return True
-    words = _telling_words(text)
-    if not words or state is BranchStatus.UNKNOWN:
+    if state is BranchStatus.UNKNOWN:
         return False
-    changed = _edited_words(row) if row.has_edits else _committed_words(tree, row.commit)
-    return len(words & changed) >= min(len(words), max(_LEAST_WORDS, _LEAST_SHARE * len(words)))
+    changed, beside = _words_of_commits(tree, row.commit)
+    if row.has_edits:
+        changed |= _words_of_edits(row)
+    return _is_about(text, changed, beside)
+
+
+# Whether a text is about work with these words of its lines and the names of its files, and of the lines beside
+def _is_about(text: str, changed: frozenset[str], beside: frozenset[str]) -> bool:
+    score = 0.0
+    for word, weight in words_of_text(text).weights.items():
+        if len(word) == 1:
+            weight = PLAIN  # noqa: PLW2901
+        if word in changed:
+            score += weight
+        elif word in beside:
+            score += weight / 2
+    return score >= PLAIN + _PER_DECADE * log10(max(1, len(changed) / _FEW_WORDS))
 
 
 @lru_cache(maxsize=64)
-def _committed_words(tree: WorkingTree, commit: str) -> frozenset[str]:
-    return _telling_words(changed_lines(tree, commit))
+def _words_of_commits(tree: WorkingTree, commit: str) -> tuple[frozenset[str], frozenset[str]]:
+    changed: set[str] = set()
+    beside: set[str] = set()
+    for line in patches_of_branch(tree, commit).split("\n"):
+        if line.startswith(("--- a/", "+++ b/")):
+            changed |= words_of_code(PurePosixPath(line[6:]).stem)
+        elif line.startswith(("+", "-")):
+            changed |= words_of_code(line[1:])
+        elif line.startswith((" ", "@@")):
+            beside |= words_of_code(line.rpartition("@@")[2])
+    return frozenset(changed), frozenset(beside)
 
 
-def _edited_words(row: LearntEntry) -> frozenset[str]:
+def _words_of_edits(row: LearntEntry) -> frozenset[str]:
     position, session_id = _written([row]).get(row.id, (0, ""))
     edits = log.events().of_session(session_id).of_type(FILE_EDITED).window(up_to=position)
-    changes = [edit.payload.get("change", "") for edit in read_events(edits.order_by("-position"), _MOST_EDITS)]
-    return _telling_words("\n".join(changes))
-
-
-# Parts of names, in the singular
-def _telling_words(text: str) -> frozenset[str]:
-    words = {part.lower() for part in PART.findall(text)}
-    telling = (word for word in words if word.isdigit() or (len(word) >= _SHORTEST_WORD and word not in COMMON_WORDS))
-    return frozenset(word.removesuffix("s") for word in telling)
+    changed: set[str] = set()
+    for edit in read_events(edits.order_by("-position"), _MOST_EDITS):
+        changed |= words_of_code(PurePosixPath(edit.payload["path"]).stem)
+        changed.update(*map(words_of_code, edit.payload.get("change", "").split("\n")))
+    return frozenset(changed)
 
 
 def _mark(row: LearntEntry, state: BranchStatus, tree: WorkingTree) -> Mark:

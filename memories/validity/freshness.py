@@ -190,8 +190,7 @@ def _elsewhere(part: _AnchorRow, tree: WorkingTree, commit: str) -> AnchorFindin
     renamed = ""
     if commit and tree.head and commit != tree.head:
         renamed = _renames(tree.top, commit, tree.head).get(part.path, "")
-    named = tracked_files(tree.top).ending_with(part.path.rpartition("/")[2])
-    for path in dict.fromkeys((renamed, *(named if len(named) == 1 else ()))):
+    for path in dict.fromkeys((renamed, tracked_files(tree.top).like(part.path))):
         finding = _at_new_path(part, path, tree) if path else None
         if finding is not None and (finding.state is State.MOVED or path == renamed):
             return finding

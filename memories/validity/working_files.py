@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -58,8 +57,14 @@ class WorkingFile:
     def definitions_of(self, symbol: str) -> list[Definition]:
         """Return the definitions of a name, or of the end of one: ``send`` finds ``Client.send``."""
         name = symbol.rstrip("!?")  # a macro is called with a sign, which a method has in its name
-        named = [(definition.name.rstrip("!?"), definition) for definition in self.definitions]
-        return [definition for full_name, definition in named if full_name == name or full_name.endswith(f".{name}")]
+        matches: dict[str, Definition] = {}
+        for definition in self.definitions:
+            full_name = definition.name.rstrip("!?")
+            if full_name == name or full_name.endswith(f".{name}"):
+                # Overloads, and what reads and sets a property, are one
+                first = matches.get(full_name, definition).first
+                matches[full_name] = definition._replace(first=first)
+        return list(matches.values())
 
     def digest(self, first: int, last: int) -> str:
         """Return the digest of lines, which does not depend on white space; "" if they are blank."""
@@ -99,8 +104,11 @@ class WorkingFile:
         """Map words, in the form of ``words_of_code``, to the numbers of the lines that have them."""
         places: dict[str, list[int]] = {}
         for number, line in enumerate(self.lines, 1):
+            numbers = [number]
+            if IS_VALUE.fullmatch(line):
+                numbers = [max(number - 1, 1), number]
             for word in words_of_code(line):
-                places.setdefault(word, []).append(number)
+                places.setdefault(word, []).extend(numbers)
         return places
 
     def lines_of(self, piece: str, first: int = 0, last: int = 0) -> list[int]:
@@ -115,15 +123,16 @@ class WorkingFile:
         return [text.count("\n", 0, start) + max(first, 1) for start in starts]
 
     def holds(self, claim: str, first: int = 0, last: int = 0) -> bool:
-        """Return whether lines near each other still have the pieces of code and the words of a claim."""
+        """Return whether a line still has the pieces of code and the words of a claim."""
         numbers = [self.lines_of(piece, first, last) for piece in _PIECE.findall(claim)]
         for word in _PIECE.sub(" ", claim).split():
             numbers.append([number for number in self.places.get(word, ()) if not last or first <= number <= last])
-        rarest = min(numbers, key=len, default=[])
-        return any(all(_is_near(number, places) for places in numbers) for number in rarest)
+        return bool(numbers) and bool(set(numbers[0]).intersection(*numbers[1:]))
 
 
 _MOST_PLACES = 200
+# A value alone on its line belongs to the name before it
+IS_VALUE = re.compile(r"\s*(?:-?\d[\w.]*|[Tt]rue|[Ff]alse|None|null|nil)\s*,?\s*")
 # In a claim, code is between backticks
 _PIECE = re.compile(r"`([^`]*)`")
 _PIECE_TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -153,15 +162,6 @@ def _pattern_of(tokens: tuple[str, ...]) -> re.Pattern[str]:
     begins = r"(?<!\w)" if _is_word(tokens[0]) else ""
     ends = r"(?!\w)" if _is_word(tokens[-1]) else ""
     return re.compile(begins + r"\s*".join(parts) + ends)
-
-
-# Words of one statement may be on several lines after it was formatted
-_NEAR = 0
-
-
-def _is_near(number: int, places: list[int]) -> bool:
-    index = bisect_left(places, number - _NEAR)
-    return index < len(places) and places[index] <= number + _NEAR
 
 
 # Hexadecimal digits of the hash; eight more are the length of the text
@@ -217,6 +217,15 @@ class TrackedFiles:
         named = self._by_name.get(end.rpartition("/")[2], [])
         return [path for path in named if path == end or path.endswith(f"/{end}")]
 
+    def like(self, path: str) -> str:
+        """Return the file with the name of a path, and with its last folders where several have the name; or ""."""
+        parts = path.split("/")
+        for count in range(1, len(parts) + 1):
+            ending = self.ending_with("/".join(parts[-count:]))
+            if len(ending) == 1:
+                return ending[0]
+        return ""
+
 
 def tracked_files(top: Path) -> TrackedFiles:
     """Return what git tracks; nothing if it does not answer in time."""
@@ -246,7 +255,7 @@ _CODE = (
 # A line that seems to define a name
 _DEFINED = re.compile(
     r"\b(?:def|class|func|fn|fun|function|struct|interface|type|enum|trait|union|const|let|var|val|static|module|define)"
-    r"\b(?:\s*\([^()]*\)\s*|[^=(]*?[^\w=(])([A-Za-z_$][\w$]*)|(?:^\s*|\.)([A-Za-z_]\w*)\s*(?::[^=]*)?=(?![=>])"
+    r"\b(?:\s*\([^()]*\)\s*|[^=(]*?[^\w=(])(?:\w+(?:\.|::))*([A-Za-z_$][\w$]*)|(?:^\s*|\.)([A-Za-z_]\w*)\s*(?::[^=]*)?=(?![=>])"
     r"|\bmacro_rules!\s*(\w+)"
 )
 _MAX_MATCHES = 100_000
@@ -343,20 +352,20 @@ _GROUP = 3
 
 # Values that are words, and modifiers of definitions
 LITERALS = frozenset("true false none null nil async static private protected abstract readonly final".split())
-_TOKEN = re.compile(r"[^\W\d]\w*|\d[\d_,]*(?:\.\d+)*")
+TOKEN = re.compile(r"[^\W\d]\w*|0[xX][0-9a-fA-F]{1,16}\b|\d[\d_,]*(?:\.\d+)*")
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[^\W\d_a-zA-Z]+|\d+")
-_MAX_LINE = 1_000
+MAX_LINE = 1_000
 
 
 def tokens_of_code(line: str) -> list[str]:
     """Return the whole identifiers and numbers of a line, in lower case, or their stems."""
-    return [_forms(token)[0] for token in dict.fromkeys(_TOKEN.findall(line[:_MAX_LINE]))]
+    return [_forms(token)[0] for token in dict.fromkeys(TOKEN.findall(line[:MAX_LINE]))]
 
 
 def words_of_code(line: str) -> frozenset[str]:
     """Return the identifiers of a line, their parts and its numbers, in lower case."""
     words: set[str] = set()
-    for token in _TOKEN.findall(line[:_MAX_LINE]):
+    for token in TOKEN.findall(line[:MAX_LINE]):
         words.update(_forms(token))
     return frozenset(words)
 
@@ -380,6 +389,8 @@ def _beginnings(number: str) -> list[str]:
 
 def number_form(token: str) -> str:
     """Return a number as it is compared: ``1_000``, ``1,000`` and ``1000.0`` are one, and 1.21 and 1.21.0."""
+    if token[1:2] in ("x", "X"):
+        return str(int(token, 16))
     digits = re.sub(r"[_,](?=\d{3})", "", token).rstrip(",_")
     return digits.removesuffix(".0") if digits.count(".") <= 2 else digits
 

@@ -41,9 +41,8 @@ _AGAIN_SECONDS = 60.0
 _MOST_CACHED = 20_000
 # Commits of HEAD that are compared with a branch, and those whose lines are
 _MOST_COMMITS, _MOST_CANDIDATES = 5_000, 40
-# Lines of a branch's commits, without the names of files
-_LINES = ("log", "--no-merges", "--patch", "--unified=0", "--max-count=200", "--format=", *DIFF_OPTIONS)
-_FILES, _MAX_TEXT = (b"+++", b"---"), 2**20
+_PATCHES = ("log", "--no-merges", "--patch", "--max-count=200", "--format=@@ %s", *DIFF_OPTIONS)
+_MAX_TEXT = 2**20
 _SHALLOW_BYTES = 2**20
 _SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 # What git allows in the name of a branch, without what a pattern could mean
@@ -116,13 +115,15 @@ def main_of(tree: WorkingTree) -> tuple[str, str] | None:
     return None
 
 
-def changed_lines(tree: WorkingTree, commit: str) -> str:
-    """Return the beginning of the lines that a commit and those before it change, as far as HEAD lacks them."""
+def patches_of_branch(tree: WorkingTree, commit: str) -> str:
+    """Return the beginning of the patches of a commit and those before it, as far as HEAD lacks them.
+
+    Before each patch is a line with the subject of its commit, which begins with ``@@``.
+    """
     if not _SHA.fullmatch(commit) or not tree.head:
         return ""
-    output = _Git(tree).ask((*_LINES, commit, "--not", tree.head, "--")) or b""
-    lines = output[:_MAX_TEXT].split(b"\n")
-    return text_of(b"\n".join(line[1:] for line in lines if line[:1] in (b"+", b"-") and line[:3] not in _FILES))
+    output = _Git(tree).ask((*_PATCHES, commit, "--not", tree.head, "--")) or b""
+    return text_of(output[:_MAX_TEXT])
 
 
 def unchanged_files(tree: WorkingTree, files: Collection[tuple[str, str]]) -> set[tuple[str, str]]:

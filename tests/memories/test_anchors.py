@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from memories.events import AnchorRecord
 from memories.models import AnchorSource, CodeAnchor
 from memories.validity.anchors import CodeChange, anchors_of_text, edits_of_commits
+from memories.validity.claims import words_of_text
 from memories.validity.freshness import AnchorFinding, State, anchor_marks, check, compare, renewed
 from memories.validity.working_files import WorkingFile
 from memoryhub.config.current_settings import FolderSettings, use_folder
@@ -123,11 +124,11 @@ class MakingTests(AnchorTestCase):
             }
         )
         for text, path, words in (
-            ("Mails go out over port 2525.", "src/mail.py", ["2525", "`PORT=2525`"]),
+            ("Mails go out over port 2525.", "src/mail.py", ["`PORT=2525`"]),
             ("A client waits for 30 seconds: that is the timeout", "src/client.py", ["`timeout=30`", "timeout"]),
             ("The site is served by Flask 2.2", "requirements.txt", ["flask 2.2"]),
             ("Cards are charged through Adyen since May", "requirements.txt", ["adyen"]),
-            ("Before a push, run flake8 over the sources", "Makefile", ["`flake8`"]),
+            ("Before a push, run flake8 over the sources", "Makefile", ["flake8"]),
         ):
             anchor = self.anchor(text)
             self.assertEqual((anchor.path, anchor.words), (path, words), text)
@@ -170,6 +171,20 @@ class MakingTests(AnchorTestCase):
     def test_a_governed_file_counts(self) -> None:
         anchors = self.anchors("Python is 3.11 or newer", files=("./pyproject.toml",))
         self.assertEqual([anchor.path for anchor in anchors], ["pyproject.toml"])
+
+    def test_accessors_and_qualified_names_are_searched_for(self) -> None:
+        accessors = "\n".join(f"  def self.key_limit{end}\n    @limit\n  end\n" for end in ("", "=(limit)"))
+        content = f"module Store::Deep\n{accessors}end\n".encode()
+        self.commit(**{"store.rb": content})
+        anchor = self.anchor("`key_limit` bounds the keys.")
+        self.assertEqual((anchor.symbol, anchor.first, anchor.last), ("Store.Deep.key_limit", 2, 8))
+        self.assertEqual(self.anchor("`Store::Deep` has the limits.").symbol, "Store.Deep")
+
+    def test_long_runs_without_a_space_are_left_out_and_long_numbers_are_read(self) -> None:
+        for part in ("ä", "1,", "_a", "0xff", "hundred ", "thousand-"):
+            words = words_of_text(f"Retries: {part * (20_000 // len(part))} of 5.")
+            self.assertLessEqual({"retry", "5"}, words.weights.keys())
+            self.assertLess(max(map(len, words.weights)), 200)
 
     def test_there_are_at_most_eight(self) -> None:
         paths = [f"src/part{number}.py" for number in range(12)]
@@ -215,6 +230,47 @@ class CheckingTests(AnchorTestCase):
         self.replace(b"= 5", b"= 7")
         self.assert_state(anchor, State.CHANGED)
 
+    def test_what_a_plain_text_says_of_a_file_that_was_read_is_compared(self) -> None:
+        content = b"""\
+most_connections = 65
+def get(url, allow_redirects: bool = True, decode_keys: bool = True): ...
+SETTINGS = [
+    "hash_addresses",
+    False,
+    "cache_seconds",
+    90,
+]
+options = {"module_resolution": "strict", "size": 0x100}
+"""
+        changes = (
+            ("At most sixty-five connections are open.", b"= 65", b"= 70"),
+            (
+                "Redirects are followed by default; switch that off if you must.",
+                b"redirects: bool = True",
+                b"redirects: bool = False",
+            ),
+            ("`hash_addresses` is not enabled.", b"    False,", b"    True,"),
+            ("Seconds in the cache: ninety.", b"    90,", b"    9,"),
+            ("For the module resolution we are strict.", b"strict", b"loose"),
+            ("The size is 256 by default.", b"0x100", b"0x200"),
+        )
+        for text, old, new in changes:
+            self.commit(**{"src/client.py": content})
+            with self.subTest(text):
+                anchor = self.anchor(text, CodeChange("src/client.py"))
+                self.replace(b"}\n", b"}\nmore = 1\n")
+                self.assert_state(anchor, State.FRESH)
+                self.replace(old, new)
+                self.assert_state(anchor, State.CHANGED)
+
+    def test_a_definition_has_a_word_of_a_text_that_names_it(self) -> None:
+        anchor = self.anchor("`Client.send` waits by sleeping.")
+        self.assertEqual(anchor.words, ["sleep"])
+        self.replace(b"503", b"504")
+        self.assert_state(anchor, State.FRESH)
+        self.replace(b"time.sleep", b"self.pause")
+        self.assert_state(anchor, State.CHANGED)
+
     def test_a_definition_that_went_has_changed(self) -> None:
         anchor = self.anchor("`Client.send` of src/client.py does all retries")
         self.replace(b"def send", b"def deliver")
@@ -242,6 +298,13 @@ class CheckingTests(AnchorTestCase):
         self.assertEqual(self.assert_state(anchor, State.MOVED).path, "lib/client.py")
         self.replace(b"!= 503", b"!= 429", "lib/client.py")
         self.assert_state(anchor, State.GONE)
+
+    def test_a_file_that_moved_with_its_folder_is_followed_where_several_have_its_name(self) -> None:
+        self.commit(**{"json/codec.py": b"TAG = 'fast'\n", "xml/codec.py": b"TAG = 'slow'\n"})
+        anchor = self.anchor("json/codec.py has TAG fast.")
+        (self.folder / "json/codec.py").unlink()
+        self.commit(**{"internal/json/codec.py": b"import re\n\nfrom json import loads\n\nTAG = 'fast'\n" + CLIENT})
+        self.assertEqual(self.assert_state(anchor, State.MOVED).path, "internal/json/codec.py")
 
     def test_a_link_that_leads_out_of_the_tree_is_not_read(self) -> None:
         anchor = self.anchor("See src/client.py:10-16.")

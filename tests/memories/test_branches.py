@@ -111,6 +111,23 @@ class BranchMarkTests(BranchesTestCase):
         self.assertEqual(self.marks(*ids), ["from branch side, not merged"] * 2)
         self.assertEqual(dropped_entries(self.tree(self.folder)), {"side": [words, code]})
 
+    def test_a_number_in_words_or_the_name_of_a_file_shows_what_a_text_is_about(self) -> None:
+        self.edit(new="pool_size = 60")
+        edited = self.learn("Connections", "At most sixty are open.")
+        self.commit_on_side(**{"reload.py": b"cooldown = 0x1e\n", "code.py": b"wait_ms = 4_000\n"})
+        texts = ("A query may run for four seconds.", "Reloads have a pause.", "Thirty seconds go by between two.")
+        bound = [self.learn(f"Text {number}", text) for number, text in enumerate(texts)]
+        other = [self.learn("Sprint", "The sprint is on Sunday in room 7."), self.learn("Ann", "Ann wants one review.")]
+        self.assertEqual(self.marks(edited, *bound), ["from branch side, not merged"] * 4)
+        self.assertEqual(self.marks(*other), [])
+
+    def test_a_large_change_has_to_share_more_with_a_text(self) -> None:
+        names = "".join(f"{word}_{number} = {number}\n" for number in range(300) for word in ("sprint", "table"))
+        self.commit_on_side(**{"names.py": names.encode()})
+        self.assertEqual(self.marks(self.learn("Meeting", "The sprint is on Sunday.")), [])
+        sprint = self.learn("Tables", "A sprint has 250 tables.")
+        self.assertEqual(self.marks(sprint), ["from branch side, not merged"])
+
     def test_what_git_does_not_know_is_called_so(self) -> None:
         other = Repository(self.folder.parent / "other")
         other.commit("elsewhere", **{"code.py": CODE})
