@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol
 
 from memories.search.engine import documents_of, texts_of
-from memories.validity.claims import PLAIN, words_of_text
+from memories.validity.claims import PLAIN, VAGUE, words_of_text
 from memories.validity.marks import Mark, MarkKind
 from memories.validity.working_files import words_of_code
 from memoryhub.core import log
@@ -214,22 +214,26 @@ def _bound_to_code(states: Mapping[LearntEntry, BranchStatus], tree: WorkingTree
     anchors: dict[int, list[str]] = {}
     for entity_id, path in rows.fetch(_ANCHORED, [json_list([row.id for row in states])]):
         anchors.setdefault(entity_id, []).append(path)
-    plain = [row for row in states if row.id not in anchors]
-    documents = documents_of([row.id for row in plain])
-    texts = {entity_id: f"{documents[entity_id]['title']}\n{text}" for entity_id, text in texts_of(documents).items()}
-    bound = [row for row in plain if _is_about_code(texts.get(row.id, ""), row, states[row], tree)]
     # What an unmerged branch knows of files that it left as HEAD has them holds here too
     files = {row: {(row.commit, path) for path in anchors[row.id]} for row in states if row.id in anchors}
     unmerged = [row for row in files if states[row] is BranchStatus.UNMERGED and not row.has_edits]
     unchanged = unchanged_files(tree, {file for row in unmerged for file in files[row]})
-    return bound + [row for row in files if row not in unmerged or not unchanged.issuperset(files[row])]
+    untouched = {row for row in unmerged if unchanged.issuperset(files[row])}
+    pending = [row for row in states if row in untouched or row not in files]
+    documents = documents_of([row.id for row in pending])
+    texts = {entity_id: f"{documents[entity_id]['title']}\n{text}" for entity_id, text in texts_of(documents).items()}
+    free = set()
+    for row in pending:
+        text = texts.get(row.id, "")
+        is_bound = row not in untouched
+        if not _CODE.search(text):
+            is_bound = states[row] is not BranchStatus.UNKNOWN and _is_about_work(text, row, tree)
+        if not is_bound:
+            free.add(row)
+    return [row for row in states if row not in free]
 
 
-def _is_about_code(text: str, row: LearntEntry, state: BranchStatus, tree: WorkingTree) -> bool:
-    if _CODE.search(text):
-        return True
-    if state is BranchStatus.UNKNOWN:
-        return False
+def _is_about_work(text: str, row: LearntEntry, tree: WorkingTree) -> bool:
     changed, beside = _words_of_commits(tree, row.commit)
     if row.has_edits:
         changed |= _words_of_edits(row)
@@ -239,14 +243,19 @@ def _is_about_code(text: str, row: LearntEntry, state: BranchStatus, tree: Worki
 # Whether a text is about work with these words of its lines and the names of its files, and of the lines beside
 def _is_about(text: str, changed: frozenset[str], beside: frozenset[str]) -> bool:
     score = 0.0
-    for word, weight in words_of_text(text).weights.items():
+    for word, weight in _weights(text).items():
         if len(word) == 1:
-            weight = PLAIN  # noqa: PLW2901
+            weight = VAGUE if word in "01" else PLAIN  # noqa: PLW2901
         if word in changed:
             score += weight
         elif word in beside:
             score += weight / 2
     return score >= PLAIN + _PER_DECADE * log10(max(1, len(changed) / _FEW_WORDS))
+
+
+@lru_cache(maxsize=1_024)
+def _weights(text: str) -> dict[str, float]:
+    return words_of_text(text).weights
 
 
 @lru_cache(maxsize=64)

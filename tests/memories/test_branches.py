@@ -121,6 +121,16 @@ class BranchMarkTests(BranchesTestCase):
         self.assertEqual(self.marks(edited, *bound), ["from branch side, not merged"] * 4)
         self.assertEqual(self.marks(*other), [])
 
+    def test_a_plain_text_that_is_tied_to_a_file_may_be_about_the_change_of_another(self) -> None:
+        self.commit_on_side(**{"code.py": CODE.replace(b"5", b"60"), "later.py": b"x = 1\n"})
+        texts = ("At most sixty connections are open.", "Ann reviews on Fridays.", "`text` is sixty.")
+        entries = [self.learn(f"Text {number}", text) for number, text in enumerate(texts)]
+        for entry in entries:
+            anchored = EntryAnchored(entity_id=entry, anchors=[AnchorRecord(path="other.py")])
+            with log.transaction():
+                log.append(log.prepare(ENTRY_ANCHORED, anchored), stream=f"memory:{entry}")
+        self.assertEqual(list(branch_marks(entries, self.tree(self.folder))), entries[:1])
+
     def test_a_large_change_has_to_share_more_with_a_text(self) -> None:
         names = "".join(f"{word}_{number} = {number}\n" for number in range(300) for word in ("sprint", "table"))
         self.commit_on_side(**{"names.py": names.encode()})
