@@ -245,13 +245,25 @@ def _tracked(top: str, _: Signature | None) -> TrackedFiles:
     return TrackedFiles(os.fsdecode(name) for name in names[:_MOST_TRACKED] if name)
 
 
-_GREP = ("grep", "--no-color", "--no-textconv", "--no-recurse-submodules", "-I", "-z", "-F", "-w")
-_CODE = (
+# Plain strings, which git finds some times faster than patterns
+_GREP = ("grep", "--no-color", "--no-textconv", "--no-recurse-submodules", "-I", "-z", "-F")
+_SOURCES = (
     ".",
-    *(f":(exclude)*.{ending}" for ending in "md rst txt lock json min.js".split()),
-    ":(exclude,glob)**/test*/**",
-    ":(exclude,glob)**/example*/**",
+    *(f":(exclude)*.{ending}" for ending in "md mdx rst adoc lock min.js min.css svg csv".split()),
+    *(f":(exclude,glob)**/{folder}/**" for folder in "test* t __tests__ spec docs example* bench*".split()),
 )
+
+
+# Lines of tracked sources with their paths; none if git does not answer in time
+def _lines_with(top: Path, options: Sequence[str]) -> list[tuple[str, str]]:
+    try:
+        answer = run(top, *_GREP, *options, "--", *_SOURCES, max_output=_MAX_MATCHES, seconds=_SECONDS)
+    except Unavailable:
+        return []
+    listed = (entry.partition("\0") for entry in answer.stdout.decode("utf-8", "replace").split("\n"))
+    return [(path, line) for path, _, line in listed if line and not UNFIT.fullmatch(path)]
+
+
 # A line that seems to define a name
 _DEFINED = re.compile(
     r"\b(?:def|class|func|fn|fun|function|struct|interface|type|enum|trait|union|const|let|var|val|static|module|define)"
@@ -272,17 +284,11 @@ def defining_files(tree: WorkingTree, symbols: tuple[str, ...]) -> dict[str, str
 def _defining(top: str, _: str, __: Signature | None, symbols: tuple[str, ...]) -> dict[str, str]:
     names = {symbol: symbol.rpartition(".")[2].rstrip("!?") for symbol in symbols}
     patterns = [option for name in sorted(set(names.values())) for option in ("-e", name)]
-    try:
-        answer = run(Path(top), *_GREP, *patterns, "--", *_CODE, max_output=_MAX_MATCHES, seconds=_SECONDS)
-    except Unavailable:
-        return {}
     assigned = {symbol: re.compile(rf"(?<![\w.]){re.escape(symbol)}\s*=[^=]") for symbol in symbols if "." in symbol}
     paths: dict[str, set[str]] = {}
-    for line in answer.stdout.decode("utf-8", "replace").split("\n"):
-        path, _, code = line.partition("\0")
+    for path, code in _lines_with(Path(top), ["-w", *patterns]):
         for name in _DEFINED.findall(code):
-            if not UNFIT.fullmatch(path):
-                paths.setdefault("".join(name), set()).add(path)
+            paths.setdefault("".join(name), set()).add(path)
         for symbol, pattern in assigned.items():
             if pattern.search(code):
                 paths.setdefault(symbol, set()).add(path)
@@ -290,13 +296,6 @@ def _defining(top: str, _: str, __: Signature | None, symbols: tuple[str, ...]) 
     return {symbol: min(files) for symbol, files in places.items() if len(files) == 1}
 
 
-# Plain strings, which git finds some times faster than patterns
-_GREP_LINES = ("grep", "--no-color", "--no-textconv", "--no-recurse-submodules", "-I", "-z", "-i", "-F")
-_SOURCES = (
-    ".",
-    *(f":(exclude)*.{ending}" for ending in "md mdx rst adoc lock min.js min.css svg csv".split()),
-    *(f":(exclude,glob)**/{folder}/**" for folder in "test* t __tests__ spec docs example* bench*".split()),
-)
 _MOST_LINES, _LONGEST_LINE = 400, 200
 # Files of a tree that is searched at a write; 10,000 take some 200 ms
 _MOST_SEARCHED = 20_000
@@ -319,16 +318,10 @@ def lines_with(
         options += ["--or", "(", "(", *numbers[1:], ")", "--and", "(", *partners[1:], ")", ")"]
     if not options:
         return []
-    try:
-        answer = run(tree.top, *_GREP_LINES, *options[1:], "--", *_SOURCES, max_output=_MAX_MATCHES, seconds=_SECONDS)
-    except Unavailable:
-        return []
-    listed = answer.stdout.decode("utf-8", "replace").split("\n")
-    lines = [(path, line) for path, _, line in (entry.partition("\0") for entry in listed) if line]
+    lines = _lines_with(tree.top, ["-i", *options[1:]])
     if len(lines) > _MOST_LINES:
         return []
-    fit = [place for place in lines if len(place[1]) <= _LONGEST_LINE and not UNFIT.fullmatch(place[0])]
-    return [place for place in fit if not _COMMENT.search("\0".join(place))]
+    return [place for place in lines if len(place[1]) <= _LONGEST_LINE and not _COMMENT.search("\0".join(place))]
 
 
 # Lines of prose or about people, and files of them
