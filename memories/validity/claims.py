@@ -305,7 +305,7 @@ _LONG_VALUE = 3
 def _claims_of_line(number: int, matches: list[tuple[float, str]], file: WorkingFile, words: Words) -> list[Claim]:
     weights = words.weights
     names = [(score, word) for score, word in matches if not _is_value(word)]
-    assigned = _assignments(file.lines[number - 1], words)
+    assigned = _assignments(file.lines[number - 1], words, _SHARE_OF_NAME)
     claims = [Claim(piece, number, score, value in LITERALS) for value, (piece, score) in assigned.items()]
     for score, value in matches:
         if not _is_value(value) or value in assigned:
@@ -327,18 +327,22 @@ def _claims_of_line(number: int, matches: list[tuple[float, str]], file: Working
 # ``name = value`` or ``name: value``
 _ASSIGNED = re.compile(r"([A-Za-z_][\w-]*)[\"']?[ \t]*(?::[^=\n\"]{0,80}?(?==))?([=:])[ \t]*([\"']?)(\w[\w.]*)")
 _OF_VALUE = 1.5
+# In a file that was read or is named, and anywhere
+_SHARE_OF_NAME, _SHARE_ANYWHERE = 0.3, 0.5
 
 
-# Values that a sentence has with words of the names that the line gives them
-def _assignments(line: str, words: Words) -> dict[str, tuple[str, float]]:
+# Values that a sentence has with a share of the parts of the names that the line gives them
+def _assignments(line: str, words: Words, share: float) -> dict[str, tuple[str, float]]:
     assigned: dict[str, tuple[str, float]] = {}
     for name, sign, quote, spelling in _ASSIGNED.findall(line[:MAX_LINE]):
         value, *further = tokens_of_code(spelling)
         if value not in words.weights or further or _PRIVATE.search(name):
             continue
-        in_name = [word for word in words_of_code(name) if word in words.weights and words.are_together(value, word)]
+        of_name = words_of_code(name)
+        in_name = [word for word in of_name if word in words.weights and words.are_together(value, word)]
         score = sum(words.weights[word] for word in in_name)
-        if score and (_is_value(value) or (quote and words.weights[value] >= PLAIN)):
+        is_named = name.lower() in in_name or len(in_name) >= share * len(of_name - {name.lower()})
+        if score and is_named and (_is_value(value) or (quote and words.weights[value] >= PLAIN)):
             assigned[value] = f"`{name}{sign}{spelling}`", score + _OF_VALUE
     return assigned
 
@@ -351,7 +355,7 @@ def states(line: str, in_line: Collection[str], words: Words) -> bool:
         in_line: words of the text that it has.
         words: of the text.
     """
-    if _assignments(line, words):
+    if _assignments(line, words, _SHARE_ANYWHERE):
         return True
     telling = [word for word in in_line if not _is_value(word) and words.weights[word] >= PLAIN]
     stated = [word for word in in_line if word in words.names or (_is_value(word) and len(word) > 1)]
