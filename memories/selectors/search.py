@@ -128,7 +128,7 @@ def without_hidden(ranked: engine.Ranked, level: scopes.Level, chain: Sequence[s
 
 
 # Best hits that are compared with each other, and at least with the working tree
-_COMPARED = 12
+_COMPARED = 10
 
 
 def with_marks(ranked: engine.Ranked, query: ParsedQuery, level: scopes.Level, *, most: int) -> engine.Ranked:

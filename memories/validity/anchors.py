@@ -17,6 +17,7 @@ from memories.events import AnchorRecord
 from memories.models import AnchorSource
 from memories.validity.claims import (
     CODE_SPAN,
+    NAME,
     SIGN_OF_CODE,
     VALUE,
     Claim,
@@ -258,10 +259,16 @@ class _Making:
         words_of_lines = [words_of_code(line) & weights.keys() for _, line in lines]
         counts = Counter(chain.from_iterable(words_of_lines))
         rare = {name for name in names if counts[name] <= _FEW_LINES}
+        # A name that the code of few files has must go on to be there, whatever the note says of it
+        paths_of: dict[str, set[str]] = {}
+        for (path, _), in_line in zip(lines, words_of_lines, strict=True):
+            for word in in_line:
+                paths_of.setdefault(word, set()).add(path)
+        code_names = {word for word in names if weights[word] == NAME and len(paths_of.get(word, ())) <= _MOST_STATED}
         scores: dict[tuple[str, str], float] = {}
         for (path, line), in_line in zip(lines, words_of_lines, strict=True):
             is_dependency = not rare.isdisjoint(in_line) and len(tokens_of_code(line)) <= _FEW_WORDS
-            if is_dependency or states(line, in_line, words):
+            if is_dependency or not code_names.isdisjoint(in_line) or states(line, in_line, words):
                 in_path = (words_of_code(path) & weights.keys()) - in_line
                 scores[path, line.strip()] = sum(map(weights.__getitem__, in_line)) + len(in_path) / 2
         best = max(scores.values(), default=0)

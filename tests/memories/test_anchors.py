@@ -122,6 +122,7 @@ class MakingTests(AnchorTestCase):
                 "requirements.txt": b"adyen==9.1\nflask==2.2\n",
                 "README.md": b"Marta sells 40 boats\n",
                 "update.yml": b"open-pull-requests-limit: 10\n",
+                "src/calls.py": b"def run(call):\n    if call.outer:\n        fail(NestedCall(call, 'no', 7))\n",
             }
         )
         for text, path, words in (
@@ -130,6 +131,7 @@ class MakingTests(AnchorTestCase):
             ("The site is served by Flask 2.2", "requirements.txt", ["flask 2.2"]),
             ("Cards are charged through Adyen since May", "requirements.txt", ["adyen"]),
             ("Before a push, run flake8 over the sources", "Makefile", ["flake8"]),
+            ("`NestedCall` shows up if one runs inside another", "src/calls.py", ["nestedcall"]),
         ):
             anchor = self.anchor(text)
             self.assertEqual((anchor.path, anchor.words), (path, words), text)
