@@ -26,7 +26,7 @@ from memories.scopes import Level
 from memories.search import engine
 from memories.search.index import has_full_text
 from memories.search.parsed_query import ParsedQuery
-from memories.search.relevance import Relevance, is_absent, odds, relevance_of
+from memories.search.relevance import Relevance, odds, relevance_of
 from memories.search.weights import SAYS_LITTLE, successors_of
 from memories.validity.amendments import Pair, merged_pairs, pairs_among, stored_pairs
 from memories.validity.trust import NOT_ACCEPTED, SAME_MATTER, accepted_instead
@@ -198,7 +198,4 @@ def relevant_entries(
             if share >= SAME_MATTER and relevances[entry].score < relevances[lesser].score:
                 relevances[entry] = replace(relevances[entry], score=relevances[lesser].score)
     relevant = {hit: relevance for hit, relevance in relevances.items() if relevance.score >= least}
-    # As a search says of the same question
-    if relevant and is_absent(prompt.text, [(level.store, ranked)]):
-        return {}, []
     return relevant, best[:_NEAR]

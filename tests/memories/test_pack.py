@@ -560,12 +560,6 @@ class GivenTests(RecallTestCase):
             self.write(*HUB)
             self.assertIn("8321", self.recall(), "a project with one memory")
 
-    def test_nothing_is_given_for_a_question_that_nothing_is_about(self) -> None:
-        self.write("Timeout of the mock server", "The mock server of the tests answers after 300 milliseconds at most.")
-        self.assertIn("300", self.recall("What is the timeout of the mock server?"))
-        question = "What is the timeout of the connections to the billing database?"
-        self.assertEqual(self.recall(question, session="s-2"), "")
-
     def test_no_more_than_three_within_the_budget(self) -> None:
         for number in range(9):
             text = f"The deployment of hub {number} listens on its port. " * 40
