@@ -179,7 +179,7 @@ class FolderTests(ExportTestCase):
 # Columns with ids, beside primary keys, which all are
 IDS = {
     *("placed_by", "end_position", "iteration_id", "memory_id", "source_id", "target_id", "split_id", "decision_id"),
-    *("from_id", "to_id", "commit_id", "event", "entity_id", "id"),
+    *("from_id", "to_id", "commit_id", "event", "entity_id", "newer_id", "older_id", "id"),
 }
 # Each describes its store as a whole; a store with events of its own keeps its own.
 LOCAL = {"sessions_app_setting", "sessions_app_profile", "memories_contextpack", "governance_rollback"}
