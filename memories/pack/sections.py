@@ -29,6 +29,7 @@ from memories.search.snippets import words_in
 from memories.search.weights import USUAL
 from memories.validity.amendments import Pair
 from memories.validity.selectors import marks_of
+from memories.validity.trust import SAME_MATTER, accepted_instead
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores import rows
@@ -199,8 +200,21 @@ def _answers(query: ParsedQuery, level: Level) -> StoreAnswers:
                 scored.append((hit, RatedEntry((rating.score or _UNREAD) * score / best, rating)))
             elif not ratings:
                 scored.append((hit, RatedEntry(score / best, Relevance(1.0, 0, 0))))
-        answers.by_source[source] = dict(sorted(scored, key=lambda answer: -answer[1].score))
+        by_hit = _with_accepted(dict(scored), [hit for hit, _ in hits_of_source[:_RATED]])
+        answers.by_source[source] = dict(sorted(by_hit.items(), key=lambda answer: -answer[1].score))
     return answers
+
+
+# What a person accepted answers as well as a page or an import on the same matter
+def _with_accepted(scored: dict[int, RatedEntry], hits: Sequence[int]) -> dict[int, RatedEntry]:
+    for lesser, accepted in accepted_instead(hits).items():
+        for hit, share in accepted.items():
+            if share < SAME_MATTER or lesser not in scored:
+                continue
+            score, relevance = scored[lesser]
+            if hit not in scored or scored[hit].score < score:
+                scored[hit] = RatedEntry(score, Relevance(relevance.score, 0, 0))
+    return scored
 
 
 class PackItem:

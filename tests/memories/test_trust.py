@@ -8,10 +8,12 @@ from governance.staleness.schemas import Affirm
 from governance.staleness.service import affirm
 from memories.events import Verdict
 from memories.models import Memory, MemoryVersion
+from memories.pack import pack_context
 from memories.pack.service import recall_context
 from memories.review.schemas import ReviewTouch, ReviewVerdict
 from memories.review.services import review_memory, withdraw_verdict
 from memories.schemas import MemoryGet, MemoryRestore, MemorySearch, MemoryUpdate, MemoryWrite
+from memories.schemas.query import ContextPackRequest
 from memories.selectors.search import search
 from memories.services import restore_memory, update_memory, write_memory
 from memories.tools import get, search_text
@@ -293,6 +295,18 @@ class GivenTests(TrustTestCase):
         self.assertIn(f"- #{self.page} (from a web page, not accepted) ", text)
         self.assertIn(f"- #{self.accepted} ", text)
         self.assertLess(text.index(f"- #{self.accepted} "), text.index(f"- #{self.page} "))
+
+    def test_a_pack_has_the_accepted_entry_beside_a_page_that_answers_better(self) -> None:
+        page = self.write(
+            "How many connections may the pool have? Fifty. How many connections may the pool have per worker? Fifty.",
+            "How many connections may the pool have",
+            source=PAGE,
+        )
+
+        text = pack_context(command=ContextPackRequest(query="how many connections may the pool have?")).text
+
+        self.assertIn(f"#{page} (from a web page, not accepted)", text)
+        self.assertIn(f"- #{self.accepted} ", text)
 
     def test_the_whole_memory_says_who_accepted_it(self) -> None:
         by_agent = self.write("Workers restart after a thousand requests.", "Restarts")
