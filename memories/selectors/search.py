@@ -155,13 +155,15 @@ def with_marks(ranked: engine.Ranked, query: ParsedQuery, level: scopes.Level, *
         scores = _with_newer(scores, pairs, query, level)
         marks = marks_of(list({*ids, *(pair.newer_id for pair in pairs)} & scores.keys()), pairs)
     factors = dict(ranked.factors)
-    hits: Hits = []
-    for hit_id, score in scores.items():
-        lowering = [mark for mark in marks.get(hit_id, ()) if mark.weight < 1]
+    weights = dict.fromkeys(ids, 1.0)
+    for hit_id, marks_of_hit in marks.items():
+        lowering = {mark.kind.value: mark.weight for mark in marks_of_hit if mark.weight < 1}
         if lowering:
-            factors[hit_id] = factors.get(hit_id, {}) | {mark.kind.value: mark.weight for mark in lowering}
-            score *= min(mark.weight for mark in lowering)  # noqa: PLW2901
-        hits.append((hit_id, score))
+            factors[hit_id] = factors.get(hit_id, {}) | lowering
+            weights[hit_id] = min(lowering.values())
+    # What was not looked at is no better than the best of what was
+    mildest = max((weights[hit_id] for hit_id in ids), default=1.0)
+    hits: Hits = [(hit_id, score * weights.get(hit_id, mildest)) for hit_id, score in scores.items()]
     hits.sort(key=itemgetter(1), reverse=True)
     if any(mark.kind is MarkKind.ORIGIN for mark in flattened.from_iterable(marks.values())):
         hits = _accepted_first(hits, ids, ranked.terms)
