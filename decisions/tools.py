@@ -7,13 +7,7 @@ from typing import Any
 
 from decisions import selectors, services
 from decisions.present import decision_text, result_text
-from decisions.schemas import (
-    DecisionGet,
-    DecisionRecord,
-    DecisionResult,
-    DecisionSupersede,
-    DecisionUnlink,
-)
+from decisions.schemas import DecisionGet, DecisionRecord, DecisionResult, DecisionSupersede, DecisionUnlink
 from memoryhub.core.text import flat
 from memoryhub.core.tools import Answer, Resource, Tool, ToolGroup, fitted, register_resources, register_tools
 from memoryhub.core.validation import command_from

@@ -41,10 +41,8 @@ _CHECKED_FOR_SUCCESSORS = 50
 TEXT = "text"
 
 _COLUMNS = ("id", "source", "kind", "type", "title", "session_id", "created_at")
-# A time as text, which the driver reads faster
-_DOCUMENTS = (
-    f"SELECT id, source, kind, type, title, session_id, created_at || '' FROM memories_searchdocument WHERE id IN {IDS}"
-)
+# The last column, a time, as text, which the driver reads faster
+_DOCUMENTS = f"SELECT {', '.join(_COLUMNS)} || '' FROM memories_searchdocument WHERE id IN {IDS}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain as flattened
 from math import inf, nextafter
@@ -175,10 +175,15 @@ _AS_WELL = 0.6
 
 
 def _answers_as_well(pair: Pair, ranked: engine.Ranked) -> bool:
-    counts: list[int] = []
-    for hit in pair[:2]:
-        counts.append(len(words_in(f"{ranked.documents[hit]['title']} {ranked.texts.get(hit, '')}", ranked.terms)))
-    return counts[0] >= _AS_WELL * counts[1]
+    newer, older = (_count_of_words(hit, ranked.documents, ranked.texts, ranked.terms) for hit in pair[:2])
+    return newer >= _AS_WELL * older
+
+
+# How many words of the question a hit has
+def _count_of_words(
+    hit: int, documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, str], terms: Sequence[str]
+) -> int:
+    return len(words_in(f"{documents[hit]['title']} {texts.get(hit, '')}", terms))
 
 
 # How well a hit that a person accepted answers beside another, by the share of its words of the question or of its
@@ -195,7 +200,7 @@ def _accepted_first(hits: Hits, among: Sequence[int], terms: Sequence[str]) -> H
     ids = set(instead).union(*instead.values())
     documents = engine.documents_of(list(ids))
     texts = engine.texts_of(documents)
-    counts = {hit: len(words_in(f"{documents[hit]['title']} {texts.get(hit, '')}", terms)) for hit in ids}
+    counts = {hit: _count_of_words(hit, documents, texts, terms) for hit in ids}
     scores = dict(hits)
     for lesser, accepted in instead.items():
         better: list[float] = []
@@ -230,7 +235,7 @@ def _scale(ranked: engine.Ranked) -> float:
         return 1.0
     documents = engine.documents_of(best)
     texts = engine.texts_of(documents)
-    answers = max(len(words_in(f"{documents[hit]['title']} {texts.get(hit, '')}", ranked.terms)) for hit in best)
+    answers = max(_count_of_words(hit, documents, texts, ranked.terms) for hit in best)
     return max(answers / max(len(ranked.terms), 1), _LEAST_SHARE) / ranked.hits[0][1]
 
 

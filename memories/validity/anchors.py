@@ -7,10 +7,8 @@ the same, or still have these words beside each other.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain
 from typing import NamedTuple
 
 from memories.events import AnchorRecord
@@ -257,14 +255,15 @@ class _Making:
         plain = [word for word in weights if word not in names and word not in values and len(word) > 2]
         lines = lines_with(self._tree, values[:_MOST_VALUES], names[:_MOST_VALUES], plain[:_MOST_PLAIN])
         words_of_lines = [words_of_code(line) & weights.keys() for _, line in lines]
-        counts = Counter(chain.from_iterable(words_of_lines))
-        rare = {name for name in names if counts[name] <= _FEW_LINES}
-        # A name that the code of few files has must go on to be there, whatever the note says of it
-        paths_of: dict[str, set[str]] = {}
+        paths_of: dict[str, list[str]] = {}
         for (path, _), in_line in zip(lines, words_of_lines, strict=True):
             for word in in_line:
-                paths_of.setdefault(word, set()).add(path)
-        code_names = {word for word in names if weights[word] == NAME and len(paths_of.get(word, ())) <= _MOST_STATED}
+                paths_of.setdefault(word, []).append(path)
+        rare = {name for name in names if len(paths_of.get(name, ())) <= _FEW_LINES}
+        # A name that the code of few files has must go on to be there, whatever the note says of it
+        code_names = {
+            name for name in names if weights[name] == NAME and len({*paths_of.get(name, ())}) <= _MOST_STATED
+        }
         scores: dict[tuple[str, str], float] = {}
         for (path, line), in_line in zip(lines, words_of_lines, strict=True):
             is_dependency = not rare.isdisjoint(in_line) and len(tokens_of_code(line)) <= _FEW_WORDS
