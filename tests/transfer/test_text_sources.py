@@ -610,17 +610,17 @@ class FindTests(SourceTestCase):
         write_files(work, {".git/HEAD": "ref: refs/heads/main"})
         self.enterContext(contextlib.chdir(work / "pilot"))
         self.enterContext(patch.dict(os.environ, CLAUDE_CONFIG_DIR=str(home / "own")))
-        self.assertEqual([SOURCES[name].find() for name in ("claude-code", "obsidian")], [[], []])
+        self.assertEqual([SOURCES[name].find(Path.cwd()) for name in ("claude-code", "obsidian")], [[], []])
         for folder in (".claude/projects", "own/projects", "vault/.obsidian", ".config/obsidian"):
             (home / folder).mkdir(parents=True)
         vaults = {"a": {"path": str(home / "vault")}, "b": {"path": str(home / "gone")}, "c": None}
         (home / ".config/obsidian/obsidian.json").write_text(json.dumps({"vaults": vaults}))
         (work / "CLAUDE.md").write_text("Depths in metres.")
-        self.assertEqual(SOURCES["claude-code"].find(), [home / "own", home / ".claude", work])
-        self.assertEqual(SOURCES["obsidian"].find(), [home / "vault"])
-        self.assertEqual([SOURCES[name].find() for name in ("agents-md", "cursor-rules")], [[work], [work]])
+        self.assertEqual(SOURCES["claude-code"].find(Path.cwd()), [home / "own", home / ".claude", work])
+        self.assertEqual(SOURCES["obsidian"].find(Path.cwd()), [home / "vault"])
+        self.assertEqual([SOURCES[name].find(Path.cwd()) for name in ("agents-md", "cursor-rules")], [[work], [work]])
         (home / ".config/obsidian/obsidian.json").write_text('{"vaults": [1]}')
-        self.assertEqual(SOURCES["obsidian"].find(), [])
+        self.assertEqual(SOURCES["obsidian"].find(Path.cwd()), [])
 
 
 class ServerMemoryTests(SourceTestCase):
