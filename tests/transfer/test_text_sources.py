@@ -471,22 +471,22 @@ class BasicMemoryTests(BasicMemoryTestCase):
     def test_projects_are_found_in_the_settings(self) -> None:
         find, config = SOURCES["basic-memory"].find, self.home / ".basic-memory" / "config.json"
         config.parent.mkdir()
-        self.assertEqual(find(), [])
+        self.assertEqual(find(Path.cwd()), [])
         write_files(self.home, {f"{name}/a.md": "Depths." for name in ("basic-memory", "notes/inner", "old")})
         main, notes, inner, old = (self.home / name for name in ("basic-memory", "notes", "notes/inner", "old"))
         paths = {"north": {"path": str(notes)}, "inner": {"path": str(inner)}, "old": str(old), "gone": {"path": "/x"}}
         config.write_text(json.dumps({"projects": paths}))
-        self.assertEqual(find(), [main, notes, inner, old])
-        keys = [list(self.memories("basic-memory", path)) for path in find()]
+        self.assertEqual(find(Path.cwd()), [main, notes, inner, old])
+        keys = [list(self.memories("basic-memory", path)) for path in find(Path.cwd())]
         self.assertEqual(keys, [["main:a"], [], ["inner:a"], ["old:a"]])
         write_files(inner, {"below/b.md": "Berths."})
         self.assertEqual(list(self.memories("basic-memory", inner / "below")), ["inner:below/b"])
         wrong_types = b'{"projects": {"a": {"path": 4}, "b": {"path": "\\u0000"}}}'
         for hostile in (b"\xff\0", b"[" * 100_000, b"[]", wrong_types):
             config.write_bytes(hostile)
-            self.assertEqual(find(), [main])
+            self.assertEqual(find(Path.cwd()), [main])
         with patch.dict(os.environ, BASIC_MEMORY_HOME=str(old), XDG_CONFIG_HOME=str(self.home)):
-            self.assertEqual(find(), [old])
+            self.assertEqual(find(Path.cwd()), [old])
 
     def test_notes_without_a_memory_of_their_own_are_left_out_with_the_reason(self) -> None:
         folder = self.project({"a.md": "Depths."})
