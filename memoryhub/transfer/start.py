@@ -39,7 +39,7 @@ _COMMITS_AT_ONCE, _SESSIONS_AT_ONCE = 500, 10
 # Files that are no documents of the project
 EXCLUDED = ("tests/*", "test/*", "*/tests/*", "*/test/*", "*/testdata/*", "*/fixtures/*", "vendor/*", "third_party/*")
 _MOST_NAMED = 3
-# Takes how many entries were looked at since the last call
+# Takes how many entries were read
 Progress = Callable[[int], None]
 
 
@@ -47,6 +47,7 @@ Progress = Callable[[int], None]
 class PlanPart:
     """One kind of thing that an import would bring, with its number."""
 
+    # Where it is from, "" if that is plain
     title: str
     # For one, and for several
     nouns: tuple[str, str]
@@ -132,9 +133,7 @@ class _Finder:
             if fresh:
                 newest = max(transcript.changed for transcript in fresh)
                 size = sum(transcript.size for transcript in fresh)
-                self._plan.parts.append(
-                    PlanPart(f"sessions of {_title(source)}", ("session", "sessions"), len(fresh), size, newest)
-                )
+                self._plan.parts.append(PlanPart(_title(source), ("session", "sessions"), len(fresh), size, newest))
         self._plan.transcripts.sort(key=lambda item: item[1].changed, reverse=True)
         if elsewhere:
             self._plan.remarks.append(
@@ -178,12 +177,12 @@ class _Finder:
             folders = [folder for folder in records if not any(above in records for above in folder.parents)]
             self._plan.record_folders = folders
             names = [flat(str(folder.relative_to(self._plan.folder))) for folder in folders]
-            title = f"decision records in {first_of(names, _MOST_NAMED)}"
+            title = first_of(names, _MOST_NAMED)
             self._plan.parts.append(PlanPart(title, ("decision record", "decision records"), sum(records.values())))
         if documents:
             self._plan.has_documents = True
             size = sum(path.stat().st_size for path in documents)
-            self._plan.parts.append(PlanPart("documents", ("document", "documents"), len(documents), size))
+            self._plan.parts.append(PlanPart("", ("document", "documents"), len(documents), size))
 
     def add_commits(self) -> None:
         count = count_commits(self._plan.folder)
@@ -194,7 +193,7 @@ class _Finder:
         fresh = self._store.count_fresh(list_commits(self._plan.folder, limit=MAX_COMMITS))
         if fresh:
             self._plan.has_commits = True
-            self._plan.parts.append(PlanPart("history of git", ("commit", "commits"), fresh))
+            self._plan.parts.append(PlanPart("git", ("commit", "commits"), fresh))
 
 
 class _StoreState:
@@ -253,13 +252,15 @@ class ProjectRecords:
         self.unnamed = 0
 
     def __iter__(self) -> Iterator[Record]:
-        is_inside = resolved(self._path).is_relative_to(resolved(self._plan.folder))
+        if resolved(self._path).is_relative_to(resolved(self._plan.folder)):
+            yield from (record for record in self._source.read(self._path) if not self._is_excluded(record.place))
+            return
         for record in self._source.read(self._path):
-            if is_inside and not self._is_excluded(record.place):
+            if isinstance(record, LeftOutRecord):
+                continue
+            if record.project:
                 yield record
-            elif not is_inside and not isinstance(record, LeftOutRecord) and record.project:
-                yield record
-            elif not is_inside:
+            else:
                 self.unnamed += isinstance(record, MemoryRecord)
 
     def _is_excluded(self, place: str) -> bool:
@@ -291,6 +292,8 @@ class StartResult:
     project: str
     # The number of the batch, None if there was nothing new
     batch: int | None = None
+    # Entries that were read
+    read: int = 0
     # Whether everything of the plan was imported
     is_complete: bool = True
     # Types of masked secrets, with the number of texts
@@ -311,7 +314,7 @@ def run_start(
 
     Args:
         plan: from ``plan_start``.
-        progress: takes the number of entries that were read since its last call.
+        progress: takes the number of entries that were read.
         seconds: after which the import ends where it is, and another call continues the batch.
         batch: the number of the batch to continue.
 
@@ -323,7 +326,8 @@ def run_start(
     bind_project(plan.project, plan.folder)
     ends = None if seconds is None else time.monotonic() + seconds
     for count in _steps(plan, run, result):
-        progress(count)
+        result.read += count
+        progress(result.read)
         if ends is not None and time.monotonic() > ends:
             result.is_complete = False
             break
@@ -344,17 +348,18 @@ def _recording(plan: StartPlan, run: ImportRun) -> Iterator[None]:
 # Each step writes in transactions of its own, and nothing is open between two of them
 def _steps(plan: StartPlan, run: ImportRun, result: StartResult) -> Iterator[int]:
     for source, path in plan.sources:
-        result.add(_importer(source, plan, run).run(ProjectRecords(source, path, plan), place=str(path)))
-        yield 0
+        reports = _importer(source, plan, run).run(ProjectRecords(source, path, plan), place=str(path))
+        result.add(reports)
+        yield sum(report.created + report.revised for report in reports)
     for folder in plan.record_folders:
-        yield from _file_steps(AdrImport(folder, _FILE_OPTIONS), plan, run, result)
+        yield from _file_steps(AdrImport(folder, _FILE_OPTIONS), plan, run)
     sessions = _session_steps(plan, run, result)
     yield from islice(sessions, 2)
     if plan.has_commits:
         yield from _commit_steps(plan, run, _NEWEST_COMMITS)
     yield from islice(sessions, 4)
     if plan.has_documents:
-        yield from _file_steps(MarkdownImport(plan.folder, _FILE_OPTIONS), plan, run, result)
+        yield from _file_steps(MarkdownImport(plan.folder, _FILE_OPTIONS), plan, run)
     yield from sessions
     if plan.has_commits:
         yield from _commit_steps(plan, run, MAX_COMMITS)
@@ -363,12 +368,11 @@ def _steps(plan: StartPlan, run: ImportRun, result: StartResult) -> Iterator[int
 _FILE_OPTIONS = {"tag": (), "max_headings": MAX_HEADINGS, "exclude": EXCLUDED, "project": None}
 
 
-def _file_steps(importer: FileImport, plan: StartPlan, run: ImportRun, result: StartResult) -> Iterator[int]:
+def _file_steps(importer: FileImport, plan: StartPlan, run: ImportRun) -> Iterator[int]:
     count = importer.count()
     importer.choose_project(plan.project)
     with _recording(plan, run):
         importer.run(lambda _: None)
-    result.left_out += [("", warning) for warning in importer.warnings]
     yield count
 
 
