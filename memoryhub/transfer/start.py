@@ -17,7 +17,7 @@ from memories.importing import MAX_HEADINGS
 from memories.importing.files import find_files, record_reason
 from memoryhub.config.clients import all_clients
 from memoryhub.config.current_settings import read_folder, use_folder
-from memoryhub.config.identity import bind_project, identify_project
+from memoryhub.config.identity import bind_project, bound_folders, identify_project
 from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.stores.store import list_projects, project_store, use_store
@@ -78,6 +78,10 @@ class StartPlan:
     has_commits: bool = False
     has_documents: bool = False
 
+    def has(self, path: Path) -> bool:
+        """Return whether a file or folder is in the repository."""
+        return resolved(path).is_relative_to(resolved(self.folder))
+
     @property
     def total(self) -> int:
         return sum(part.count for part in self.parts)
@@ -109,6 +113,40 @@ def plan_start(folder: Path, project: str | None = None) -> StartPlan:
     finder.add_files()
     finder.add_commits()
     return plan
+
+
+def plan_of_project(project: str) -> StartPlan:
+    """Return what can be imported for the repository of a project, whose folder the hub knows.
+
+    Raises:
+        Invalid: the hub knows no folder of it on this machine that is in a git repository.
+    """
+    for folder in bound_folders(project):
+        repository = find_repository(resolved(folder))
+        if repository and repository.has_worktree:
+            return plan_start(folder, project)
+    raise Invalid(f"no repository of {project} on this machine is known; run `memory-hub start` in its folder")
+
+
+def offer_start(folder: Path, project: str) -> str:
+    """Return a line for the agent in the first session of a project: what is not in memory yet, "" if nothing is.
+
+    Only what the clients and the repository have is counted, because the client waits.
+    """
+    repository = find_repository(resolved(folder))
+    if repository is None or not repository.has_worktree:
+        return ""
+    plan = StartPlan(project, repository.top)
+    finder = _Finder(plan)
+    finder.add_transcripts()
+    finder.add_sources(is_inside_only=True)
+    finder.add_files()
+    if not plan.total:
+        return ""
+    return (
+        f"Memory Hub has nothing of this project yet: {plan.sentence} here are not in memory. "
+        "Tell the user once that `memory-hub start` brings them in."
+    )
 
 
 class _Finder:
@@ -145,22 +183,27 @@ class _Finder:
             self._project_of_folder[folder] = project_of(folder, "")
         return self._project_of_folder[folder] == self._plan.project
 
-    def add_sources(self) -> None:
+    def add_sources(self, *, is_inside_only: bool = False) -> None:
         for source in SOURCES.values():
-            reports: list[ImportReport] = []
+            counts = {True: 0, False: 0}
             for path in source.find(self._plan.folder):
+                is_inside = self._plan.has(path)
+                if is_inside_only and not is_inside:
+                    continue
                 records = ProjectRecords(source, path, self._plan)
                 try:
-                    reports += _importer(source, self._plan).preview(records)
+                    reports = _importer(source, self._plan).preview(records)
                 except HubError as error:
                     self._plan.remarks.append(f"{_title(source)}: {error.message}")
                     continue
                 self._plan.sources.append((source, path))
+                counts[is_inside] += sum(report.created + report.revised for report in reports)
                 if records.unnamed:
                     what = f"{counted(records.unnamed, 'memory', 'memories')} of {_title(source)} in {flat(str(path))}"
                     self._plan.remarks.append(f"{what} name no project: `memory-hub import {source.name}`")
-            if count := sum(report.created + report.revised for report in reports):
-                self._plan.parts.append(PlanPart(_title(source), ("memory", "memories"), count))
+            for is_inside, nouns in ((True, ("rule", "rules")), (False, ("memory", "memories"))):
+                if counts[is_inside]:
+                    self._plan.parts.append(PlanPart(_title(source), nouns, counts[is_inside]))
 
     def add_files(self) -> None:
         records: dict[Path, int] = {}
@@ -252,7 +295,7 @@ class ProjectRecords:
         self.unnamed = 0
 
     def __iter__(self) -> Iterator[Record]:
-        if resolved(self._path).is_relative_to(resolved(self._plan.folder)):
+        if self._plan.has(self._path):
             yield from (record for record in self._source.read(self._path) if not self._is_excluded(record.place))
             return
         for record in self._source.read(self._path):
@@ -264,10 +307,9 @@ class ProjectRecords:
                 self.unnamed += isinstance(record, MemoryRecord)
 
     def _is_excluded(self, place: str) -> bool:
-        path = resolved(Path(place))
-        if not path.is_relative_to(resolved(self._plan.folder)):
-            return False
-        return is_excluded(path.relative_to(resolved(self._plan.folder)).as_posix())
+        path = Path(place)
+        top = resolved(self._plan.folder)
+        return self._plan.has(path) and is_excluded(resolved(path).relative_to(top).as_posix())
 
 
 def _title(source: ImportSource) -> str:

@@ -115,7 +115,7 @@ SECTIONS = (
             NavPage("Retention", "governance_retentionrun"),
             NavPage("Holds", "governance_hold"),
             NavPage("Roll back", "governance_rollback"),
-            NavPage("Imports", "imports", view="", also=("import",)),
+            NavPage("Imports", "imports", view="", also=("import", "import_start")),
             NavPage("Audit", "audit", view=""),
         ],
     ),
