@@ -156,6 +156,7 @@ class _Finder:
         self._plan = plan
         self._store = _StoreState(plan.project)
         self._project_of_folder: dict[str, str] = {}
+        self._rule_files: set[Path] = set()
 
     def add_transcripts(self) -> None:
         elsewhere = 0
@@ -185,25 +186,27 @@ class _Finder:
 
     def add_sources(self, *, is_inside_only: bool = False) -> None:
         for source in SOURCES.values():
-            counts = {True: 0, False: 0}
             for path in source.find(self._plan.folder):
-                is_inside = self._plan.has(path)
-                if is_inside_only and not is_inside:
-                    continue
-                records = ProjectRecords(source, path, self._plan)
-                try:
-                    reports = _importer(source, self._plan).preview(records)
-                except HubError as error:
-                    self._plan.remarks.append(f"{_title(source)}: {error.message}")
-                    continue
-                self._plan.sources.append((source, path))
-                counts[is_inside] += sum(report.created + report.revised for report in reports)
-                if records.unnamed:
-                    what = f"{counted(records.unnamed, 'memory', 'memories')} of {_title(source)} in {flat(str(path))}"
-                    self._plan.remarks.append(f"{what} name no project: `memory-hub import {source.name}`")
-            for is_inside, nouns in ((True, ("rule", "rules")), (False, ("memory", "memories"))):
-                if counts[is_inside]:
-                    self._plan.parts.append(PlanPart(_title(source), nouns, counts[is_inside]))
+                if self._plan.has(path):
+                    self._add_source(source, path, ("rule", "rules"))
+                elif not is_inside_only:
+                    self._add_source(source, path, ("memory", "memories"))
+
+    def _add_source(self, source: ImportSource, path: Path, nouns: tuple[str, str]) -> None:
+        records = ProjectRecords(source, path, self._plan)
+        try:
+            reports = _importer(source, self._plan).preview(records)
+        except HubError as error:
+            if not self._plan.has(path):  # a repository need not have the files of each client
+                self._plan.remarks.append(f"{_title(source)}: {error.message}")
+            return
+        self._rule_files |= records.files
+        if count := sum(report.created + report.revised for report in reports):
+            self._plan.sources.append((source, path))
+            self._plan.parts.append(PlanPart(_title(source), nouns, count))
+        if records.unnamed:
+            what = f"{counted(records.unnamed, 'memory', 'memories')} of {source.name} in {flat(str(path))}"
+            self._plan.remarks.append(f"{what}, without a project: run `memory-hub import {source.name}`")
 
     def add_files(self) -> None:
         records: dict[Path, int] = {}
@@ -214,7 +217,7 @@ class _Finder:
                 continue
             if record_reason(name):
                 records[path.parent] = records.get(path.parent, 0) + 1
-            else:
+            elif path not in self._rule_files:
                 documents.append(path)
         if records:
             folders = [folder for folder in records if not any(above in records for above in folder.parents)]
@@ -293,10 +296,15 @@ class ProjectRecords:
         self._path = path
         self._plan = plan
         self.unnamed = 0
+        # That are in the project's folder
+        self.files: set[Path] = set()
 
     def __iter__(self) -> Iterator[Record]:
         if self._plan.has(self._path):
-            yield from (record for record in self._source.read(self._path) if not self._is_excluded(record.place))
+            for record in self._source.read(self._path):
+                if not self._is_excluded(record.place):
+                    self.files.add(Path(record.place))
+                    yield record
             return
         for record in self._source.read(self._path):
             if isinstance(record, LeftOutRecord):
@@ -370,7 +378,7 @@ def run_start(
     for count in _steps(plan, run, result):
         result.read += count
         progress(result.read)
-        if ends is not None and time.monotonic() > ends:
+        if run.batch and ends is not None and time.monotonic() > ends:
             result.is_complete = False
             break
     result.batch = run.batch
