@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Protocol
 
 from memories.importing.files import modified_at
 from memoryhub.config.repository import resolved
 from memoryhub.core.errors import Invalid
+from memoryhub.core.foreign_files import open_foreign
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOutRecord, Record, Transcript
-from memoryhub.transfer.sources.reading import Wanted, files_below, json_objects
+from memoryhub.transfer.sources.reading import Wanted, dict_or_empty, files_below, json_objects, text_of
 from memoryhub.transfer.sources.texts import TextFile, section_records
 from memoryhub.transfer.sources.transcripts import HEAD, transcripts_of
+
+_HEAD_BYTES = 8192
+_PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +56,43 @@ class ClientHome:
     def _is_at(self, folder: Path) -> bool:
         return any((folder / part).exists() for part in self.parts)
 
-    def instructions(self, folder: Path, *, includes: Wanted, enters: Wanted) -> Iterator[Record]:
-        """Yield a guideline for each section of the files for all sessions; an observation for one of MEMORY.md."""
+    def texts(
+        self, folder: Path, *, includes: Wanted, enters: Wanted, project: Callable[[Path], str] = lambda _: ""
+    ) -> Iterator[Record]:
+        """Yield a guideline for each section of the files, and an observation where they are the client's memory."""
         for file in files_below(folder, includes=includes, enters=enters, reads_ignored=True):
             if isinstance(file, LeftOutRecord):
                 yield file
-            else:
-                name = f"{self.name}/{file.relative_to(folder).as_posix()}"
-                kind = "observation" if file.name == "MEMORY.md" else "guideline"
-                yield from section_records(TextFile(file, name, name, kind=kind, changed=modified_at(file)))
+                continue
+            name = f"{self.name}/{file.relative_to(folder).as_posix()}"
+            kind = "observation" if file.parent != folder else "guideline"
+            text = TextFile(file, name, name, kind=kind, project=project(file), changed=modified_at(file))
+            yield from section_records(text)
 
 
-def no_folder(_: PurePosixPath) -> bool:
-    return False
+def head_text(path: Path) -> str:
+    """Return the first characters of a file; "" if it can't be read, which its reading tells."""
+    try:
+        descriptor = open_foreign(path, follows_links=False)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(_HEAD_BYTES).decode("utf-8", "replace")
+
+
+def object_in(text: object) -> dict[str, Any]:
+    """Return the object of a text of JSON; empty if it has none."""
+    try:
+        return dict_or_empty(json.loads(text_of(text)))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def patched_files(patch: str) -> list[str]:
+    """Return the paths in a patch of the format that several clients share; empty if the text is none."""
+    if "*** Begin Patch" not in patch:
+        return []
+    return [path.strip() for path in _PATCHED.findall(patch)]
 
 
 def exit_code_of(value: object) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -17,6 +16,8 @@ from memoryhub.transfer.sources.client_homes import (
     SessionHead,
     exit_code_of,
     head_lines,
+    object_in,
+    patched_files,
     session_transcripts,
 )
 from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, text_of
@@ -34,7 +35,6 @@ _REQUEST = "\n## My request for Codex:\n"
 _FOLDER = re.compile(r"<cwd>([^<\n]+)</cwd>|Current working directory: ([^\n]+)")
 _SHELLS = ("shell", "shell_command", "exec_command", "local_shell", "container.exec")
 _EXIT_CODE = re.compile(r"(?:Process exited with code|Exit code:) (\d{1,9})\b")
-_EDITED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE)
 _SCRIPT_FLAGS = ("-c", "-lc", "-Command")
 # A fork begins with a copy of the lines of the other session, written within this time
 _COPYING = timedelta(seconds=5)
@@ -46,7 +46,7 @@ def _find() -> list[Path]:
 
 def _read(path: Path) -> Iterator[Record]:
     names = [PurePosixPath("AGENTS.md"), PurePosixPath("AGENTS.override.md"), _MEMORIES]
-    return _HOME.instructions(
+    return _HOME.texts(
         _HOME.check(path), includes=lambda file: file in names, enters=lambda file: file in _MEMORIES.parents
     )
 
@@ -135,7 +135,7 @@ class _RolloutReader:
             case {"type": "message", "role": "assistant"}:
                 self._builder.answer("\n".join(_texts(item)).strip(), at)
             case {"type": "function_call", "name": str(name), "arguments": str(arguments)}:
-                values = _object_in(arguments)
+                values = object_in(arguments)
                 command = _command(values.get("command") or values.get("cmd")) if name in _SHELLS else ""
                 self._builder.call(call, command)
                 self._read_patch(command if command else text_of(values.get("input")))
@@ -156,8 +156,8 @@ class _RolloutReader:
                 self._builder.undo(count)
 
     def _read_patch(self, text: str) -> None:
-        for name in _EDITED.findall(text if "*** Begin Patch" in text else ""):
-            self._builder.edit(str(PurePosixPath(self._builder.folder, name.strip())))
+        for name in patched_files(text):
+            self._builder.edit(str(PurePosixPath(self._builder.folder, name)))
 
     def records(self, place: str, broken: list[int]) -> Iterator[Record]:
         return self._builder.records(self._key or self._path.stem, place, broken=broken)
@@ -165,7 +165,8 @@ class _RolloutReader:
 
 def _prompt(item: dict[str, Any]) -> str:
     texts = _texts(item)
-    kinds = list_or_empty(dict_or_empty(item.get("internal_chat_message_metadata_passthrough")).get("content_item_kinds"))
+    metadata = dict_or_empty(item.get("internal_chat_message_metadata_passthrough"))
+    kinds = list_or_empty(metadata.get("content_item_kinds"))
     if len(kinds) == len(texts):
         texts = [text for text, kind in zip(texts, kinds, strict=True) if text_of(kind).startswith("user")]
     texts = [text.partition(_REQUEST)[2] or text for text in texts]
@@ -192,19 +193,12 @@ def _outcome(output: Any) -> tuple[str, int | None]:
     if isinstance(output, dict):
         output = output.get("content")
     text = output if isinstance(output, str) else "\n".join(_texts({"content": output}))
-    result = _object_in(text) if text.startswith("{") else {}
+    result = object_in(text) if text.startswith("{") else {}
     if "metadata" in result:
         return text_of(result.get("output")), exit_code_of(dict_or_empty(result["metadata"]).get("exit_code"))
     head, _, rest = text.partition("Output:\n")
     match = _EXIT_CODE.search(head)
     return rest, int(match[1]) if match else None
-
-
-def _object_in(text: str) -> dict[str, Any]:
-    try:
-        return dict_or_empty(json.loads(text))
-    except (ValueError, RecursionError):
-        return {}
 
 
 CODEX = ImportSource(
