@@ -23,9 +23,9 @@ from memoryhub.transfer.sources.texts import (
     Base,
     TextFile,
     base_of,
-    current_repository,
     part_records,
     read_markdown,
+    repository_around,
     rule_records,
     section_records,
     wiki_links,
@@ -48,10 +48,10 @@ _MAX_IMPORTS, _MOST_NAMED = 5, 5
 _IMPORT = re.compile(r"(?:(?<=\s)|^)@[~.\w/-]+\.md\b", re.MULTILINE)
 
 
-def _find_claude_code() -> list[Path]:
+def _find_claude_code(folder: Path) -> list[Path]:
     configs = [path for path in _config_folders() if is_folder(path / "projects") or (path / "CLAUDE.md").is_file()]
     names = (*_INSTRUCTIONS, ".claude/CLAUDE.md", ".claude/rules")
-    return configs + [top for top in current_repository() if any((top / name).exists() for name in names)]
+    return configs + [top for top in repository_around(folder) if any((top / name).exists() for name in names)]
 
 
 def _config_folders() -> list[Path]:
