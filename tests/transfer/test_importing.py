@@ -410,6 +410,7 @@ MEMORIES = {
     "mem0/get_all.json": 4,
     "mem0/history.db": 5,
     "obsidian": 6,
+    "rules": 8,
     "server-memory/memory.jsonl": 2,
 }
 

@@ -8,14 +8,13 @@ from memoryhub.transfer.sources.engram import ENGRAM
 from memoryhub.transfer.sources.mcp_memory_service import MCP_MEMORY_SERVICE
 from memoryhub.transfer.sources.mem0 import MEM0
 from memoryhub.transfer.sources.obsidian import OBSIDIAN
-from memoryhub.transfer.sources.rules import AGENTS_MD, CURSOR_RULES
+from memoryhub.transfer.sources.rules import RULE_SOURCES
 from memoryhub.transfer.sources.server_memory import SERVER_MEMORY
 
 _SOURCES = (
     SERVER_MEMORY,
     CLAUDE_CODE,
-    AGENTS_MD,
-    CURSOR_RULES,
+    *RULE_SOURCES,
     OBSIDIAN,
     BASIC_MEMORY,
     MEM0,
