@@ -44,7 +44,7 @@ class SourceTestCase(SimpleTestCase):
         return Path(shutil.copytree(DATA / data, self.home / "work" / "harbour"))
 
     def read(self, source: str, path: Path) -> list[Record]:
-        return list(SOURCES[source].read(path))
+        return list(SOURCES[source].records(path))
 
     def memories(self, source: str, path: Path) -> dict[str, MemoryRecord]:
         return {record.key: record for record in self.read(source, path) if isinstance(record, MemoryRecord)}
@@ -220,7 +220,7 @@ class ClaudeCodeTests(SourceTestCase):
         )
         (session,) = self.sessions("claude-code", folder)
         (turn,) = session.turns
-        runs = [(command.command, command.exit_code, command.output) for command in turn.commands]
+        runs = [(command.command, command.exit_code, command.output) for command in turn.actions]
         self.assertEqual(runs, [("make test", 2, "E  KeyError: 'tide'"), ("make test", 0, "5 passed")])
         self.assertEqual(turn.answer, "They pass.")
 
@@ -231,7 +231,7 @@ class ClaudeCodeTests(SourceTestCase):
         self.assertEqual([(turn.prompt, turn.answer) for turn in session.turns], [("Low water?", "At 12:31.")])
         place = folder / "projects/-srv-harbour/1.jsonl:2"
         self.assertEqual(left, LeftOutRecord(str(place), "lines that are cut off, too long or no JSON: 3"))
-        with patch("memoryhub.transfer.sources.claude_code.MAX_TURNS", 2):
+        with patch("memoryhub.transfer.sources.transcripts.MAX_TURNS", 2):
             folder = self.transcript(*[prompt] * 5)
             (session,) = self.sessions("claude-code", folder)
             self.assertEqual(self.reasons("claude-code", folder), ["turns after the first 2: 3"])
