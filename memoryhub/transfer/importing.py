@@ -275,7 +275,7 @@ class ProjectImport:
         for start in range(0, len(topics), _TOPICS_AT_ONCE):
             memories = Memory.objects.filter(topic_key__in=topics[start : start + _TOPICS_AT_ONCE]).order_by("id")
             for topic, deleted_at in memories.values_list("topic_key", "deleted_at"):
-                deleted[topic] = deleted_at is not None
+                deleted[str(topic)] = deleted_at is not None
         for key, alternatives in names.items():
             existing = [topic for topic in alternatives if topic in deleted]
             if existing:

@@ -4,6 +4,7 @@ from memoryhub.transfer.records import ImportSource
 from memoryhub.transfer.sources.basic_memory import BASIC_MEMORY
 from memoryhub.transfer.sources.claude_code import CLAUDE_CODE
 from memoryhub.transfer.sources.claude_mem import CLAUDE_MEM
+from memoryhub.transfer.sources.cline import CLINE, KILO, ROO
 from memoryhub.transfer.sources.engram import ENGRAM
 from memoryhub.transfer.sources.mcp_memory_service import MCP_MEMORY_SERVICE
 from memoryhub.transfer.sources.mem0 import MEM0
@@ -14,6 +15,9 @@ from memoryhub.transfer.sources.server_memory import SERVER_MEMORY
 _SOURCES = (
     SERVER_MEMORY,
     CLAUDE_CODE,
+    CLINE,
+    ROO,
+    KILO,
     *RULE_SOURCES,
     OBSIDIAN,
     BASIC_MEMORY,
