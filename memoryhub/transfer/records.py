@@ -94,8 +94,8 @@ class ImportSource:
     name: str
     # One line for ``--help``
     help: str
-    # Where the tool keeps its data by itself, those that exist
-    find: Callable[[], list[Path]]
+    # Where the tool keeps its data by itself, those that exist; takes the folder that the user works in
+    find: Callable[[Path], list[Path]]
     read: Callable[[Path], Iterator[Record]]
     # What it reads, and where the tool keeps that, for the message about another path
     takes: str = ""

@@ -151,7 +151,7 @@ class ClineTests(EditorSourceTestCase):
         self.assertEqual(session.summary, "The summary.")
 
     def test_data_is_found_where_editors_keep_it(self) -> None:
-        self.assertEqual(SOURCES["cline"].find(), [])
+        self.assertEqual(SOURCES["cline"].find(self.home), [])
         places = [
             self.home / ".cline/data",
             self.home / ".config/Cursor/User/globalStorage/saoudrizwan.claude-dev",
@@ -161,8 +161,8 @@ class ClineTests(EditorSourceTestCase):
         ]
         for place in places:
             (place / "tasks").mkdir(parents=True)
-        self.assertEqual(SOURCES["cline"].find(), places)
-        self.assertEqual(SOURCES["roo"].find(), [])
+        self.assertEqual(SOURCES["cline"].find(self.home), places)
+        self.assertEqual(SOURCES["roo"].find(self.home), [])
 
 
 class RooTests(EditorSourceTestCase):

@@ -472,22 +472,22 @@ class BasicMemoryTests(BasicMemoryTestCase):
     def test_projects_are_found_in_the_settings(self) -> None:
         find, config = SOURCES["basic-memory"].find, self.home / ".basic-memory" / "config.json"
         config.parent.mkdir()
-        self.assertEqual(find(), [])
+        self.assertEqual(find(Path.cwd()), [])
         write_files(self.home, {f"{name}/a.md": "Depths." for name in ("basic-memory", "notes/inner", "old")})
         main, notes, inner, old = (self.home / name for name in ("basic-memory", "notes", "notes/inner", "old"))
         paths = {"north": {"path": str(notes)}, "inner": {"path": str(inner)}, "old": str(old), "gone": {"path": "/x"}}
         config.write_text(json.dumps({"projects": paths}))
-        self.assertEqual(find(), [main, notes, inner, old])
-        keys = [list(self.memories("basic-memory", path)) for path in find()]
+        self.assertEqual(find(Path.cwd()), [main, notes, inner, old])
+        keys = [list(self.memories("basic-memory", path)) for path in find(Path.cwd())]
         self.assertEqual(keys, [["main:a"], [], ["inner:a"], ["old:a"]])
         write_files(inner, {"below/b.md": "Berths."})
         self.assertEqual(list(self.memories("basic-memory", inner / "below")), ["inner:below/b"])
         wrong_types = b'{"projects": {"a": {"path": 4}, "b": {"path": "\\u0000"}}}'
         for hostile in (b"\xff\0", b"[" * 100_000, b"[]", wrong_types):
             config.write_bytes(hostile)
-            self.assertEqual(find(), [main])
+            self.assertEqual(find(Path.cwd()), [main])
         with patch.dict(os.environ, BASIC_MEMORY_HOME=str(old), XDG_CONFIG_HOME=str(self.home)):
-            self.assertEqual(find(), [old])
+            self.assertEqual(find(Path.cwd()), [old])
 
     def test_notes_without_a_memory_of_their_own_are_left_out_with_the_reason(self) -> None:
         folder = self.project({"a.md": "Depths."})
@@ -612,17 +612,17 @@ class FindTests(SourceTestCase):
         write_files(work, {".git/HEAD": "ref: refs/heads/main"})
         self.enterContext(contextlib.chdir(work / "pilot"))
         self.enterContext(patch.dict(os.environ, CLAUDE_CONFIG_DIR=str(home / "own")))
-        self.assertEqual([SOURCES[name].find() for name in ("claude-code", "obsidian")], [[], []])
+        self.assertEqual([SOURCES[name].find(Path.cwd()) for name in ("claude-code", "obsidian")], [[], []])
         for folder in (".claude/projects", "own/projects", "vault/.obsidian", ".config/obsidian"):
             (home / folder).mkdir(parents=True)
         vaults = {"a": {"path": str(home / "vault")}, "b": {"path": str(home / "gone")}, "c": None}
         (home / ".config/obsidian/obsidian.json").write_text(json.dumps({"vaults": vaults}))
         (work / "CLAUDE.md").write_text("Depths in metres.")
-        self.assertEqual(SOURCES["claude-code"].find(), [home / "own", home / ".claude", work])
-        self.assertEqual(SOURCES["obsidian"].find(), [home / "vault"])
-        self.assertEqual([SOURCES[name].find() for name in ("agents-md", "cursor-rules")], [[work], [work]])
+        self.assertEqual(SOURCES["claude-code"].find(Path.cwd()), [home / "own", home / ".claude", work])
+        self.assertEqual(SOURCES["obsidian"].find(Path.cwd()), [home / "vault"])
+        self.assertEqual([SOURCES[name].find(Path.cwd()) for name in ("agents-md", "cursor-rules")], [[work], [work]])
         (home / ".config/obsidian/obsidian.json").write_text('{"vaults": [1]}')
-        self.assertEqual(SOURCES["obsidian"].find(), [])
+        self.assertEqual(SOURCES["obsidian"].find(Path.cwd()), [])
 
 
 class ServerMemoryTests(SourceTestCase):

@@ -22,9 +22,9 @@ from memoryhub.transfer.sources.rules import RuleReader, repository_rules
 from memoryhub.transfer.sources.texts import (
     Base,
     TextFile,
-    current_repository,
     part_records,
     read_markdown,
+    repository_around,
     section_records,
     wiki_links,
 )
@@ -41,9 +41,9 @@ _KINDS = {
 _POINTER = re.compile(r"\s*[-*] \[[^\]]*\]\([^)\s]+\.md\).*")
 
 
-def _find_claude_code() -> list[Path]:
+def _find_claude_code(folder: Path) -> list[Path]:
     configs = [path for path in _config_folders() if is_folder(path / "projects") or (path / "CLAUDE.md").is_file()]
-    return configs + [top for top in current_repository() if any((top / name).exists() for name in _INSTRUCTIONS)]
+    return configs + [top for top in repository_around(folder) if any((top / name).exists() for name in _INSTRUCTIONS)]
 
 
 def _config_folders() -> list[Path]:

@@ -42,7 +42,7 @@ _CONTINUED = ("[TASK RESUMPTION]", "The user approved switching to act mode.")
 _EXIT_CODE = re.compile(r"\[?Command exited with code (\d{1,3})\]?\n?")
 
 
-def _data_folders(tool: str) -> list[Path]:
+def _data_folders(tool: str, _: Path) -> list[Path]:
     folders = []
     if tool == "cline":
         top = Path(os.environ.get("CLINE_DIR") or Path.home() / ".cline")

@@ -18,7 +18,7 @@ from memoryhub.transfer.sources.texts import (
     Base,
     TextFile,
     base_of,
-    current_repository,
+    repository_around,
     rule_records,
     section_records,
     texts,
@@ -146,12 +146,12 @@ def _read_rules(path: Path) -> Iterator[Record]:
 
 
 _AGENTS_MD = ImportSource(
-    "agents-md", "the AGENTS.md files of a repository, as guidelines", current_repository, _read_agents
+    "agents-md", "the AGENTS.md files of a repository, as guidelines", repository_around, _read_agents
 )
 _CURSOR_RULES = ImportSource(
-    "cursor-rules", "the rules of Cursor in a repository, as guidelines", current_repository, _read_cursor
+    "cursor-rules", "the rules of Cursor in a repository, as guidelines", repository_around, _read_cursor
 )
 _RULES = ImportSource(
-    "rules", "the rules of all clients in a repository, as guidelines", current_repository, _read_rules
+    "rules", "the rules of all clients in a repository, as guidelines", repository_around, _read_rules
 )
 RULE_SOURCES = (_AGENTS_MD, _CURSOR_RULES, _RULES)
