@@ -405,6 +405,8 @@ MEMORIES = {
     "claude-code": 2,
     "claude-mem/claude-mem.db": 4,
     "cline": 0,
+    "cursor/User": 0,
+    "cursor/agent": 0,
     "cursor-rules": 5,
     "engram/engram.db": 5,
     "kilo": 0,

@@ -5,6 +5,7 @@ from memoryhub.transfer.sources.basic_memory import BASIC_MEMORY
 from memoryhub.transfer.sources.claude_code import CLAUDE_CODE
 from memoryhub.transfer.sources.claude_mem import CLAUDE_MEM
 from memoryhub.transfer.sources.cline import CLINE, KILO, ROO
+from memoryhub.transfer.sources.cursor import CURSOR
 from memoryhub.transfer.sources.engram import ENGRAM
 from memoryhub.transfer.sources.mcp_memory_service import MCP_MEMORY_SERVICE
 from memoryhub.transfer.sources.mem0 import MEM0
@@ -15,6 +16,7 @@ from memoryhub.transfer.sources.server_memory import SERVER_MEMORY
 _SOURCES = (
     SERVER_MEMORY,
     CLAUDE_CODE,
+    CURSOR,
     CLINE,
     ROO,
     KILO,
