@@ -28,10 +28,10 @@ from memoryhub import __version__
 from memoryhub.client.setup import entries, json_text, plan, trial
 from memoryhub.client.setup import json_text as toml_text
 from memoryhub.client.setup import service as services
+from memoryhub.client.setup.agent_files import put_agent
 from memoryhub.client.setup.clients import config_file, file_of, user_target
 from memoryhub.client.setup.document import BACKUP_SUFFIX, backup_of, read_document
 from memoryhub.client.setup.entries import command_words, entry_words
-from memoryhub.client.setup.plan import put_agent
 from memoryhub.config.clients import Client, all_clients, find_client, hook_clients
 from memoryhub.core.errors import ConflictError
 from memoryhub.ops.serving.process import BY_HAND, Running

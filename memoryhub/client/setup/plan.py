@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from decisions.prompts import agent_file, instructions
 from memoryhub.client.setup import json_text
+from memoryhub.client.setup.agent_files import is_own_agent, put_agent, read_agent
 from memoryhub.client.setup.clients import SetupTarget, folder_target, in_folder, user_target
 from memoryhub.client.setup.document import (
     ConfigDocument,
@@ -42,7 +39,7 @@ from memoryhub.client.setup.entries import (
     take_server,
 )
 from memoryhub.client.setup.json_text import put_table
-from memoryhub.config.clients import SERVER, Agent, Client, SameName, find_client
+from memoryhub.config.clients import SERVER, Client, SameName, find_client
 from memoryhub.core.errors import ConflictError, HubError
 from memoryhub.teams.connections import VARIABLE, all_connections
 from memoryhub.teams.transport import LOOPBACK
@@ -300,51 +297,3 @@ def _user_target(target: SetupTarget) -> SetupTarget:
 
 def _has_server(target: SetupTarget) -> bool:
     return find_server(target.client, read_document(target.config)) is not None
-
-
-# The digest shows whether the rest of the file is as the hub wrote it.
-_MARK = re.compile(r"^# From `memory-hub setup`, ([0-9a-f]{16})\n", re.MULTILINE)
-
-
-def read_agent(path: Path | None) -> ConfigDocument | None:
-    """Return the file if the hub may write or remove it: there is none, or it is as the hub wrote it."""
-    if path is None:
-        return None
-    try:
-        document = read_document(path)
-    except HubError:
-        return None  # a person's own, as it is not one that the hub writes
-    if document.is_there and not is_own_agent(document):
-        return None
-    return document
-
-
-def is_own_agent(document: ConfigDocument) -> bool:
-    mark = _MARK.search(document.text[:200])
-    return mark is not None and mark[1] == _agent_digest(_MARK.sub("", document.text, count=1))
-
-
-def put_agent(agent: Agent, document: ConfigDocument) -> ConfigDocument:
-    """Return the librarian's file in the client's form."""
-    front_matter = dict(line.split(": ", 1) for line in agent_file().split("\n---\n", 1)[0].splitlines()[1:])
-    fields = {name: front_matter[name] for name in agent.fields} | agent.more
-    if document.is_toml:
-        # A text of JSON is one of TOML.
-        values = {**fields, "developer_instructions": instructions()}
-        text = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
-        text = _agent_mark(text) + text
-    else:
-        # A text is written as it is.
-        values = {name: json.dumps(value) for name, value in fields.items() if not isinstance(value, str)}
-        lines = [f"{name}: {value}" for name, value in (fields | values).items()]
-        text = "\n".join(["---", *lines, "---", instructions(), ""])
-        text = text.replace("---\n", f"---\n{_agent_mark(text)}", 1)
-    return replace(document, text=text, data={"code": text}, is_there=True)
-
-
-def _agent_mark(text: str) -> str:
-    return f"# From `memory-hub setup`, {_agent_digest(text)}\n"
-
-
-def _agent_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

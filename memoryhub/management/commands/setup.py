@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub.client.setup import plan
+from memoryhub.client.setup.agent_files import read_agent
 from memoryhub.client.setup.clients import (
     SetupTarget,
     folder_target,
@@ -21,7 +22,7 @@ from memoryhub.client.setup.clients import (
 )
 from memoryhub.client.setup.document import read_document
 from memoryhub.client.setup.entries import find_server, server_url
-from memoryhub.client.setup.plan import ConfigChange, read_agent
+from memoryhub.client.setup.plan import ConfigChange
 from memoryhub.client.setup.team import (
     Address,
     check_token,
