@@ -13,6 +13,8 @@ CLIENTS_FILE = __file__.rpartition("/")[0] + "/clients.toml"
 # What an event is answered with: the context of a session's start, what is recalled for a prompt, a note before an
 # action, or a question to the agent, which goes on instead of ending its turn.
 PACK, RECALL, NOTE, ASK = "pack", "recall", "note", "ask"
+# The event for which a client shows a status line
+STATUS_LINE = "StatusLine"
 
 
 class HookEffect:

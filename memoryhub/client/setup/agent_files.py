@@ -18,7 +18,7 @@ SKILL_FILE = Path(__file__).parent / "skill" / "memory-hub" / "SKILL.md"
 _MARK = re.compile(r"^# From `memory-hub setup`, ([0-9a-f]{16})\n", re.MULTILINE)
 
 
-def read_agent(path: Path | None) -> ConfigDocument | None:
+def read_own_file(path: Path | None) -> ConfigDocument | None:
     """Return the file if the hub may write or remove it: there is none, or it is as the hub wrote it."""
     if path is None:
         return None
@@ -26,14 +26,19 @@ def read_agent(path: Path | None) -> ConfigDocument | None:
         document = read_document(path)
     except HubError:
         return None  # a person's own, as it is not one that the hub writes
-    if document.is_there and not is_own_agent(document):
+    if document.is_there and not is_own_file(document):
         return None
     return document
 
 
-def is_own_agent(document: ConfigDocument) -> bool:
+def is_own_file(document: ConfigDocument) -> bool:
     mark = _MARK.search(document.text[:200])
-    return mark is not None and mark[1] == _agent_digest(_MARK.sub("", document.text, count=1))
+    return mark is not None and mark[1] == _digest(_MARK.sub("", document.text, count=1))
+
+
+def put_skill(document: ConfigDocument) -> ConfigDocument:
+    """Return the skill's file. All clients read the same form: see agentskills.io/specification."""
+    return _marked(document, SKILL_FILE.read_text("utf-8"))
 
 
 def put_agent(agent: Agent, document: ConfigDocument) -> ConfigDocument:
@@ -44,19 +49,23 @@ def put_agent(agent: Agent, document: ConfigDocument) -> ConfigDocument:
         # A text of JSON is one of TOML.
         values = {**fields, "developer_instructions": instructions()}
         text = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
-        text = _agent_mark(text) + text
+        text = _mark_line(text) + text
     else:
         # A text is written as it is.
         values = {name: json.dumps(value) for name, value in fields.items() if not isinstance(value, str)}
         lines = [f"{name}: {value}" for name, value in (fields | values).items()]
-        text = "\n".join(["---", *lines, "---", instructions(), ""])
-        text = text.replace("---\n", f"---\n{_agent_mark(text)}", 1)
+        return _marked(document, "\n".join(["---", *lines, "---", instructions(), ""]))
     return replace(document, text=text, data={"code": text}, is_there=True)
 
 
-def _agent_mark(text: str) -> str:
-    return f"# From `memory-hub setup`, {_agent_digest(text)}\n"
+def _marked(document: ConfigDocument, text: str) -> ConfigDocument:
+    text = text.replace("---\n", f"---\n{_mark_line(text)}", 1)
+    return replace(document, text=text, data={"code": text}, is_there=True)
 
 
-def _agent_digest(text: str) -> str:
+def _mark_line(text: str) -> str:
+    return f"# From `memory-hub setup`, {_digest(text)}\n"
+
+
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
