@@ -444,6 +444,7 @@ EFFECTS = {
     HookEffect.START: "session starts or continues; answered with the pack",
     HookEffect.PROMPT: "the turn before ends, a new one begins: `{}`; answered with what the prompt is about",
     HookEffect.ACTION: "nothing; answered with a note",
+    HookEffect.STATUS: "nothing; answered with the status line",
     HookEffect.APPEND: "`{}`",
     HookEffect.STOP: "`{}`, and the turn ends",
     HookEffect.END: "the session ends, with a summary if nobody wrote one",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import tomllib
@@ -196,7 +197,14 @@ class Permissions(ClientFile):
     value: Any = None
     name: str = ""
     is_in_entry: bool = False
+    is_whole_file: bool = False
     note: str = ""
+
+    def item(self, rule: str) -> Any:
+        """Return what the client's list, or its table under the rule, has for a tool."""
+        if self.name:
+            return {self.name: rule, **self.value}
+        return rule if self.value is None else copy.deepcopy(self.value)
 
     def rules(self, tools: Iterable[str]) -> list[str]:
         """Return the client's names of the tools."""

@@ -1,16 +1,17 @@
-"""The files that a client's agents read: the librarian, which is a sub-agent, and the skill."""
+"""The files that are the hub's as a whole: the librarian, which is a sub-agent, the skill, and a client's policy."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from decisions.prompts import agent_file, instructions
 from memoryhub.client.setup.document import ConfigDocument, read_document
-from memoryhub.config.clients import Agent
+from memoryhub.config.clients import Agent, Permissions
 from memoryhub.core.errors import HubError
 
 SKILL_FILE = Path(__file__).parent / "skill" / "memory-hub" / "SKILL.md"
@@ -39,6 +40,17 @@ def is_own_file(document: ConfigDocument) -> bool:
 def put_skill(document: ConfigDocument) -> ConfigDocument:
     """Return the skill's file. All clients read the same form: see agentskills.io/specification."""
     return _marked(document, SKILL_FILE.read_text("utf-8"))
+
+
+def put_policy(permissions: Permissions, document: ConfigDocument, rules: Sequence[str]) -> ConfigDocument:
+    """Return a file of TOML with one table for each rule."""
+    (table,) = permissions.keys
+    text = ""
+    for rule in rules:
+        lines = [f"{name} = {json.dumps(value)}" for name, value in permissions.item(rule).items()]
+        text += "\n".join([f"[[{table}]]", *lines, "", ""])
+    text = _mark_line(text) + text
+    return replace(document, text=text, data={"code": text}, is_there=True)
 
 
 def put_agent(agent: Agent, document: ConfigDocument) -> ConfigDocument:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -34,7 +33,7 @@ def rules_for(client: Client, config: ConfigDocument) -> list[str]:
 def present_rules(client: Client, document: ConfigDocument) -> list[str]:
     """Return the rules of a file that allow read-only tools of the hub, in the file's order."""
     permissions = client.permissions
-    if permissions is None or not _has_list(client, permissions, document):
+    if permissions is None or permissions.is_whole_file or not _has_list(client, permissions, document):
         return []
     load_tools()
     names = [name for tool in all_tools() if not tool.writes for name in _all_names(tool)]
@@ -61,14 +60,14 @@ def put_rules(client: Client, document: ConfigDocument, rules: Sequence[str]) ->
         return document.put(place, _extended(permissions, container, added))
     for rule in added:
         key = rule if isinstance(container, dict) else len(document.at(place, []))
-        document = document.put((*place, key), _item(permissions, rule))
+        document = document.put((*place, key), permissions.item(rule))
     return document
 
 
 def take_rules(client: Client, document: ConfigDocument, original: ConfigDocument | None) -> ConfigDocument:
     """Return the document without the hub's rules; those of the original stay."""
     permissions = client.permissions
-    if permissions is None or permissions.is_in_entry:
+    if permissions is None or permissions.is_in_entry or permissions.is_whole_file:
         return document
     removed = set(present_rules(client, document))
     if original:
@@ -104,16 +103,10 @@ def _container(client: Client, permissions: Permissions, document: ConfigDocumen
     return table
 
 
-def _item(permissions: Permissions, rule: str) -> Any:
-    if permissions.name:
-        return {permissions.name: rule, **permissions.value}
-    return rule if permissions.value is None else copy.deepcopy(permissions.value)
-
-
 def _extended(permissions: Permissions, container: list[Any] | dict[str, Any], rules: Sequence[str]) -> Any:
     if isinstance(container, dict):
-        return container | {rule: _item(permissions, rule) for rule in rules}
-    return container + [_item(permissions, rule) for rule in rules]
+        return container | {rule: permissions.item(rule) for rule in rules}
+    return container + [permissions.item(rule) for rule in rules]
 
 
 # A table of TOML is written as a whole
@@ -147,5 +140,5 @@ def _allowed(
         rule = key if isinstance(key, str) else item
         if permissions.name and isinstance(item, dict):
             rule = item.get(permissions.name)
-        if isinstance(rule, str) and rule in rules and item == _item(permissions, rule):
+        if isinstance(rule, str) and rule in rules and item == permissions.item(rule):
             yield rule, (*place, key)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from memoryhub.client.setup import json_text
-from memoryhub.client.setup.agent_files import put_agent, put_skill, read_own_file
+from memoryhub.client.setup.agent_files import put_agent, put_policy, put_skill, read_own_file
 from memoryhub.client.setup.clients import SetupTarget, folder_target, in_folder, repository_target, user_target
 from memoryhub.client.setup.document import (
     ConfigDocument,
@@ -116,7 +116,7 @@ def plan_setup(target: SetupTarget, choices: SetupChoices) -> list[ConfigChange]
             draft.after = put_plugin(client, client.hooks, draft.after)
         else:
             draft.after = put_hooks(client, client.hooks, draft.after, hook_groups(client, client.hooks))
-    if choices.permissions and target.permissions:
+    if choices.permissions and target.permissions and not _has_policy(client):
         draft = _draft(drafts, target.permissions)
         draft.after = put_rules(client, draft.after, rules_for(client, config.after))
     # A team's hub has no status line: the command asks that of this machine
@@ -126,6 +126,10 @@ def plan_setup(target: SetupTarget, choices: SetupChoices) -> list[ConfigChange]
     changes = [draft.change(client) for draft in drafts.values()]
     if choices.hooks:
         changes += [ConfigChange(file, after) for file, after in _agent_files(target)]
+    policy = _policy_file(target)
+    if choices.permissions and policy and client.permissions:
+        rules = rules_for(client, config.after)
+        changes.append(ConfigChange(policy, put_policy(client.permissions, policy, rules)))
     return [change for change in changes if change.before.text != change.after.text]
 
 
@@ -169,6 +173,15 @@ def _agent_files(target: SetupTarget) -> Iterator[tuple[ConfigDocument, ConfigDo
         yield skill, put_skill(skill)
 
 
+def _has_policy(client: Client) -> bool:
+    return client.permissions is not None and client.permissions.is_whole_file
+
+
+# The file of the client's permissions, if it is the hub's as a whole
+def _policy_file(target: SetupTarget) -> ConfigDocument | None:
+    return read_own_file(target.permissions) if _has_policy(target.client) else None
+
+
 def plan_removal(target: SetupTarget, *, hooks: bool = True) -> list[ConfigChange]:
     """Return the file changes that remove the hub from a client's configuration.
 
@@ -176,13 +189,17 @@ def plan_removal(target: SetupTarget, *, hooks: bool = True) -> list[ConfigChang
     """
     client, paths = target.client, {target.config}
     if hooks:
-        paths |= {path for path in (target.hooks, target.permissions, target.status_line) if path}
+        permissions = None if _has_policy(client) else target.permissions
+        paths |= {path for path in (target.hooks, permissions, target.status_line) if path}
     changes = []
     for document in map(read_document, sorted(paths)):
         is_there = find_server(client, document) is not None
         if is_there or (hooks and (_has_more_than_rules(client, document) or present_rules(client, document))):
             changes.append(_removal(client, document, hooks=hooks))
     if hooks:
+        policy = _policy_file(target)
+        if policy and policy.is_there:
+            changes.append(ConfigChange(policy, _removed(policy)))
         for document, _ in _agent_files(target):
             if document.is_there and not _is_shared(target, document.path):
                 changes.append(ConfigChange(document, _removed(document)))

@@ -16,7 +16,9 @@ def status_line_of(client: Client, document: ConfigDocument) -> dict[str, Any]:
     if line is None or not is_file_of(document, line.user):
         return {}
     value = _at(document.data, line.keys)
-    return value if isinstance(value, dict) and is_own_hook(client, value) else {}
+    if isinstance(value, dict) and is_own_hook(client, value):
+        return value
+    return {}
 
 
 def has_another_line(client: Client, document: ConfigDocument) -> bool:
