@@ -38,6 +38,8 @@ class PlannedAction:
 
 # Lines that a session receives before an action
 notes: list[Callable[[PlannedAction], str]] = []
+# Words of a client's status line for a session
+status_parts: list[Callable[[str], str]] = []
 # What is done when a session ends or is compacted, or its turn ends and its agent can be asked; returns the question
 closings: list[Closing] = []
 # Live entries that a scratch session wrote, as titles by id; and the function that moves entries to the project
@@ -81,6 +83,10 @@ def recall_of(session_id: str, prompt: str) -> str:
 
 def note_of(action: PlannedAction) -> str:
     return "\n".join(filter(None, (note(action) for note in notes)))
+
+
+def status_of(session_id: str) -> str:
+    return ", ".join(filter(None, (part(session_id) for part in status_parts)))
 
 
 def close_session(session_id: str, *, asks: bool) -> str:

@@ -14,10 +14,18 @@ from pathlib import Path, PurePath
 from django.db.models import QuerySet
 
 from memoryhub.config.current_settings import NO_FOLDER, FolderSettings, project_settings, read_folder, use_folder
-from memoryhub.config.hook_table import ASK, NOTE, PACK, RECALL, HookEffect
+from memoryhub.config.hook_table import ASK, NOTE, PACK, RECALL, STATUS, HookEffect
 from memoryhub.config.identity import bind_project, renamed_hint
 from memoryhub.core import clock, ids, log, windows
-from memoryhub.core.contributions import PlannedAction, close_session, first_offer, note_of, opening_of, recall_of
+from memoryhub.core.contributions import (
+    PlannedAction,
+    close_session,
+    first_offer,
+    note_of,
+    opening_of,
+    recall_of,
+    status_of,
+)
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.events.event_types import Speech, names_of_speech
 from memoryhub.core.origin import AGENT_PREFIX, current_origin, use_origin
@@ -193,6 +201,8 @@ def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:
         return ""
     if event.effect.answer == NOTE:
         return note_at_action(event)
+    if event.effect.answer == STATUS:
+        return status_of(event.session_id)
     if event.effect.answer == ASK:
         return close_session(event.session_id, asks=True)
     if event.effect.answer == RECALL:
@@ -359,6 +369,8 @@ def take_delivery(*, client: str, event: str, command: HookDelivery) -> HookCont
     with use_origin(source="hook"):
         if hook_event.effect.answer == NOTE:
             return HookContext(context=note_at_action(hook_event))
+        if not hook_event.effect.is_recorded:
+            return HookContext()
         with clock.frozen(plausible_time(command.happened_at)) if command.happened_at else nullcontext():
             record_hook(hook_event, key)
             if project_settings().capture_commits:
