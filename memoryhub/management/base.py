@@ -152,14 +152,19 @@ class HubCommand(BaseCommand):
 
 
 def use_cli_origin() -> AbstractContextManager[Origin]:
-    """Write events inside in the name of the person whose terminal it is."""
+    """Write events inside in the name of the user who runs the command."""
     return use_origin(source="cli", actor=getpass.getuser())
 
 
-def read_input() -> str:
-    """Return standard input; raise Invalid if it is not text in the terminal's encoding."""
+def is_typed() -> bool:
+    """Return whether a person runs the command at a terminal, rather than a script or a client's shell."""
+    return sys.stdin.isatty()
+
+
+def read_input(limit: int = -1) -> str:
+    """Return standard input, at most ``limit`` characters of it; raise Invalid if the terminal's encoding is another."""
     try:
-        return sys.stdin.read()
+        return sys.stdin.read(limit)
     except UnicodeDecodeError as error:
         fix = "set PYTHONIOENCODING to its encoding, such as utf-8"
         raise Invalid(f"standard input is not {error.encoding} text; {fix}") from error
