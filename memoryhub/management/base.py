@@ -162,7 +162,7 @@ def is_typed() -> bool:
 
 
 def read_input(limit: int = -1) -> str:
-    """Return standard input, at most ``limit`` characters of it; raise Invalid if the terminal's encoding is another."""
+    """Return standard input, at most ``limit`` characters; raise Invalid if it is not in the terminal's encoding."""
     try:
         return sys.stdin.read(limit)
     except UnicodeDecodeError as error:
