@@ -397,6 +397,7 @@ class HostileTextTests(HubTestCase):
             ("search", "guideline"),
             ("get", str(self.known.memory), "--versions"),
             ("get", str(self.known.guideline)),
+            ("show", str(self.known.memory), str(self.known.guideline), "--versions"),
             ("get", "no such \x1b[31m title"),
             ("context",),
             ("replay",),
@@ -426,7 +427,8 @@ class HostileTextTests(HubTestCase):
             last = log.head()[0]
         for position in range(1, last + 1):
             with self.subTest(position):
-                self.assert_harmless(self.run_command("get", str(position), *ALPHA))
+                for command in ("get", "show"):
+                    self.assert_harmless(self.run_command(command, str(position), *ALPHA))
 
     def assert_harmless(self, printed: str) -> None:
         self.assertEqual((obeyed_by_terminals(printed), forged_lines(printed)), (set(), []), printed)
@@ -612,6 +614,7 @@ READINGS = {
     "search": (["WAL"], "projects/alpha/search?q=WAL"),
     "context": ([], "projects/alpha/context"),
     "get": (["Use WAL"], None),
+    "show": (["Use WAL"], None),
     "settings": ([], None),
     "verify": ([], "projects/alpha/events/verify"),
     "replay": ([], None),
