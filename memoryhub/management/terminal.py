@@ -64,7 +64,9 @@ def rendered(line: Line, *, colour: bool) -> str:
 
 def _coloured(span: Span) -> str:
     text = printable(span.text)
-    return f"\x1b[{span.style}m{text}\x1b[0m" if span.style and text else text
+    if not (span.style and text):
+        return text
+    return f"\x1b[{span.style}m{text}\x1b[0m"
 
 
 def outlined(text: str) -> Iterator[Line]:

@@ -46,7 +46,7 @@ class OpenTestCase(HubTestCase):
         self.assertEqual((done.code, done.errors), (0, ""))
         (link,) = self.browser.call_args.args
         self.assertTrue(link.startswith(f"{ADDRESS}/signin/"))
-        path = parse_qs(urlsplit(link).query)["next"][0]
+        path: str = parse_qs(urlsplit(link).query)["next"][0]
         self.assertEqual(done.output, f"opened {ADDRESS}{path} in the browser\n")
         page = Client(headers={"host": "localhost"}).get(link.removeprefix(ADDRESS))
         self.assertRedirects(page, path, fetch_redirect_response=False)
