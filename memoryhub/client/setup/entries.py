@@ -194,12 +194,14 @@ def take_server(client: Client, document: ConfigDocument, original: ConfigDocume
     return _take_input(client, _remove_value(document, server_place(client, document), original), original)
 
 
-def hook_groups(client: Client, hooks: Hooks) -> dict[str, Any]:
-    """Return what this installation adds to the list of each event."""
-    settings = [f"{name}={shlex.quote(value)}" for name, value in variables().items()]
+def hook_groups(client: Client, hooks: Hooks, hub: str = "") -> dict[str, Any]:
+    """Return what is added to the list of each event, with ``hub`` as the command instead of this installation's."""
+    if not hub:
+        settings = [f"{name}={shlex.quote(value)}" for name, value in variables().items()]
+        hub = " ".join([*settings, shlex.join(command_words())])
     groups: dict[str, Any] = {}
     for event, declared in hooks.set_up().items():
-        command = " ".join([*settings, shlex.join([*command_words(), "hook", client.id, event])])
+        command = f"{hub} {shlex.join(['hook', client.id, event])}"
         hook = {"type": "command", "command": command, "timeout": declared.timeout or hooks.timeout}
         if hooks.flat:
             groups[event] = hook
