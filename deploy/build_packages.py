@@ -93,24 +93,25 @@ def build(folder: Path) -> list[Path]:
     folder.mkdir(parents=True)
     release = read_release()
     wheel, sdist = build_distributions(folder)
-    plugins = folder / "plugins"
+    return [wheel, sdist, *build_for_clients(release, folder), build_formula(release, folder, sdist)]
+
+
+def build_for_clients(release: Release, folder: Path) -> list[Path]:
+    """Build what starts the distribution of this version, and does not contain it."""
+    plugins, gemini = folder / "plugins", folder / "gemini-cli"
     build_claude_code(release, plugins)
     build_codex(release, plugins)
     build_cursor(release, plugins)
     build_agent_plugin(release, plugins / "agent-plugins")
     write(plugins / "README.md", release.fill("README.md"))
-    gemini = folder / "gemini-cli"
     build_gemini(release, gemini)
     for repository in (plugins, gemini):
         write(repository / "LICENSE", (ROOT / "LICENSE").read_text("utf-8"))
-    bundle = folder / f"memory-hub-{__version__}.mcpb"
-    build_bundle(release, bundle)
     server = folder / "server.json"
     write_json(server, release.fill_json("mcp-registry/server.json"))
-    formula = folder / "memory-hub.rb"
-    digest = hashlib.sha256(sdist.read_bytes()).hexdigest()
-    write(formula, release.fill("homebrew/memory-hub.rb", SDIST=sdist.name, SDIST_SHA256=digest))
-    return [wheel, sdist, server, plugins, gemini, bundle, formula]
+    bundle = folder / f"memory-hub-{__version__}.mcpb"
+    build_bundle(release, bundle)
+    return [server, plugins, gemini, bundle]
 
 
 def build_distributions(folder: Path) -> tuple[Path, Path]:
@@ -183,6 +184,13 @@ def build_bundle(release: Release, path: Path) -> None:
             info.external_attr = 0o644 << 16
             info.compress_type = ZIP_DEFLATED
             archive.writestr(info, text)
+
+
+def build_formula(release: Release, folder: Path, sdist: Path) -> Path:
+    formula = folder / "memory-hub.rb"
+    digest = hashlib.sha256(sdist.read_bytes()).hexdigest()
+    write(formula, release.fill("homebrew/memory-hub.rb", SDIST=sdist.name, SDIST_SHA256=digest))
+    return formula
 
 
 def servers(release: Release, client: Client) -> dict[str, Any]:
