@@ -49,23 +49,43 @@ def lessons_of(events: Sequence[SessionEvent]) -> list[Lesson]:
     return sorted(lessons, key=lambda lesson: (-lesson.worth, -lesson.events[0]))
 
 
-def corrections(events: Sequence[SessionEvent]) -> Iterator[Lesson]:
+class Correction(NamedTuple):
+    """A prompt that corrects the agent, with the files edited in the turn before it, and in the turn that it begins."""
+
+    prompt: SessionEvent
+    # In the person's words
+    text: str
+    edited: list[str]
+    redone: list[str]
+
+
+def corrected_turns(events: Sequence[SessionEvent]) -> Iterator[Correction]:
     """Yield what the person corrected. Only prompts are read: a tool's output is written by anyone."""
     prompts, answers = names_of_speech(Speech.PROMPT), names_of_speech(Speech.ANSWER)
     is_answered = True
     is_first = True
     edited: list[str] = []
+    correction: Correction | None = None
     for event in events:
         if event.type == FILE_EDITED.name:
             edited.append(event.payload["path"])
         elif event.type in answers:
             is_answered = True
         elif event.type in prompts:
+            if correction:
+                yield correction._replace(redone=edited)
             text = "" if is_first else correction_of(event.payload["content"], is_interrupted=not is_answered)
-            if text:
-                yield _correction(event, text, edited)
+            correction = Correction(event, text, edited, []) if text else None
             is_first = is_answered = False
             edited = []
+    if correction:
+        yield correction._replace(redone=edited)
+
+
+def corrections(events: Sequence[SessionEvent]) -> Iterator[Lesson]:
+    """Yield a lesson for each correction by the person."""
+    for correction in corrected_turns(events):
+        yield _correction(correction.prompt, correction.text, correction.edited)
 
 
 def _correction(event: SessionEvent, text: str, edited: Sequence[str]) -> Lesson:
@@ -166,7 +186,7 @@ def cured_failures(events: Sequence[SessionEvent]) -> Iterator[Cure]:
         number += 1
         steps = normalized_command(event.payload["command"])
         if event.has_failed:
-            if steps and not _only_looks(steps, event.payload):
+            if steps and not only_looks(steps, event.payload):
                 failures = [*failures[-_LATE:], _Failure(place, number, event, steps)]
             continue
         waiting: list[_Failure] = []
@@ -182,7 +202,7 @@ def _cure(failed: SessionEvent, passed: SessionEvent, between: Sequence[SessionE
     edited = [event.payload["path"] for event in between if event.type == FILE_EDITED.name]
     passed_runs = [event for event in between if event.type == COMMAND_RUN.name and not event.has_failed]
     commands = [run.payload["command"] for run in passed_runs]
-    commands = [command for command in commands if not all(map(_looks, normalized_command(command)))]
+    commands = [command for command in commands if not all(map(looks, normalized_command(command)))]
     return Cure(failed, passed, edited, commands)
 
 
@@ -197,8 +217,8 @@ def cures(events: Sequence[SessionEvent]) -> Iterator[Lesson]:
             yield _lesson_of(cure, errors)
 
 
-# grep and others exit with 1 if they find nothing
-def _only_looks(steps: Sequence[str], payload: Mapping[str, Any]) -> bool:
+def only_looks(steps: Sequence[str], payload: Mapping[str, Any]) -> bool:
+    """Return whether a failed command may only have looked for something: grep and others exit with 1 then."""
     programs = {_program(step) for step in steps}
     return payload["exit_code"] == 1 and bool(programs & {"grep", "rg", "find", "ls", "diff", "test", "[", "which"})
 
@@ -210,7 +230,7 @@ def _program(step: str) -> str:
 def _passes(failure: _Failure, steps: Sequence[str], age: int) -> bool:
     if set(failure.steps) <= set(steps):
         return True
-    is_soon = age <= _SOON and bool(steps) and not _looks(failure.steps[-1])
+    is_soon = age <= _SOON and bool(steps) and not looks(failure.steps[-1])
     return is_soon and _is_variant(failure.steps[-1], steps[-1])
 
 
@@ -244,7 +264,8 @@ def _lesson_of(cure: Cure, errors: Sequence[str]) -> Lesson:
 _AGAIN = "when it was run again"
 
 
-def _looks(step: str) -> bool:
+def looks(step: str) -> bool:
+    """Return whether a step only looks at something, such as `git status`."""
     program, _, arguments = step.partition(" ")
     name = PurePath(program).name
     return name in _LOOKING or (name == "git" and arguments.split(" ", 1)[0] in _GIT_LOOKING)
@@ -278,7 +299,7 @@ def repeated_commands(runs: Iterable[tuple[int, str, str]], session_id: str) -> 
     positions: dict[str, list[int]] = {}
     for position, session, command in runs:
         for step in dict.fromkeys(normalized_command(command)):
-            if not _looks(step) and len(step) <= _TITLE:
+            if not looks(step) and len(step) <= _TITLE:
                 sessions.setdefault(step, set()).add(session)
                 positions.setdefault(step, []).append(position)
     for step, where in sessions.items():
