@@ -141,7 +141,7 @@ class Command(ProjectCommand):
         if options["path"]:
             paths = [options["path"].expanduser().absolute()]
         else:
-            paths = source.find()
+            paths = source.find(working_folder())
         if not paths:
             raise Invalid(f"no data of {source.name} was found in its usual places; name the file or folder")
         project = identify_project(project=options["project"], directory=working_folder())

@@ -12,7 +12,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, Record
 from memoryhub.transfer.sources.reading import Wanted, files_below
-from memoryhub.transfer.sources.texts import TextFile, base_of, current_repository, rule_records, section_records
+from memoryhub.transfer.sources.texts import TextFile, base_of, repository_around, rule_records, section_records
 
 _RULES = (".cursor", "rules")
 
@@ -96,8 +96,8 @@ def _enters_cursor(path: PurePosixPath) -> bool:
 
 
 AGENTS_MD = ImportSource(
-    "agents-md", "the AGENTS.md files of a repository, as guidelines", current_repository, _read_agents
+    "agents-md", "the AGENTS.md files of a repository, as guidelines", repository_around, _read_agents
 )
 CURSOR_RULES = ImportSource(
-    "cursor-rules", "the rules of Cursor in a repository, as guidelines", current_repository, _read_cursor
+    "cursor-rules", "the rules of Cursor in a repository, as guidelines", repository_around, _read_cursor
 )

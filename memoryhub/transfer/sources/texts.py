@@ -15,7 +15,7 @@ from memories.importing.sections import TextDocument, parse_document, split_text
 from memories.kinds import BETWEEN_HEADINGS
 from memories.models import RelationType
 from memories.schemas import MAX_CONTENT
-from memoryhub.config.repository import find_repository, resolved, working_folder
+from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.cleaning import private_spans
 from memoryhub.transfer.records import LeftOutRecord, MemoryRecord, Record
@@ -137,9 +137,9 @@ def base_of(folder: Path) -> Base:
     return Base(top, repository.folder_name) if repository else Base(folder, folder.name)
 
 
-def current_repository() -> list[Path]:
-    """Return the top of the current folder's repository."""
-    folder = resolved(working_folder())
+def repository_around(folder: Path) -> list[Path]:
+    """Return the top of the repository that a folder is in."""
+    folder = resolved(folder)
     return [base_of(folder).folder] if find_repository(folder) else []
 
 
