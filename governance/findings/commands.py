@@ -6,12 +6,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
 
 from governance.findings.reading import SessionLog, evidence_of, excerpt
 from governance.findings.schemas import Finding, FindingEvidence, FindingKind
-from memories.lessons.rules import Cure, command_key, cured_failures, looks, normalized_command, only_looks
+from memories.lessons.rules import Cure, command_key, looks, normalized_command, only_looks
 from memories.search.output import error_lines, without_varying
 from memoryhub.core.text import counted
 from sessions_app.events.client import COMMAND_RUN
@@ -82,13 +83,12 @@ def _newest(error: _RecurringError) -> int:
 def _failures(sessions: Sequence[SessionLog]) -> Iterator[tuple[str, Failure]]:
     seen: set[tuple[str, str]] = set()
     for session in sessions:
-        cures = {cure.failed.position: cure for cure in cured_failures(session.events)}
         for run in filter(_is_failure, session.events):
             written_at = run.payload["written_at"]
             repeated = (run.payload["command"], written_at)
             if not written_at or repeated not in seen:
                 seen.add(repeated)
-                yield session.session_id, Failure(run, cures.get(run.position))
+                yield session.session_id, Failure(run, session.cures.get(run.position))
 
 
 def _is_failure(event: SessionEvent) -> bool:
@@ -124,6 +124,7 @@ _NAMING = re.compile(
 )
 
 
+@lru_cache(maxsize=4096)
 def error_key(line: str) -> str:
     """Return an error as its occurrences are compared: without numbers, hashes, times and folders.
 
@@ -149,7 +150,7 @@ def _cure_of(error: _RecurringError) -> tuple[str, SessionEvent | None]:
         if cures:
             # The first of several failures has all that was done between
             cured[session_id] = cures[0]
-            changes.update(dict.fromkeys(_changes_of(cures)))
+            changes.update(set(_changes_of(cures)))
     if not cured:
         return "No session shows what cured it.", None
     change, count = max(changes.items(), key=lambda item: item[1], default=("", 0))
@@ -242,7 +243,6 @@ def find_first_failure(sessions: Sequence[SessionLog]) -> Finding | None:
 
 
 def _add_first_runs(session: SessionLog, commands: dict[str, _FirstRuns]) -> None:
-    cures = {cure.failed.position: cure.passed for cure in cured_failures(session.events)}
     seen: set[str] = set()
     for run in session.events:
         if run.type != COMMAND_RUN.name or run.payload["exit_code"] in (None, *_STOPPED):
@@ -257,8 +257,8 @@ def _add_first_runs(session: SessionLog, commands: dict[str, _FirstRuns]) -> Non
             commands[name].passed += 1
             continue
         commands[name].failed.append(run)
-        if passed := cures.get(run.position):
-            last = normalized_command(passed.payload["command"])[-1]
+        if cure := session.cures.get(run.position):
+            last = normalized_command(cure.passed.payload["command"])[-1]
             other = command_name(last) or last
             commands[name].cures[session.session_id] = "" if other == name else other
 

@@ -176,9 +176,8 @@ def _commits_by_file() -> Mapping[str, list[_FileCommit]]:
     for commit_id, touched in paths.items():
         if len(touched) <= _MOST_FILES:
             for path in touched:
-                if not _SIDE.search(path):
-                    files[path].append(commits[commit_id])
-    return files
+                files[path].append(commits[commit_id])
+    return {path: touching for path, touching in files.items() if not _SIDE.search(path)}
 
 
 def _fixes_among(commits: list[_FileCommit]) -> _Fixes:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import attrgetter
 from pathlib import PurePath
 
 from governance.findings.schemas import FindingEvidence
+from memories.lessons.rules import Cure, cured_failures
 from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import Speech, names_of_speech
 from memoryhub.core.log.quarantine import outside_quarantine
@@ -22,15 +23,22 @@ from sessions_app.services.capture import project_folders, within_folders
 # Newest events that are read, and characters of a prompt; a correction stands at its beginning
 MOST_EVENTS = 40_000
 _PROMPT = 4_000
+# Characters of an output that are read: its end says what failed
+_OUTPUT = 4_000
 _EXCERPT = 240
 
 
-@dataclass(slots=True)
+@dataclass
 class SessionLog:
     """What a session said, ran and edited, oldest first; passed commands without their output, answers without text."""
 
     session_id: str
     events: list[SessionEvent] = field(default_factory=list)
+
+    @cached_property
+    def cures(self) -> dict[int, Cure]:
+        """The cures of failed commands, by the position of the failure."""
+        return {cure.failed.position: cure for cure in cured_failures(self.events)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +93,7 @@ def _needed(event: SessionEvent) -> dict[str, object]:
     if event.type != COMMAND_RUN.name:
         return {"content": payload["content"][:_PROMPT], "written_at": written_at}
     needed = {name: payload.get(name) for name in ("command", "exit_code", "passed_before")}
-    output = payload.get("output", "") if event.has_failed else ""
+    output = payload.get("output", "")[-_OUTPUT:] if event.has_failed else ""
     return {**needed, "output": output, "written_at": written_at}
 
 

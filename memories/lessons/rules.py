@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import combinations
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -118,6 +119,10 @@ _GIT_LOOKING = frozenset("status diff log show branch add commit push pull fetch
 
 def normalized_command(command: str) -> tuple[str, ...]:
     """Return the steps of a command, without where it runs and how its output is shown."""
+    return _cached_steps(command) if len(command) <= _CACHED_LENGTH else _steps_of(command)
+
+
+def _steps_of(command: str) -> tuple[str, ...]:
     steps = []
     for step in _STEP.findall(command):
         # One space each: a long run of spaces would be tried from each of them
@@ -126,6 +131,11 @@ def normalized_command(command: str) -> tuple[str, ...]:
         if plain and not _PLACE.match(plain):
             steps.append(plain)
     return tuple(steps)
+
+
+# The same short commands are run again and again
+_CACHED_LENGTH = 500
+_cached_steps = lru_cache(maxsize=4096)(_steps_of)
 
 
 def command_key(command: str) -> str:
@@ -164,7 +174,7 @@ class Cure(NamedTuple):
 # Commands after a failure among which a variant of it counts as its cure
 _SOON = 4
 # Commands after which a failure is no longer looked at
-_LATE = 60
+LATE = 60
 _LEAST_SHARE = 0.5
 
 
@@ -187,13 +197,13 @@ def cured_failures(events: Sequence[SessionEvent]) -> Iterator[Cure]:
         steps = normalized_command(event.payload["command"])
         if event.has_failed:
             if steps and not only_looks(steps, event.payload):
-                failures = [*failures[-_LATE:], _Failure(place, number, event, steps)]
+                failures = [*failures[-LATE:], _Failure(place, number, event, steps)]
             continue
         waiting: list[_Failure] = []
         for failure in failures:
-            if _passes(failure, steps, number - failure.number):
+            if cures_failure(failure.steps, steps, number - failure.number):
                 yield _cure(failure.event, event, events[failure.place + 1 : place])
-            elif number - failure.number <= _LATE:
+            elif number - failure.number <= LATE:
                 waiting.append(failure)
         failures = waiting
 
@@ -224,14 +234,21 @@ def only_looks(steps: Sequence[str], payload: Mapping[str, Any]) -> bool:
 
 
 def _program(step: str) -> str:
-    return PurePath(step.split(" ", 1)[0]).name
+    return step.split(" ", 1)[0].rstrip("/").rpartition("/")[2]
 
 
-def _passes(failure: _Failure, steps: Sequence[str], age: int) -> bool:
-    if set(failure.steps) <= set(steps):
+def cures_failure(failed: Sequence[str], passed: Sequence[str], age: int) -> bool:
+    """Return whether a passed command cures a failed one: it has all of its steps, or is a variant soon after.
+
+    Args:
+        failed: steps of the failed command.
+        passed: steps of the passed one.
+        age: how many commands later it ran.
+    """
+    if set(failed) <= set(passed):
         return True
-    is_soon = age <= _SOON and bool(steps) and not looks(failure.steps[-1])
-    return is_soon and _is_variant(failure.steps[-1], steps[-1])
+    is_soon = age <= _SOON and bool(passed) and not looks(failed[-1])
+    return is_soon and _is_variant(failed[-1], passed[-1])
 
 
 # The same program with other arguments, the same command within another, or other programs with the same arguments
@@ -266,8 +283,7 @@ _AGAIN = "when it was run again"
 
 def looks(step: str) -> bool:
     """Return whether a step only looks at something, such as `git status`."""
-    program, _, arguments = step.partition(" ")
-    name = PurePath(program).name
+    name, arguments = _program(step), step.partition(" ")[2]
     return name in _LOOKING or (name == "git" and arguments.split(" ", 1)[0] in _GIT_LOOKING)
 
 
