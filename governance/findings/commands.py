@@ -23,6 +23,8 @@ LEAST_SESSIONS = 2
 _LEAST_FIRST = 3
 # Share of the sessions that ran a command in which its first run must have failed
 _LEAST_SHARE = 0.5
+# Newest failed runs whose errors are compared, and lines of each
+_MOST_FAILURES = 3_000
 _MOST_LINES = 8
 _MOST_EVIDENCE = 3
 _LINE, _COMMAND, _CHANGE = 160, 100, 200
@@ -48,11 +50,18 @@ class _RecurringError:
     def count(self) -> int:
         return sum(map(len, self.failures.values()))
 
+    @property
+    def rank(self) -> tuple[int, int, bool, int, int]:
+        """Greater is worse; of several lines of the same outputs, one that names what is missing says the most."""
+        newest = max(failure.run.position for met in self.failures.values() for failure in met)
+        return len(self.failures), self.count, bool(_NAMING.search(self.line)), -self.place, newest
+
 
 def find_error(sessions: Sequence[SessionLog]) -> Finding | None:
     """Return the error that most sessions met, with what cured it; None if no two sessions met the same."""
     errors: dict[str, _RecurringError] = {}
-    for session_id, failure in _failures(sessions):
+    newest = sorted(_failures(sessions), key=lambda met: -met[1].run.position)[:_MOST_FAILURES]
+    for session_id, failure in reversed(newest):
         for place, line in enumerate(error_lines(failure.run.payload["output"], _MOST_LINES)):
             if key := error_key(line):
                 error = errors.setdefault(key, _RecurringError(line, place))
@@ -61,22 +70,21 @@ def find_error(sessions: Sequence[SessionLog]) -> Finding | None:
     recurring = [error for error in errors.values() if len(error.failures) >= LEAST_SESSIONS]
     if not recurring:
         return None
-    error = max(recurring, key=lambda error: (len(error.failures), error.count, -error.place, _newest(error)))
+    error = max(recurring, key=lambda error: error.rank)
     failures = [failure for met in error.failures.values() for failure in met]
-    met = f"{counted(len(error.failures), 'session')}, {counted(error.count, 'time')}"
+    met = counted(len(error.failures), "session")
+    if error.count > len(error.failures):
+        met += f", {error.count:,} times"
     cure, passed = _cure_of(error)
     return Finding(
         kind=FindingKind.ERROR,
+        subject=excerpt(error.line),
         sentence=f"“{excerpt(error.line, _LINE)}” came up in {met}. {cure}",
         count=error.count,
         sessions=len(error.failures),
         evidence=_error_evidence(error.line, failures, passed),
         advice="A guideline with the cure spares later sessions the search.",
     )
-
-
-def _newest(error: _RecurringError) -> int:
-    return max(failure.run.position for met in error.failures.values() for failure in met)
 
 
 # A transcript that continues another one may repeat its runs
@@ -162,7 +170,11 @@ def _cure_of(error: _RecurringError) -> tuple[str, SessionEvent | None]:
         return f"It passed {change} in {count} of them.", witness.passed
     if changes and len(latest.change) <= _CHANGE:
         return f"The last time, it passed {latest.change}.", latest.passed
-    return f"The command passed later in {len(cured)} of them.", latest.passed
+    return f"The command passed later in {_of_all(len(cured), len(error.failures))}.", latest.passed
+
+
+def _of_all(part: int, whole: int) -> str:
+    return f"all {whole:,}" if part == whole else f"{part:,} of them"
 
 
 # What was done between, each as a clause: what ran instead, other commands, edits
@@ -227,9 +239,9 @@ def find_first_failure(sessions: Sequence[SessionLog]) -> Finding | None:
     sentence = f"`{excerpt(name, _COMMAND)}` failed on its first run in {counted(count, 'session')}."
     advice = "A guideline that names the command to run, or what it needs first, spares the failed attempt."
     if times >= LEAST_SESSIONS:
-        sentence += f" `{excerpt(instead, _COMMAND)}` passed after it in {times} of them."
+        sentence += f" `{excerpt(instead, _COMMAND)}` passed after it in {_of_all(times, count)}."
     elif runs.cures:
-        sentence += f" It passed later in {len(runs.cures)} of them."
+        sentence += f" It passed later in {_of_all(len(runs.cures), count)}."
     else:
         sentence += " It did not pass later in any of them."
     evidence = []
@@ -238,7 +250,13 @@ def find_first_failure(sessions: Sequence[SessionLog]) -> Finding | None:
         text = f"{excerpt(run.payload['command'], _COMMAND)} failed with {run.payload['exit_code']}"
         evidence.append(evidence_of(run, "command", ": ".join([text, *lines])))
     return Finding(
-        kind=FindingKind.COMMAND, sentence=sentence, count=count, sessions=count, evidence=evidence, advice=advice
+        kind=FindingKind.COMMAND,
+        subject=excerpt(name),
+        sentence=sentence,
+        count=count,
+        sessions=count,
+        evidence=evidence,
+        advice=advice,
     )
 
 

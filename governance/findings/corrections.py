@@ -52,9 +52,11 @@ def _corrected_by_users(sessions: Sequence[SessionLog]) -> Finding | None:
     corrections = sorted(recurring[path], key=lambda correction: -correction.prompt.position)
     count, sessions_with = len(corrections), len(_sessions_of(corrections))
     where = f"in {counted(sessions_with, 'session')}"
+    times = f"{count:,} times " if count > sessions_with else ""
     return Finding(
         kind=FindingKind.FILE,
-        sentence=f"You corrected what was done to `{excerpt(path, _PATH)}` {counted(count, 'time')} {where}.",
+        subject=excerpt(path),
+        sentence=f"You corrected what was done to `{excerpt(path, _PATH)}` {times}{where}.",
         count=count,
         sessions=sessions_with,
         evidence=[evidence_of(item.prompt, "prompt", item.text) for item in corrections[:_MOST_EVIDENCE]],
@@ -151,6 +153,7 @@ def _corrected_by_commits() -> Finding | None:
     )
     return Finding(
         kind=FindingKind.FILE,
+        subject=excerpt(path),
         sentence=sentence,
         count=len(fixes),
         evidence=[

@@ -24,7 +24,7 @@ from sessions_app.services.capture import project_folders, within_folders
 MOST_EVENTS = 40_000
 _PROMPT = 4_000
 # Characters of an output that are read: its end says what failed
-_OUTPUT = 4_000
+_OUTPUT = 3_000
 _EXCERPT = 240
 
 

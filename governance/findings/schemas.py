@@ -50,6 +50,8 @@ class Finding(BaseModel):
     """One statement about the project."""
 
     kind: FindingKind
+    # The error, the command or the file; empty for the others
+    subject: str = ""
     sentence: str
     # How often it was met; sessions in which, 0 where they do not matter
     count: int
