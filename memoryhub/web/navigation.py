@@ -104,6 +104,7 @@ SECTIONS = (
             NavPage("Iterations", "sessions_app_iteration", in_projects_only=True),
             NavPage("Commits", "sessions_app_commit", in_projects_only=True),
             NavPage("Blame", "blame", view="", in_projects_only=True),
+            NavPage("Findings", "findings", view="", in_projects_only=True),
             NavPage("Worth", "worth", view="", in_projects_only=True),
         ],
     ),
