@@ -81,7 +81,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
     stream_kind = "memory"
     detail_template = "admin/memories/memory/detail.html"
     empty_title = "No memories yet"
-    empty_text = "Write the first one, connect an agent over MCP, or run “memory-hub import markdown” to import notes."
+    empty_text = "Write the first one, connect an agent over MCP, or run “memory-hub import markdown” to import files."
 
     def get_urls(self) -> list[URLPattern]:
         def page(address: str, view: Callable[..., HttpResponse], name: str) -> URLPattern:

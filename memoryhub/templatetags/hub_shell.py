@@ -62,9 +62,15 @@ def navigation(context: dict[str, Any]) -> dict[str, Any]:
     name = _url_name(context)
     if not place:
         return {"sections": [], "hub_pages": hub_pages(user, name), "search": "/find", "field": "q"}
+    listed = sections(user, place, name)
+    links = hub_pages(user, "")
+    more_sections = [section for section in listed if section["is_more"]]
     return {
-        "sections": sections(user, place, name),
-        "hub_pages": hub_pages(user, ""),
+        "sections": [section for section in listed if not section["is_more"]],
+        "hub_pages": [link for link in links if not link["is_more"]],
+        "more_sections": more_sections,
+        "more_hub_pages": [link for link in links if link["is_more"]],
+        "more_is_open": any(section["current"] for section in more_sections),
         "search": reverse("admin:memories_searchdocument_changelist"),
         "field": "query",
     }
