@@ -442,6 +442,11 @@ def attribute_outlines() -> dict[str, str]:
 _UNNAMED_TYPES = ("", "reference")
 
 
+def word_for(kind: str) -> str:
+    """Return what texts call an entry of a kind: ``memory``, ``guideline``; other names as they are."""
+    return (KINDS[kind].word or kind) if kind in KINDS else kind
+
+
 def type_name(kind: str, type_of: str) -> str:
     """Return what a line calls a memory: ``memory``, ``guideline``, ``tool/cli``. A default type is left out.
 
@@ -449,6 +454,5 @@ def type_name(kind: str, type_of: str) -> str:
     """
     if kind not in KINDS:
         return type_of
-    declared = KINDS[kind]
-    word = declared.word or kind
-    return word if type_of in (*_UNNAMED_TYPES, declared.default_type) else f"{word}/{type_of}"
+    word = word_for(kind)
+    return word if type_of in (*_UNNAMED_TYPES, KINDS[kind].default_type) else f"{word}/{type_of}"

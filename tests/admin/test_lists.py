@@ -62,8 +62,8 @@ class FacetTests(AdminTestCase):
         self.assertEqual(facets["author"], {"ada": "1✓", "bob": "1"})
         self.assertEqual(facets["last change"]["Past 30 days"], "2")
         self.assertNotIn("tag", facets)
-        self.assertEqual(self.facets(state="all")["type"], {"Note": "2", "Task": "1", "General": "1"})
-        self.assertEqual(self.facets(q="note bug")["type"], {"Task": "1", "Note": "1"})
+        self.assertEqual(self.facets(state="all")["type"], {"Plain": "2", "Task": "1", "General": "1"})
+        self.assertEqual(self.facets(q="note bug")["type"], {"Task": "1", "Plain": "1"})
         kinds = self.facets(q="rule", kind="guideline")["kind"]
         self.assertEqual((kinds["Guideline"], kinds["Memory"]), ("1✓", ""))
 

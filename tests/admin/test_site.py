@@ -217,7 +217,7 @@ class SignalTests(DecidingTestCase):
     def test_a_related_memory_and_what_awaits_review_are_marked(self) -> None:
         self.configure(review_policy="all")
         decision, memory = self.record("Use files"), self.write("A note")
-        self.assert_shows(text_of(self.page()), "Note Proposed")
+        self.assert_shows(text_of(self.page()), "Memory Proposed")
         with self.store():
             create_relation(command=RelationCreate(source=str(memory), relation="related_to", target=str(decision)))
         text = text_of(self.page(f"{DECISIONS}/{decision}/change/"))
