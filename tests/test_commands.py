@@ -252,7 +252,7 @@ ENTITIES = {
     2: r"#2 session first-sketch .*\ndirectory: .*\nsummary: .*\n#3 turn ",
     3: r"#3 turn \S+ closed .*\n#3 .* turn\.began .*\n#4 .* message\.user .*Have a look at",
     4: r'#4 \S+ message\.user .*\n  {\n   "content": "Have a look at',
-    9: r"#9 knowledge/fact v1 .*\n  The gauge feed lags",
+    9: r"#9 memory v1 .* kind=knowledge.*\n  The gauge feed lags",
     22: r"#22 \w+ completed .*",
     26: r"#26 decision \w+ .*(\n.*)*not chosen: .*",
     30: r"#30 [0-9a-f]{10} .*\n  \w+.*",

@@ -29,7 +29,7 @@ from memoryhub.core.admin import page_of_entity
 from memoryhub.core.admin.svg import lay_out, wrapped
 from memoryhub.core.background import is_long, start_task
 from memoryhub.core.errors import HubError
-from memoryhub.core.kinds import KINDS
+from memoryhub.core.kinds import KINDS, word_for
 from memoryhub.core.log.chain import check_links
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.views import as_of
@@ -217,7 +217,7 @@ class Box:
 
     @property
     def name(self) -> str:
-        label = self.node.kind or self.node.type.value
+        label = word_for(self.node.kind) or self.node.type.value
         if self.node.id <= 0:
             return label
         return f"{label} #{self.node.id}"

@@ -21,7 +21,7 @@ class Command(ProjectCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("query", metavar="QUERY", nargs="+", help="words or a question")
-        parser.add_argument("--type", help="only this type, such as note")
+        parser.add_argument("--type", help="only this type, such as task")
         parser.add_argument("--tag", dest="tags", action="append", help="must have this tag; may be repeated")
         parser.add_argument("--limit", type=int, help="maximum number of hits (default: 20)")
         parser.add_argument("--cursor", help="continue after the last page")
