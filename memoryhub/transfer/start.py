@@ -26,6 +26,7 @@ from memoryhub.transfer.file_imports import AdrImport, FileImport, MarkdownImpor
 from memoryhub.transfer.importing import Importer, project_of, session_name
 from memoryhub.transfer.records import ImportReport, ImportSource, LeftOutRecord, MemoryRecord, Record, Transcript
 from memoryhub.transfer.sources import SOURCES
+from memoryhub.transfer.sources.rules import READERS
 from sessions_app.git import count_commits, list_commits, read_commits
 from sessions_app.models import Commit, Session
 from sessions_app.services import record_commits
@@ -188,7 +189,8 @@ class _Finder:
         for source in SOURCES.values():
             for path in source.find(self._plan.folder):
                 if self._plan.has(path):
-                    self._add_source(source, path, ("rule", "rules"))
+                    if source.name not in READERS[1:]:
+                        self._add_source(source, path, ("rule", "rules"))
                 elif not is_inside_only:
                     self._add_source(source, path, ("memory", "memories"))
 

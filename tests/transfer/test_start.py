@@ -15,6 +15,7 @@ from django.test import tag
 from decisions.models import Decision
 from governance.imports import find_batch, list_batches, preview_undo, undo_import
 from memories.models import Memory
+from memoryhub.config.identity import bind_project
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, Invalid
 from memoryhub.core.log import table_digests
@@ -87,7 +88,7 @@ class PlanTests(StartTestCase):
             [(part.text, part.title) for part in plan.parts],
             [
                 ("2 sessions", "Claude Code"),
-                ("1 rule", "agents-md"),
+                ("1 rule", "rules"),
                 ("1 decision record", "docs/adr"),
                 ("1 document", ""),
                 ("2 commits", "git"),
@@ -241,7 +242,7 @@ class OfferTests(StartTestCase):
 class PageTests(StartTestCase, AdminTestCase):
     def test_the_page_shows_the_plan_and_imports_it(self) -> None:
         with self.store():
-            start.bind_project("alpha", self.folder)
+            bind_project("alpha", self.folder)
         page = self.page("imports/start/")
         self.assert_shows(page, "2 sessions", "Claude Code", "1 decision record", "Import all of it")
         with mock.patch("memoryhub.web.governance_pages.start_task", _run_now):

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from memoryhub.client.setup import plan as setup_plan
 from memoryhub.client.setup.clients import is_installed, user_target
-from memoryhub.client.setup.plan import ConfigChange
+from memoryhub.client.setup.plan import ConfigChange, SetupChoices
 from memoryhub.config.clients import Client, all_clients
 from memoryhub.config.repository import working_folder
 from memoryhub.core.errors import HubError
@@ -67,7 +67,7 @@ class Command(ProjectCommand):
 def _client_changes() -> Iterator[tuple[Client, list[ConfigChange]]]:
     for client in filter(is_installed, all_clients().values()):
         try:
-            changes = setup_plan.plan_setup(user_target(client), project=None, hooks=True)
+            changes = setup_plan.plan_setup(user_target(client), SetupChoices())
         except HubError:
             continue  # `setup` says why
         if changes:

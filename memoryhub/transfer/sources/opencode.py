@@ -29,7 +29,7 @@ _NO_TITLE = re.compile(r"(?:New|Child) session - \d{4}-")
 _TOLERANCE = timedelta(seconds=1)
 
 
-def _find() -> list[Path]:
+def _find(_: Path) -> list[Path]:
     home = Path.home()
     data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
     config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
