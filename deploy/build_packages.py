@@ -203,11 +203,16 @@ def command_entry(release: Release, *words: str) -> dict[str, Any]:
 
 
 def hooks_file(release: Release, client: Client) -> dict[str, Any]:
-    """Return the hooks that `memory-hub setup` writes, with the packages' command."""
+    """Return the hooks that `memory-hub setup` writes, with a command that neither blocks nor downloads."""
     declared = client.hooks
     if declared is None:
         raise ValueError(client.id)
-    groups = hook_groups(client, declared, release.values["COMMAND"])
+    # A hook that fails with 2, as uv does without a network, blocks what the user does. Offline, uv waits for nothing.
+    command = release.values["COMMAND"].replace("uvx ", "uvx --offline ")
+    groups = hook_groups(client, declared, command)
+    for group in groups.values():
+        for hook in group.get("hooks", [group]):
+            hook["command"] += " || true"
     version = {"version": declared.version} if declared.version else {}
     return {**version, "hooks": {event: [group] for event, group in groups.items()}}
 

@@ -32,13 +32,13 @@ class UvxTests(SimpleTestCase):
             variables = {"UV": str(uvx.with_name("uv")), "PATH": ""}
             plain = self.words(cached, **variables)
             with_model = self.words(cached, "onnxruntime", **variables)
-        self.assertEqual(plain, [str(uvx), "--from", f"django-memory-hub=={__version__}", "memory-hub"])
-        self.assertEqual(with_model[2], f"django-memory-hub[semantic]=={__version__}")
+        self.assertEqual(plain, [str(uvx), "--offline", "--from", f"django-memory-hub=={__version__}", "memory-hub"])
+        self.assertEqual(with_model[3], f"django-memory-hub[semantic]=={__version__}")
         self.assertEqual(self.words(cached, UV="", PATH="")[0], "uvx")
 
     def test_it_is_recognised_as_the_hubs(self):
         words = [*self.words("/cache/uv/environments-v2/abc", UV="", PATH=""), "hook", "claude-code", "Stop"]
-        self.assertEqual(verb_index(words, "hook"), 4)
+        self.assertEqual(verb_index(words, "hook"), 5)
 
     def test_an_environment_elsewhere_has_its_script(self):
         self.assertNotIn("--from", self.words(sys.prefix))

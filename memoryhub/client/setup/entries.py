@@ -50,7 +50,8 @@ def _uvx_words() -> list[str]:
     program = str(beside) if beside.is_absolute() and beside.exists() else shutil.which("uvx") or "uvx"
     extras = ",".join(extra for package, extra in _EXTRAS.items() if find_spec(package))
     requirement = f"django-memory-hub[{extras}]" if extras else "django-memory-hub"
-    return [program, "--from", f"{requirement}=={__version__}", _PROGRAM]
+    # Without a network, uv would exit with 2, by which hooks block what the user does.
+    return [program, "--offline", "--from", f"{requirement}=={__version__}", _PROGRAM]
 
 
 def variables() -> dict[str, str]:
