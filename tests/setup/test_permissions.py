@@ -63,8 +63,8 @@ class PermissionsTests(PermissionsTestCase):
                 self.set_up(client, "--permissions")
                 rules = self.rules(client)
                 names = [rule.removeprefix(client.permissions.rule.removesuffix("TOOL")) for rule in rules]
-                tools = [find_tool(name) for name in names]
-                self.assertEqual([tool.name for tool in tools if tool is None or tool.writes], [])
+                tools = {name: find_tool(name) for name in names}
+                self.assertEqual([name for name, tool in tools.items() if tool is None or tool.writes], [])
                 self.assertLessEqual({"memory_search", "memory_get", "memory_timeline", "decision_get"}, set(names))
                 self.assertIn("nothing to do", self.set_up(client, "--permissions"))
                 self.assertIn("nothing to do", self.set_up(client))
