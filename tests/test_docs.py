@@ -318,7 +318,7 @@ class LanguageTests(SimpleTestCase):
 
 def guided_pages() -> list[Path]:
     """Return the pages in the order of the table of contents."""
-    guides = re.findall(r"\((guides/[\w-]+\.md)\)", (ROOT / "docs/index.md").read_text())
+    guides = re.findall(r"\((guides/[\w-]+\.md)\)", document("guides.md"))
     return [ROOT / "README.md", ROOT / "docs/quick-start.md", *(ROOT / "docs" / name for name in guides)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 Part = Callable[[Sequence[int]], Mapping[int, Any]]
@@ -15,6 +16,8 @@ class Closing(Protocol):
 
 _parts: dict[str, dict[str, Part]] = {}
 _statistics: dict[str, Callable[[], dict[str, int]]] = {}
+# Lines for the first session of a project that has no store yet, given its folder and the project
+first_offers: list[Callable[[Path, str], str]] = []
 # Texts that a starting session receives, given its id and that of the session that it continues, or ""
 openings: list[Callable[[str, str], str]] = []
 # Texts that a session receives at a prompt, given the session's id and the prompt
@@ -64,6 +67,10 @@ def define_statistics(name: str, count: Callable[[], dict[str, int]]) -> None:
 
 def statistics() -> dict[str, dict[str, int]]:
     return {name: count() for name, count in _statistics.items()}
+
+
+def first_offer(folder: Path, project: str) -> str:
+    return "\n".join(filter(None, (offer(folder, project) for offer in first_offers)))
 
 
 def opening_of(session_id: str, continued: str = "") -> str:

@@ -202,11 +202,12 @@ def take_server(client: Client, document: ConfigDocument, original: ConfigDocume
     return _take_input(client, remove_value(document, server_place(client, document), original), original)
 
 
-def hook_groups(client: Client, hooks: Hooks) -> dict[str, Any]:
-    """Return what this installation adds to the list of each event."""
+def hook_groups(client: Client, hooks: Hooks, hub: str = "") -> dict[str, Any]:
+    """Return what is added to the list of each event, with ``hub`` as the command instead of this installation's."""
+    hub = hub or shell_command()
     groups: dict[str, Any] = {}
     for event, declared in hooks.set_up().items():
-        command = shell_command("hook", client.id, event)
+        command = f"{hub} {shlex.join(['hook', client.id, event])}"
         hook = {"type": "command", "command": command, "timeout": declared.timeout or hooks.timeout}
         if hooks.flat:
             groups[event] = hook
