@@ -152,10 +152,11 @@ def _check_database(
         if lacking:
             table, name = lacking[0]
             raise Invalid(f"{flat(str(path))} is no database of {tool}: its table {table} has no column {name}")
-        for table in columns.keys() - set(by_key):  # pages that are used twice can make a small file hold endless rows
+        # Pages that are used twice can make a small file hold endless rows
+        for table in (name for name in columns if name not in by_key):
             ((verdict,),) = connection.execute(f"PRAGMA quick_check('{table}')").fetchmany(1)
             if verdict != "ok":
-                reason = flat(str(verdict))[:200]
+                reason = flat(str(verdict))[:120]
                 raise Invalid(f"can't read {flat(str(path))}: its table {table} is damaged: {reason}")
     except sqlite3.Error as error:
         raise _damaged(path, error) from error
