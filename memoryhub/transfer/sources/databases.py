@@ -45,10 +45,18 @@ class Database:
         # The columns of each table that was asked for and is there
         self.columns = columns
 
-    def rows(self, table: str, names: Sequence[str], *, order: str = "rowid") -> Iterator[dict[str, Any]]:
+    def rows(
+        self, table: str, names: Sequence[str], *, order: str = "rowid", equals: tuple[str, str] | None = None
+    ) -> Iterator[dict[str, Any]]:
         """Yield the rows of a table with the given columns; those that it lacks are None, and so are huge values.
 
         Text that is no UTF-8 has replacement characters.
+
+        Args:
+            table: one of those that the database was opened with.
+            names: of the columns.
+            order: columns to sort by.
+            equals: a column, which the table must have, and its value in the rows.
 
         Raises:
             Invalid: the database is damaged.
@@ -57,7 +65,8 @@ class Database:
         selected = ", ".join(_VALUE.format(name) if name in columns else "NULL" for name in names)
         try:
             # Sorted without their values, and read one at a time: a few values fill the memory
-            ordered = self._connection.execute(f'SELECT rowid FROM "{table}" ORDER BY {order}')
+            condition, values = (f'WHERE "{equals[0]}" = ?', [equals[1]]) if equals else ("", [])
+            ordered = self._connection.execute(f'SELECT rowid FROM "{table}" {condition} ORDER BY {order}', values)
             for number in list(chain.from_iterable(ordered)):
                 row = self._connection.execute(f'SELECT {selected} FROM "{table}" WHERE rowid = ?', [number]).fetchone()
                 yield dict(zip(names, row, strict=True))
@@ -118,7 +127,7 @@ def open_database(
     """
     _require_sqlite(path, tool)
     with _stable(path, may_be_shared=bool(by_key)) as (place, mode):
-        connection = sqlite3.connect(f"{place.absolute().as_uri()}?{mode}", uri=True)
+        connection = sqlite3.connect(f"{place.absolute().as_uri()}?{mode}", uri=True, check_same_thread=False)
         if by_key:
             steps = count()
             connection.set_progress_handler(lambda: next(steps) > _MAX_STEPS, 1_000_000)

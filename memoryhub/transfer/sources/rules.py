@@ -25,8 +25,8 @@ from memoryhub.transfer.sources.texts import (
     without_code,
 )
 
-# The sources that read such files, under the same keys
-_SOURCES = ("rules", "agents-md", "cursor-rules", "claude-code")
+# The sources that read such files, under the same keys; the first reads all of them
+READERS = ("rules", "agents-md", "cursor-rules", "claude-code")
 # Files that import one another, as deep as clients read them, and those that a reason names
 _MAX_IMPORTS, _MOST_NAMED = 5, 5
 _IMPORT = re.compile(r"(?:(?<=\s)|^)@[~.\w/-]+\.md\b", re.MULTILINE)
@@ -55,7 +55,7 @@ class RuleReader:
                 imports |= dict.fromkeys(_IMPORT.findall(without_code(record.content)))
                 if not _IMPORT.sub("", record.content).strip():
                     continue
-            yield replace(record, shared_by=_SOURCES)
+            yield replace(record, shared_by=READERS)
         yield from self._imported(file, imports, depth)
 
     def _imported(self, file: TextFile, imports: Iterable[str], depth: int) -> Iterator[Record]:
