@@ -67,7 +67,7 @@ class SourceTestCase(SimpleTestCase):
                 self.read(source, path)
             message = refused.exception.message
             self.assertIn(why, message)
-            self.assertEqual((message.count("\n"), len(message) < 300), (0, True), message)
+            self.assertEqual((message.count("\n"), len(message) < 400), (0, True), message)
 
     @contextlib.contextmanager
     def unchanged(self) -> Iterator[None]:
