@@ -23,6 +23,8 @@ from memoryhub.transfer.sources.texts import TextFile, section_records
 from memoryhub.transfer.sources.transcripts import HEAD, transcripts_of
 
 _HEAD_BYTES = 8192
+# Folders of what a client remembers by itself
+_MEMORIES = ("memory", "memories")
 _PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE)
 
 
@@ -65,7 +67,7 @@ class ClientHome:
                 yield file
                 continue
             name = f"{self.name}/{file.relative_to(folder).as_posix()}"
-            kind = "observation" if file.parent != folder else "guideline"
+            kind = "observation" if file.parent.name in _MEMORIES else "guideline"
             text = TextFile(file, name, name, kind=kind, project=project(file), changed=modified_at(file))
             yield from section_records(text)
 

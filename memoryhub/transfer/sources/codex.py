@@ -40,7 +40,7 @@ _SCRIPT_FLAGS = ("-c", "-lc", "-Command")
 _COPYING = timedelta(seconds=5)
 
 
-def _find() -> list[Path]:
+def _find(_: Path) -> list[Path]:
     return _HOME.find(os.environ.get("CODEX_HOME"), Path.home() / ".codex")
 
 

@@ -28,7 +28,7 @@ _ENDED = re.compile(r"\n?<(?:shellId: \d+ completed|exited|command completed) wi
 _SHELLS = ("bash", "powershell", "shell")
 
 
-def _find() -> list[Path]:
+def _find(_: Path) -> list[Path]:
     # The XDG folders are those of versions before 0.0.400
     variables = [os.environ.get("XDG_STATE_HOME"), os.environ.get("XDG_CONFIG_HOME"), Path.home()]
     return _HOME.find(os.environ.get("COPILOT_HOME"), *(Path(base) / ".copilot" for base in variables if base))

@@ -15,7 +15,7 @@ from memoryhub.core.foreign_files import read_text
 from memoryhub.transfer.records import ImportSource, Record, Transcript
 from memoryhub.transfer.sources.client_homes import ClientHome, SessionHead, head_text, session_transcripts
 from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, read_settings, text_of
-from memoryhub.transfer.sources.texts import current_repository
+from memoryhub.transfer.sources.texts import repository_around
 from memoryhub.transfer.sources.transcripts import TranscriptBuilder, time_of
 
 _HOME = ClientHome("Gemini CLI", "~/.gemini", ("tmp", "GEMINI.md"))
@@ -40,7 +40,7 @@ _OUTPUT = re.compile(
 _EDITING = ("replace", "write_file", "edit")
 
 
-def _find() -> list[Path]:
+def _find(_: Path) -> list[Path]:
     return _HOME.find(Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini")
 
 
@@ -92,8 +92,8 @@ class _Projects:
         names = dict_or_empty(read_settings(home / "projects.json").get("projects"))
         self._folders = {name: folder for folder, name in names.items() if isinstance(name, str)}
         # Older versions have hashes of the paths, and no list of them
-        candidates = [*names, *read_settings(home / "trustedFolders.json"), *map(str, current_repository())]
-        for folder in (*candidates, str(working_folder())):
+        current = [working_folder(), *repository_around(working_folder())]
+        for folder in (*names, *read_settings(home / "trustedFolders.json"), *map(str, current)):
             self._folders.setdefault(sha256(folder.encode("utf-8", "surrogatepass")).hexdigest(), folder)
 
     def folder_of(self, name: str) -> str:

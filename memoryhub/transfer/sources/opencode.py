@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ _NO_TITLE = re.compile(r"(?:New|Child) session - \d{4}-")
 _TOLERANCE = timedelta(seconds=1)
 
 
-def _find() -> list[Path]:
+def _find(_: Path) -> list[Path]:
     home = Path.home()
     data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "opencode"
     config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
@@ -69,19 +69,19 @@ def _transcripts(path: Path) -> Iterator[Transcript]:
             left_out = LeftOutRecord(str(database), error.message)
             yield Transcript(str(database), "", database, 0, EPOCH, partial(iter, [left_out]))
             continue
-        store = _DatabaseStore(database)
-        size = database.stat().st_size // max(len(sessions), 1)
         keys |= {session.key for session in sessions}
-        yield from _listed(sessions, store, size)
+        yield from _listed(sessions, _DatabaseStore(database))
     if (folder / "storage").is_dir():
         files = _FileStore(folder / "storage")
         sessions = [session for session in files.sessions() if session.key not in keys]
-        yield from _listed(sessions, files, 0)
+        yield from _listed(sessions, files)
 
 
-def _listed(sessions: Iterable[_SessionInfo], store: _Store, size: int) -> Iterator[Transcript]:
+def _listed(sessions: list[_SessionInfo], store: _Store) -> Iterator[Transcript]:
     for session in sessions:
         if not session.parent:  # it is a sub-agent's otherwise
+            # What is in a database has no size of its own
+            size = max(session.place.stat().st_size // len(sessions), 1)
             changed = session.updated or session.created or EPOCH
             read = partial(_session_records, store, session)
             yield Transcript(session.key, session.directory, session.place, size, changed, read)

@@ -24,7 +24,7 @@ _HOME = ClientHome("Qwen Code", "~/.qwen", ("projects", "tmp", "QWEN.md", "memor
 _EDITING = ("edit", "write_file", "replace")
 
 
-def _find() -> list[Path]:
+def _find(_: Path) -> list[Path]:
     return _HOME.find(os.environ.get("QWEN_RUNTIME_DIR"), os.environ.get("QWEN_HOME") or Path.home() / ".qwen")
 
 
