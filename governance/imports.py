@@ -249,7 +249,7 @@ _COUNTED = {
     "sessions_known": ("known session", "known sessions"),
     "relations": ("relation", "relations"),
     "removed": ("removed", "removed"),
-    "replaced": ("note of the same text removed", "notes of the same texts removed"),
+    "replaced": ("memory of the same text removed", "memories of the same texts removed"),
     "left_out_count": ("left out", "left out"),
 }
 COUNTED = tuple(_COUNTED)

@@ -8,10 +8,12 @@ from typing import Any
 from django.template.defaultfilters import filesizeformat
 
 from governance.blame import BlamedRange, BlameView
+from governance.findings.schemas import FindingEvidence, FindingsReport
 from governance.retention.schemas import HoldView, Plan, Report, RunView, Share
 from governance.staleness.schemas import AffirmResult
 from memoryhub.core import clock
-from memoryhub.core.text import counted, flat, indented
+from memoryhub.core.kinds import word_for
+from memoryhub.core.text import as_data, counted, flat, indented
 
 # One and several of each sort of item
 NOUNS = {
@@ -98,7 +100,7 @@ def blame_lines(view: BlameView) -> Iterator[str]:
     if view.known:
         yield "about this file:"
     for entry in view.known:
-        yield flat(f"  #{entry.id} {entry.kind or entry.type} {entry.title} ({entry.how} it)")
+        yield flat(f"  #{entry.id} {word_for(entry.kind) or entry.type} {entry.title} ({entry.how} it)")
 
 
 def _commit_of(part: BlamedRange) -> str:
@@ -143,7 +145,7 @@ def stale_line(item: dict[str, Any], *, diff: bool = False) -> str:
     notes = [flat(reason["says"]) for reason in item["reasons"] if reason["why"] != "touched"]
     notes += [_commit_text(commit, diff=diff) for commit in item["commits"]]
     notes += [f"{flat(path)}:\n{indented(text)}\n" for path, text in item["diffs"].items()]
-    head = flat(f"#{item['id']} {item['kind']} {item['title']}")
+    head = flat(f"#{item['id']} {word_for(item['kind'])} {item['title']}")
     return f"{head} — since {clock.day(item['since'])}: {'; '.join(filter(None, notes))}"
 
 
@@ -163,10 +165,30 @@ def _commit_text(commit: dict[str, Any], *, diff: bool) -> str:
 
 
 def affirmed_text(result: AffirmResult) -> str:
-    line = f"#{result.id} {result.kind} affirmed"
+    line = f"#{result.id} {word_for(result.kind)} affirmed"
     if not result.is_new:
         line += " already"
     line += f": {result.title}"
     if result.redacted:
         line += f" (redacted before storing: {', '.join(result.redacted)})"
     return flat(line)
+
+
+def findings_lines(report: FindingsReport) -> Iterator[str]:
+    """Yield the findings about a project, each with its evidence below it, and how to read that."""
+    read = f"{counted(report.sessions, 'session')} and {counted(report.commits, 'commit')}"
+    if not report.findings:
+        yield f"no findings in {read}: nothing was met twice, nothing contradicts, no secret was masked"
+        return
+    newest = "the newest " if report.is_partial else ""
+    yield f"{counted(len(report.findings), 'finding')} in {newest}{read}"
+    for number, finding in enumerate(report.findings, 1):
+        yield flat(f"{number}. {finding.kind.label}: {as_data(finding.sentence)}")
+        yield from map(_evidence_line, finding.evidence)
+        ids = " ".join(str(item.id) for item in finding.evidence)
+        yield f"   {finding.advice} `memory-hub get {ids}` shows the evidence."
+
+
+def _evidence_line(item: FindingEvidence) -> str:
+    day = f" {clock.day(item.at)}" if item.at else ""
+    return flat(f"   #{item.id} {item.type}{day}: {as_data(item.text)}")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -170,6 +171,8 @@ class ProjectImport:
         self._relations: list[tuple[str, str, str]] = []
         self._run = batch
         self._ends_batch = batch is None
+        # By the key of a record that several sources read
+        self._topics: dict[str, str] = {}
 
     def preview(self, records: Sequence[Record]) -> None:
         exists = self.report.project in list_projects()
@@ -192,7 +195,7 @@ class ProjectImport:
             session_of = {}
             for record in records:
                 if isinstance(record, MemoryRecord) and record.session:
-                    session_of[topic_of(self._tool, record.key)] = session_name(self._tool, record.session)
+                    session_of[self._topic(record)] = session_name(self._tool, record.session)
             with self._recording(self._run):
                 for planned in sessions:
                     self._attempt(planned, lambda of: record_past_session(planned=of))
@@ -261,7 +264,27 @@ class ProjectImport:
             ended_at=record.ended,
         )
 
+    # A text that another source has imported keeps its topic
+    def _find_topics(self, records: Sequence[Record]) -> None:
+        shared = [record for record in records if isinstance(record, MemoryRecord) and record.shared_by]
+        names = {record.key: [topic_of(tool, record.key) for tool in record.shared_by] for record in shared}
+        topics = list(chain.from_iterable(names.values()))
+        deleted: dict[str, bool] = {}
+        for start in range(0, len(topics), _TOPICS_AT_ONCE):
+            memories = Memory.objects.filter(topic_key__in=topics[start : start + _TOPICS_AT_ONCE]).order_by("id")
+            for topic, deleted_at in memories.values_list("topic_key", "deleted_at"):
+                deleted[str(topic)] = deleted_at is not None
+        for key, alternatives in names.items():
+            existing = [topic for topic in alternatives if topic in deleted]
+            if existing:
+                self._topics[key] = min(existing, key=deleted.__getitem__)
+
+    def _topic(self, record: MemoryRecord) -> str:
+        return self._topics.get(record.key) or topic_of(self._tool, record.key)
+
     def _memories(self, records: Sequence[Record], *, is_new: bool = False) -> list[ImportedMemory]:
+        if not is_new:
+            self._find_topics(records)
         commands = list(filter(None, map(self._command, records)))
         present = commands if is_new else without_deleted(commands)
         self.report.deleted += len(commands) - len(present)
@@ -300,7 +323,7 @@ class ProjectImport:
             content=record.content,
             kind=record.kind,
             tags=list(dict.fromkeys(filter(None, tags)))[:_MAX_TAGS],
-            topic_key=topic_of(self._tool, record.key),
+            topic_key=self._topic(record),
             source=shortened(flat(record.place), _MAX_PLACE),
             attributes=dict(record.attributes),
             **fields,

@@ -17,7 +17,7 @@ from memories.importing import MAX_HEADINGS
 from memories.importing.files import find_files, record_reason
 from memoryhub.config.clients import all_clients
 from memoryhub.config.current_settings import read_folder, use_folder
-from memoryhub.config.identity import bind_project, identify_project
+from memoryhub.config.identity import bind_project, bound_folders, identify_project
 from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.stores.store import list_projects, project_store, use_store
@@ -26,6 +26,7 @@ from memoryhub.transfer.file_imports import AdrImport, FileImport, MarkdownImpor
 from memoryhub.transfer.importing import Importer, project_of, session_name
 from memoryhub.transfer.records import ImportReport, ImportSource, LeftOutRecord, MemoryRecord, Record, Transcript
 from memoryhub.transfer.sources import SOURCES
+from memoryhub.transfer.sources.rules import READERS
 from sessions_app.git import count_commits, list_commits, read_commits
 from sessions_app.models import Commit, Session
 from sessions_app.services import record_commits
@@ -78,6 +79,10 @@ class StartPlan:
     has_commits: bool = False
     has_documents: bool = False
 
+    def has(self, path: Path) -> bool:
+        """Return whether a file or folder is in the repository."""
+        return resolved(path).is_relative_to(resolved(self.folder))
+
     @property
     def total(self) -> int:
         return sum(part.count for part in self.parts)
@@ -111,6 +116,40 @@ def plan_start(folder: Path, project: str | None = None) -> StartPlan:
     return plan
 
 
+def plan_of_project(project: str) -> StartPlan:
+    """Return what can be imported for the repository of a project, whose folder the hub knows.
+
+    Raises:
+        Invalid: the hub knows no folder of it on this machine that is in a git repository.
+    """
+    for folder in bound_folders(project):
+        repository = find_repository(resolved(folder))
+        if repository and repository.has_worktree:
+            return plan_start(folder, project)
+    raise Invalid(f"no repository of {project} on this machine is known; run `memory-hub start` in its folder")
+
+
+def offer_start(folder: Path, project: str) -> str:
+    """Return a line for the agent in the first session of a project: what is not in memory yet, "" if nothing is.
+
+    Only what the clients and the repository have is counted, because the client waits.
+    """
+    repository = find_repository(resolved(folder))
+    if repository is None or not repository.has_worktree:
+        return ""
+    plan = StartPlan(project, repository.top)
+    finder = _Finder(plan)
+    finder.add_transcripts()
+    finder.add_sources(is_inside_only=True)
+    finder.add_files()
+    if not plan.total:
+        return ""
+    return (
+        f"Memory Hub has nothing of this project yet: {plan.sentence} here are not in memory. "
+        "Tell the user once that `memory-hub start` brings them in."
+    )
+
+
 class _Finder:
     """Looks for the parts of a plan."""
 
@@ -118,6 +157,7 @@ class _Finder:
         self._plan = plan
         self._store = _StoreState(plan.project)
         self._project_of_folder: dict[str, str] = {}
+        self._rule_files: set[Path] = set()
 
     def add_transcripts(self) -> None:
         elsewhere = 0
@@ -145,22 +185,30 @@ class _Finder:
             self._project_of_folder[folder] = project_of(folder, "")
         return self._project_of_folder[folder] == self._plan.project
 
-    def add_sources(self) -> None:
+    def add_sources(self, *, is_inside_only: bool = False) -> None:
         for source in SOURCES.values():
-            reports: list[ImportReport] = []
             for path in source.find(self._plan.folder):
-                records = ProjectRecords(source, path, self._plan)
-                try:
-                    reports += _importer(source, self._plan).preview(records)
-                except HubError as error:
-                    self._plan.remarks.append(f"{_title(source)}: {error.message}")
-                    continue
-                self._plan.sources.append((source, path))
-                if records.unnamed:
-                    what = f"{counted(records.unnamed, 'memory', 'memories')} of {_title(source)} in {flat(str(path))}"
-                    self._plan.remarks.append(f"{what} name no project: `memory-hub import {source.name}`")
-            if count := sum(report.created + report.revised for report in reports):
-                self._plan.parts.append(PlanPart(_title(source), ("memory", "memories"), count))
+                if self._plan.has(path):
+                    if source.name not in READERS[1:]:
+                        self._add_source(source, path, ("rule", "rules"))
+                elif not is_inside_only:
+                    self._add_source(source, path, ("memory", "memories"))
+
+    def _add_source(self, source: ImportSource, path: Path, nouns: tuple[str, str]) -> None:
+        records = ProjectRecords(source, path, self._plan)
+        try:
+            reports = _importer(source, self._plan).preview(records)
+        except HubError as error:
+            if not self._plan.has(path):  # a repository need not have the files of each client
+                self._plan.remarks.append(f"{_title(source)}: {error.message}")
+            return
+        self._rule_files |= records.files
+        if count := sum(report.created + report.revised for report in reports):
+            self._plan.sources.append((source, path))
+            self._plan.parts.append(PlanPart(_title(source), nouns, count))
+        if records.unnamed:
+            what = f"{counted(records.unnamed, 'memory', 'memories')} of {source.name} in {flat(str(path))}"
+            self._plan.remarks.append(f"{what}, without a project: run `memory-hub import {source.name}`")
 
     def add_files(self) -> None:
         records: dict[Path, int] = {}
@@ -171,7 +219,7 @@ class _Finder:
                 continue
             if record_reason(name):
                 records[path.parent] = records.get(path.parent, 0) + 1
-            else:
+            elif path not in self._rule_files:
                 documents.append(path)
         if records:
             folders = [folder for folder in records if not any(above in records for above in folder.parents)]
@@ -250,10 +298,15 @@ class ProjectRecords:
         self._path = path
         self._plan = plan
         self.unnamed = 0
+        # That are in the project's folder
+        self.files: set[Path] = set()
 
     def __iter__(self) -> Iterator[Record]:
-        if resolved(self._path).is_relative_to(resolved(self._plan.folder)):
-            yield from (record for record in self._source.read(self._path) if not self._is_excluded(record.place))
+        if self._plan.has(self._path):
+            for record in self._source.read(self._path):
+                if not self._is_excluded(record.place):
+                    self.files.add(Path(record.place))
+                    yield record
             return
         for record in self._source.read(self._path):
             if isinstance(record, LeftOutRecord):
@@ -264,10 +317,9 @@ class ProjectRecords:
                 self.unnamed += isinstance(record, MemoryRecord)
 
     def _is_excluded(self, place: str) -> bool:
-        path = resolved(Path(place))
-        if not path.is_relative_to(resolved(self._plan.folder)):
-            return False
-        return is_excluded(path.relative_to(resolved(self._plan.folder)).as_posix())
+        path = Path(place)
+        top = resolved(self._plan.folder)
+        return self._plan.has(path) and is_excluded(resolved(path).relative_to(top).as_posix())
 
 
 def _title(source: ImportSource) -> str:
@@ -328,7 +380,7 @@ def run_start(
     for count in _steps(plan, run, result):
         result.read += count
         progress(result.read)
-        if ends is not None and time.monotonic() > ends:
+        if run.batch and ends is not None and time.monotonic() > ends:
             result.is_complete = False
             break
     result.batch = run.batch

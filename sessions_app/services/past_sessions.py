@@ -40,6 +40,8 @@ class PastCommand:
     output: str
     exit_code: int
     at: datetime | None = None
+    # Of one that failed: whether the same program passed before in the session
+    passed_before: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class PastEdit:
 
 @dataclass(frozen=True, slots=True)
 class PastTurn:
-    """A prompt and its answer, and what was done between: commands that failed, their next good runs, edited files."""
+    """A prompt and its answer, and what was done between: failed commands, what ran until they passed, edited files."""
 
     prompt: str
     answer: str = ""
@@ -189,6 +191,7 @@ def _command(command: PastCommand) -> Draft[CommandRun] | None:
         output=command.output[-_MAX_OUTPUT:],
         exit_code=command.exit_code,
         **_at("written_at", command.at),
+        **({"passed_before": True} if command.passed_before else {}),
     )
     return log.prepare(COMMAND_RUN, run)
 

@@ -86,7 +86,9 @@ class Command(ProjectCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         for name in ("project", "preview", "yes"):
-            options[name] = options.get(name) or options[f"all_{name}"]
+            if options[f"all_{name}"] not in (None, False):
+                options[name] = options[f"all_{name}"]
+            options.setdefault(name, None)
         if options["kind"] is None:
             self._import_all(options)
         elif options["kind"] in ("list", "undo"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from argparse import SUPPRESS
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.management import call_command
@@ -8,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from memoryhub.client.setup import plan as setup_plan
 from memoryhub.client.setup.clients import is_installed, user_target
-from memoryhub.client.setup.plan import ConfigChange
+from memoryhub.client.setup.plan import ConfigChange, SetupChoices
 from memoryhub.config.clients import Client, all_clients
 from memoryhub.config.repository import working_folder
 from memoryhub.core.errors import HubError
@@ -42,17 +43,17 @@ class Command(ProjectCommand):
             with use_cli_origin():
                 run_start(plan, batch=options["batch"])
             return
-        changes = _client_changes() if options["clients"] else {}
+        changes = list(_client_changes()) if options["clients"] else []
         for line in plan_lines(plan):
             self.stdout.write(line)
-        for client, files in changes.items():
+        for client, files in changes:
             self.stdout.write(f"  connect {client.name}: {', '.join(str(change.path) for change in files)}")
         if options["preview"]:
             return
         if not is_wanted(self, "Do this?", is_yes=options["yes"]):
             return
         import_plan(self, plan, seconds=_SECONDS)
-        for client, files in changes.items():
+        for client, files in changes:
             setup_plan.apply(files)
             self.stdout.write(f"Connected {client.name}; restart it. To undo it: memory-hub setup {client.id} --remove")
         self.stdout.flush()
@@ -63,13 +64,11 @@ class Command(ProjectCommand):
 
 
 # The clients of this machine that are not connected yet, with the changes of their files
-def _client_changes() -> dict[Client, list[ConfigChange]]:
-    changes = {}
+def _client_changes() -> Iterator[tuple[Client, list[ConfigChange]]]:
     for client in filter(is_installed, all_clients().values()):
         try:
-            files = setup_plan.plan_setup(user_target(client), project=None, hooks=True)
+            changes = setup_plan.plan_setup(user_target(client), SetupChoices())
         except HubError:
             continue  # `setup` says why
-        if files:
-            changes[client] = files
-    return changes
+        if changes:
+            yield client, changes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,10 +14,9 @@ from typing import Any, Protocol
 from memories.importing.files import modified_at
 from memoryhub.config.repository import resolved
 from memoryhub.core.errors import Invalid
-from memoryhub.core.foreign_files import open_foreign
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOutRecord, Record, Transcript
-from memoryhub.transfer.sources.reading import Wanted, dict_or_empty, files_below, json_objects, text_of
+from memoryhub.transfer.sources.reading import Wanted, dict_or_empty, files_below, json_objects, read_head, text_of
 from memoryhub.transfer.sources.texts import TextFile, section_records
 from memoryhub.transfer.sources.transcripts import HEAD, transcripts_of
 
@@ -74,12 +72,7 @@ class ClientHome:
 
 def head_text(path: Path) -> str:
     """Return the first characters of a file; "" if it can't be read, which its reading tells."""
-    try:
-        descriptor = open_foreign(path, follows_links=False)
-    except OSError:
-        return ""
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(_HEAD_BYTES).decode("utf-8", "replace")
+    return read_head(path, _HEAD_BYTES).decode("utf-8", "replace")
 
 
 def object_in(text: object) -> dict[str, Any]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from governance.findings.commands import command_name
+from memories.lessons.rules import LATE, cures_failure, looks, normalized_command, only_looks
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line
 from memoryhub.transfer.records import LeftOutRecord, Record, SessionRecord, Transcript
 from memoryhub.transfer.sources.reading import json_objects, text_of
+from sessions_app.services.capture import path_in_project
 from sessions_app.services.past_sessions import PastCommand, PastEdit, PastTurn
 
 # Turns of a session, and characters of all of them
@@ -21,6 +24,8 @@ MAX_CHARACTERS = 16 * 2**20
 # Lines of a file that are read to learn the folder of its session
 HEAD = 100
 EPOCH = datetime.fromtimestamp(0, UTC)
+# Failures that wait for a cure, and other runs that are kept until one comes
+_MOST_FAILING, _MOST_BETWEEN = 20, 8
 
 
 @dataclass(slots=True)
@@ -40,7 +45,8 @@ class _TranscriptTurn:
 class TranscriptBuilder:
     """Collects the turns of one session, message by message, in their order.
 
-    Of the commands it keeps the runs that failed, and the next run of the same command that did not.
+    Of the commands it keeps those that failed, and what ran until they passed: other commands without their output.
+    Paths of edited files are those in the working tree.
     """
 
     def __init__(self, agent: str) -> None:
@@ -52,9 +58,9 @@ class TranscriptBuilder:
         self.beyond = 0
         self._turns: list[_TranscriptTurn] = []
         self._characters = 0
-        # Commands that were called, by the id of the call, and those whose last run failed
+        # Commands that were called, by the id of the call
         self._calls: dict[str, str] = {}
-        self._failing: set[str] = set()
+        self._runs = _CommandRuns()
         self._started: datetime | None = None
         self._ended: datetime | None = None
 
@@ -88,18 +94,14 @@ class TranscriptBuilder:
         command = self._calls.pop(call_id, "")
         if not command or exit_code is None or not self._turns or self.beyond:
             return
-        if exit_code:
-            self._failing.add(command)
-        elif command in self._failing:
-            self._failing.remove(command)
-        else:
-            return
-        self._characters += len(command) + len(output)
-        self._turns[-1].actions.append(PastCommand(command, output, exit_code, at))
+        run = self._runs.kept(PastCommand(command, output, exit_code, at))
+        if run:
+            self._characters += len(run.command) + len(run.output)
+            self._turns[-1].actions.append(run)
 
     def edit(self, path: str) -> None:
         """Take a file that the model changed in the turn."""
-        edit = PastEdit(path)
+        edit = PastEdit(path_in_project(path, self.folder))
         if path and self._turns and not self.beyond and self._turns[-1].actions[-1:] != [edit]:
             self._characters += len(path)
             self._turns[-1].actions.append(edit)
@@ -132,6 +134,50 @@ class TranscriptBuilder:
             yield LeftOutRecord(f"{place}:{broken[0]}", f"lines that are cut off, too long or no JSON: {len(broken)}")
         if self.beyond:
             yield LeftOutRecord(place, f"turns after the first {len(turns):,}: {self.beyond:,}")
+
+
+class _FailedRun(NamedTuple):
+    steps: tuple[str, ...]
+    # Among the commands of the session
+    number: int
+
+
+class _CommandRuns:
+    """Chooses the runs of a session's commands that show what failed, and what cured it."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._failing: list[_FailedRun] = []
+        # Runs that were kept since the first failure that still waits
+        self._between = 0
+        # Programs that passed
+        self._passed: set[str] = set()
+
+    def kept(self, run: PastCommand) -> PastCommand | None:
+        """Return a run as it is kept; None for one that says nothing about a failure."""
+        self._number += 1
+        steps = normalized_command(run.command)
+        if not steps:
+            return None
+        name = command_name(steps[0]) if len(steps) == 1 else ""
+        if run.exit_code:
+            if not only_looks(steps, {"exit_code": run.exit_code}):
+                self._failing = [*self._failing[-_MOST_FAILING:], _FailedRun(steps, self._number)]
+            return replace(run, passed_before=name in self._passed)
+        self._passed |= {name} - {""}
+        waiting = [failed for failed in self._failing if not self._is_cured(failed, steps)]
+        is_cure = len(waiting) < len(self._failing)
+        self._failing = [failed for failed in waiting if self._number - failed.number <= LATE]
+        if is_cure:
+            self._between = 0
+            return run
+        if not self._failing or self._between >= _MOST_BETWEEN or all(map(looks, steps)):
+            return None
+        self._between += 1
+        return replace(run, output="")
+
+    def _is_cured(self, failed: _FailedRun, steps: Sequence[str]) -> bool:
+        return cures_failure(failed.steps, steps, self._number - failed.number)
 
 
 def transcripts_of(
