@@ -174,7 +174,7 @@ class CodexTests(ClientTestCase):
             (turn,) = self.session("codex", key).turns
             self.assertEqual((turn.prompt, turn.answer), (RUN, REPAIRED))
             self.assertEqual([getattr(action, "exit_code", action) for action in turn.actions], [3, DEPTH, 0])
-        # Before September 2025 lines had no times, and no folder
+        # The lines of version 0.20 have no times, and no folder
         (turn,) = self.session("codex", "0e81910a-2575-4c78-9cf0-39033e96147a").turns
         self.assertEqual((turn.prompt, turn.answer), (RUN, REPAIRED))
         self.assertEqual(turn.began_at, datetime(2026, 11, 29, 17, 38, 5, 896000, tzinfo=UTC))

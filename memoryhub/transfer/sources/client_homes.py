@@ -31,7 +31,7 @@ class ClientHome:
     """Where a client keeps what it knows of all projects."""
 
     client: str
-    # Of the folder, in the names of memories and in messages
+    # The name of the folder in the names of memories
     name: str
     # Files and folders that tell that it is one
     parts: tuple[str, ...]

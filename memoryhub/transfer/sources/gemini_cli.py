@@ -193,7 +193,9 @@ def shell_outcome(text: str, display: Any) -> tuple[str, int | None]:
         output = display
     if code:
         return output, int(code[1])
-    return output, 0 if result and "\nSignal: " not in text else None
+    if result is None or "\nSignal: " in text:
+        return output, None
+    return output, 0
 
 
 def clean_prompt(text: str) -> str:

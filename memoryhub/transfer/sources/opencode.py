@@ -24,6 +24,7 @@ _HOME = ClientHome("OpenCode", "~/.config/opencode", ("opencode.db", "storage", 
 _SESSION = ("id", "parent_id", "directory", "title", "time_created", "time_updated")
 _MESSAGE = ("id", "session_id", "data")
 _PART = ("id", "message_id", "session_id", "data")
+_QUOTED = re.compile(r'"([^"]+)"')
 _NO_TITLE = re.compile(r"(?:New|Child) session - \d{4}-")
 # A fork has copies of the messages of the other session, with their times
 _TOLERANCE = timedelta(seconds=1)
@@ -61,7 +62,7 @@ class _Store(Protocol):
 def _transcripts(path: Path) -> Iterator[Transcript]:
     folder = _HOME.check(path)
     keys = set()
-    # Versions since 1.2 have copied the files into the database
+    # Newer versions have copied the files into the database
     for database in sorted(folder.glob("opencode*.db")):
         try:
             sessions = list(_database_sessions(database))
@@ -131,7 +132,7 @@ class _DatabaseStore:
 
 
 class _FileStore:
-    """The files of versions before 1.2: one for each session, message and part."""
+    """The files of earlier versions, such as 1.0: one for each session, message and part."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -202,8 +203,8 @@ def _is_text(part: dict[str, Any]) -> bool:
 
 # `opencode run` puts quotes around a prompt of several words
 def _unquoted(text: str) -> str:
-    inner = text[1:-1]
-    return inner if text == f'"{inner}"' and '"' not in inner else text
+    match = _QUOTED.fullmatch(text)
+    return match[1] if match else text
 
 
 def _read_tool(builder: TranscriptBuilder, part: dict[str, Any]) -> None:
