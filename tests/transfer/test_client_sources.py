@@ -17,6 +17,7 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memoryhub.transfer.importing import session_name
 from memoryhub.transfer.records import LeftOutRecord, SessionRecord, Transcript
 from memoryhub.transfer.sources import SOURCES
 from sessions_app.services.past_sessions import PastCommand, PastEdit
@@ -85,6 +86,11 @@ class SessionTests(ClientTestCase):
                 self.assertEqual(listed, {(session.key, session.project) for session in sessions})
                 self.assertEqual(len(listed), len(sessions))
                 self.assertTrue(all(transcript.size for transcript in transcripts))
+
+    def test_a_session_has_the_name_under_which_hooks_record_it(self) -> None:
+        for client in CLIENTS:
+            keys = [transcript.key for transcript in self.transcripts(client, DATA / client)]
+            self.assertEqual([session_name(client, key) for key in keys], keys)
 
     def test_sub_agents_are_part_of_the_session_that_began_them(self) -> None:
         for client in ("qwen-code", "opencode", "copilot-cli"):

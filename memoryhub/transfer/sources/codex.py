@@ -168,7 +168,7 @@ def _prompt(item: dict[str, Any]) -> str:
     metadata = dict_or_empty(item.get("internal_chat_message_metadata_passthrough"))
     kinds = list_or_empty(metadata.get("content_item_kinds"))
     if len(kinds) == len(texts):
-        texts = [text for text, kind in zip(texts, kinds, strict=True) if text_of(kind).startswith("user")]
+        texts = [text for text, kind in zip(texts, kinds, strict=True) if text_of(kind).startswith("user.")]
     texts = [text.partition(_REQUEST)[2] or text for text in texts]
     return "\n".join(text.strip() for text in texts if not _INJECTED.match(text.strip())).strip()
 
