@@ -32,6 +32,7 @@ MAX_ENTRIES = 200_000
 MAX_DEPTH = 64
 # Entries of a folder that a message names
 _MOST_NAMED = 5
+_DECODER = json.JSONDecoder()
 # See https://sqlite.org/fileformat2.html
 SQLITE = b"SQLite format 3\0"
 _UNICODE_MARKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"
@@ -61,12 +62,11 @@ def json_values(path: Path, *, follows_links: bool = True) -> Iterator[tuple[int
 
 
 def _decoded_values(line: bytes) -> Iterator[Any]:
-    decoder = json.JSONDecoder()
     text = line.decode("utf-8-sig", "replace").strip()
     at = 0
     while at < len(text):
         try:
-            value, at = decoder.raw_decode(text, at)
+            value, at = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             yield None
             return
