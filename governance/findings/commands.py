@@ -65,7 +65,7 @@ def find_error(sessions: Sequence[SessionLog]) -> Finding | None:
         for place, line in enumerate(error_lines(failure.run.payload["output"], _MOST_LINES)):
             if key := error_key(line):
                 error = errors.setdefault(key, _RecurringError(line, place))
-                error.line = line
+                error.line = _MARGIN.sub("", line)
                 error.failures[session_id].append(failure)
     recurring = [error for error in errors.values() if len(error.failures) >= LEAST_SESSIONS]
     if not recurring:
@@ -167,7 +167,8 @@ def _cure_of(error: _RecurringError) -> tuple[str, SessionEvent | None]:
         witness = max(
             (cure for cure in cured.values() if change in _changes_of([cure])), key=_passed_at, default=latest
         )
-        return f"It passed {change} in {count} of them.", witness.passed
+        where = _of_all(count, len(error.failures))
+        return f"It passed {change} in {where}.", witness.passed
     if changes and len(latest.change) <= _CHANGE:
         return f"The last time, it passed {latest.change}.", latest.passed
     return f"The command passed later in {_of_all(len(cured), len(error.failures))}.", latest.passed

@@ -82,10 +82,14 @@ def _is_inside(path: str) -> bool:
 _FIXING = re.compile(
     r"(?:revert|(?:hot|bug)?fix(?:e[sd]|up)?|fixing|correct(?:s|ed)?|repair(?:s|ed)?)\b", re.IGNORECASE
 )
+# ``[parser]`` or ``parser:`` before the words
+_SCOPE = re.compile(r"^(?:\[[^\]]{1,30}\]|[\w./-]{1,30}:)\s+")
 _REVERT = re.compile(r"revert\b", re.IGNORECASE)
 # Commits of other matters that begin so
 _NO_FIX = re.compile(
-    r"\b(?:typos?|lint|linting|format(?:ting)?|docs?|changelog|readme|spelling|warnings?)\b", re.IGNORECASE
+    r"^(?:tests?|chore|ci|build|style)\b|\b(?:typos?|lint|linting|format(?:ting)?|docs?|changelog|readme|spelling"
+    r"|warnings?)\b",
+    re.IGNORECASE,
 )
 # A correction comes so soon after another commit of the file
 _SOON = timedelta(days=7)
@@ -110,15 +114,12 @@ class _FileCommit(NamedTuple):
 
     @property
     def is_fix(self) -> bool:
-        return bool(_FIXING.match(_without_scope(self.subject))) and not _NO_FIX.search(self.subject)
+        fixes = _FIXING.match(self.subject) or _FIXING.match(_SCOPE.sub("", self.subject))
+        return bool(fixes) and not _NO_FIX.search(self.subject)
 
     @property
     def evidence(self) -> FindingEvidence:
         return FindingEvidence(id=self.id, type="commit", text=excerpt(self.subject), at=self.at)
-
-
-def _without_scope(subject: str) -> str:
-    return re.sub(r"^(?:\[[^\]]{1,30}\]|[\w./-]{1,30}:)\s+(?=\S)", "", subject)
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from governance.findings.reading import excerpt
 from governance.findings.schemas import Finding, FindingEvidence, FindingKind
 from governance.imports import batch_of_trace, list_batches
 from memoryhub.core import clock, log
+from memoryhub.core.events.projection import void_positions
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import counted
 
@@ -52,10 +53,12 @@ def find_masked_secrets() -> Finding | None:
         return None
     kinds = _listed(masked.kinds, _MOST_KINDS, "of other kinds")
     sources = _listed(masked.sources, _MOST_SOURCES, "from elsewhere")
+    if len(masked.sources) == 1:
+        sources = next(iter(masked.sources))
     were = "was" if count == 1 else "were"
     return Finding(
         kind=FindingKind.SECRETS,
-        sentence=f"{counted(count, 'secret')} {were} masked before anything was stored: {kinds}. Source: {sources}.",
+        sentence=f"{counted(count, 'secret')} {were} masked before anything was stored: {kinds}; {sources}.",
         count=count,
         sessions=len({item.session_id for item in masked.evidence if item.session_id}),
         evidence=masked.evidence[-_MOST_EVIDENCE:][::-1],
@@ -94,15 +97,15 @@ def _source_name(source: str, tool: str) -> str:
     return f"from {tool}" if tool else f"from {_SOURCES.get(source, source)}"
 
 
-# Without those that a person redacted since: the tags of these say nothing of the way in
+# Without those of imports that were undone, and those that a person redacted: tags of these say nothing of the way in
 def _masked_events() -> Iterator[tuple[int, str, str, str, str, str | None]]:
-    redacted: set[int] = set()
+    left_out = set(void_positions())
     for payload in log.events().of_type(log.PAYLOAD_REDACTED).payloads().values():
-        redacted |= set(map(int, payload["digests"]))
+        left_out |= set(map(int, payload["digests"]))
     marked = outside_quarantine(log.events().filter(payload_json__contains=_BEGINNING), "position")
     columns = marked.values_list("position", "session_id", "occurred_at", "source", "trace_id", "payload_json")
     for row in columns[:_MOST_EVENTS].iterator(_IN_MEMORY):
-        if row[0] not in redacted:
+        if row[0] not in left_out:
             yield row
 
 

@@ -38,7 +38,9 @@ _ICONS = {
 @dataclass(frozen=True, slots=True)
 class _CachedReport:
     report: FindingsReport
+    # The end of the log that it was read to
     position: int
+    digest: str
     at: datetime
 
 
@@ -88,20 +90,22 @@ def receipt() -> Receipt:
 
 
 def _current_report() -> FindingsReport:
-    store, now, position = current_store(), clock.now(), log.head()[0]
+    store, now = current_store(), clock.now()
     cached = _reports.pop(store, None)
-    if cached is None or not _is_current(cached, now, position):
-        cached = _CachedReport(project_findings(), position, now)
+    if cached is None or not _is_current(cached, now):
+        position, digest = log.head()
+        cached = _CachedReport(project_findings(), position, digest, now)
     _reports[store] = cached
     while len(_reports) > _MOST_CACHED:
         _reports.pop(next(iter(_reports)), None)
     return cached.report
 
 
-def _is_current(cached: _CachedReport, now: datetime, position: int) -> bool:
-    if cached.position == position:
-        return True
-    if position < cached.position or abs(now - cached.at) >= _RENEWED_AFTER or erased_after(cached.position):
+def _is_current(cached: _CachedReport, now: datetime) -> bool:
+    # A store of the same name may be another one: deleted and created again, or restored
+    if log.digest_at(cached.position) != cached.digest:
+        return False
+    if abs(now - cached.at) >= _RENEWED_AFTER or erased_after(cached.position):
         return False
     hiding = log.events().window(after=cached.position).of_type(*names_where(lambda kind: kind.group is GOVERNANCE))
     return not hiding.exists()
