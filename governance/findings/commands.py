@@ -11,14 +11,14 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from governance.findings.reading import SessionLog, evidence_of, excerpt
-from governance.findings.schemas import Finding, FindingEvidence, FindingKind
+from governance.findings.schemas import FindingEvidence, FindingKind, ProjectFinding
 from memories.lessons.rules import Cure, command_key, looks, normalized_command, only_looks
 from memories.search.output import error_lines, without_varying
 from memoryhub.core.text import counted
 from sessions_app.events.client import COMMAND_RUN
 from sessions_app.selectors import SessionEvent
 
-# Sessions that must meet an error, and those in which a command must fail first, before either is told
+# Sessions that must meet an error, and those in which a command must fail first, before one is a finding
 LEAST_SESSIONS = 2
 _LEAST_FIRST = 3
 # Share of the sessions that ran a command in which its first run must have failed
@@ -57,7 +57,7 @@ class _RecurringError:
         return len(self.failures), self.count, bool(_NAMING.search(self.line)), -self.place, newest
 
 
-def find_error(sessions: Sequence[SessionLog]) -> Finding | None:
+def find_error(sessions: Sequence[SessionLog]) -> ProjectFinding | None:
     """Return the error that most sessions met, with what cured it; None if no two sessions met the same."""
     errors: dict[str, _RecurringError] = {}
     newest = sorted(_failures(sessions), key=lambda met: -met[1].run.position)[:_MOST_FAILURES]
@@ -76,7 +76,7 @@ def find_error(sessions: Sequence[SessionLog]) -> Finding | None:
     if error.count > len(error.failures):
         met += f", {error.count:,} times"
     cure, passed = _cure_of(error)
-    return Finding(
+    return ProjectFinding(
         kind=FindingKind.ERROR,
         subject=excerpt(error.line),
         sentence=f"“{excerpt(error.line, _LINE)}” came up in {met}. {cure}",
@@ -215,8 +215,8 @@ class _FirstRuns:
     @property
     def instead(self) -> tuple[str, int]:
         """The other command that passed in most sessions, and in how many."""
-        others = Counter(filter(None, self.cures.values()))
-        return max(others.items(), key=lambda item: item[1], default=("", 0))
+        commands = Counter(filter(None, self.cures.values()))
+        return max(commands.items(), key=lambda item: item[1], default=("", 0))
 
     @property
     def is_telling(self) -> bool:
@@ -226,7 +226,7 @@ class _FirstRuns:
         return count >= least and count >= _LEAST_SHARE * (count + self.passed)
 
 
-def find_first_failure(sessions: Sequence[SessionLog]) -> Finding | None:
+def find_first_failure(sessions: Sequence[SessionLog]) -> ProjectFinding | None:
     """Return the command whose first run in a session fails most often; None if no command does so repeatedly."""
     commands: dict[str, _FirstRuns] = defaultdict(_FirstRuns)
     for session in sessions:
@@ -250,7 +250,7 @@ def find_first_failure(sessions: Sequence[SessionLog]) -> Finding | None:
         lines = error_lines(run.payload["output"], 1)
         text = f"{excerpt(run.payload['command'], _COMMAND)} failed with {run.payload['exit_code']}"
         evidence.append(evidence_of(run, "command", ": ".join([text, *lines])))
-    return Finding(
+    return ProjectFinding(
         kind=FindingKind.COMMAND,
         subject=excerpt(name),
         sentence=sentence,

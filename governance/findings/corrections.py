@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from decisions.models import CommitFile
 from governance.findings.reading import SessionLog, evidence_of, excerpt
-from governance.findings.schemas import Finding, FindingEvidence, FindingKind
+from governance.findings.schemas import FindingEvidence, FindingKind, ProjectFinding
 from memories.lessons.rules import Correction, corrected_turns
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import counted, first_line
@@ -28,12 +28,12 @@ _MOST_EVIDENCE = 3
 _PATH = 120
 
 
-def find_corrected_file(sessions: Sequence[SessionLog]) -> Finding | None:
+def find_corrected_file(sessions: Sequence[SessionLog]) -> ProjectFinding | None:
     """Return the file with the most corrections by users; without any that repeats, by commits; None without both."""
     return _corrected_by_users(sessions) or _corrected_by_commits()
 
 
-def _corrected_by_users(sessions: Sequence[SessionLog]) -> Finding | None:
+def _corrected_by_users(sessions: Sequence[SessionLog]) -> ProjectFinding | None:
     files: dict[str, list[Correction]] = defaultdict(list)
     seen: set[tuple[str, str]] = set()
     for session in sessions:
@@ -53,7 +53,7 @@ def _corrected_by_users(sessions: Sequence[SessionLog]) -> Finding | None:
     count, sessions_with = len(corrections), len(_sessions_of(corrections))
     where = f"in {counted(sessions_with, 'session')}"
     times = f"{count:,} times " if count > sessions_with else ""
-    return Finding(
+    return ProjectFinding(
         kind=FindingKind.FILE,
         subject=excerpt(path),
         sentence=f"You corrected what was done to `{excerpt(path, _PATH)}` {times}{where}.",
@@ -132,7 +132,7 @@ class _Fixes:
         return len(self.fixes), self.fixes[-1].at
 
 
-def _corrected_by_commits() -> Finding | None:
+def _corrected_by_commits() -> ProjectFinding | None:
     files = {path: _fixes_among(commits) for path, commits in _commits_by_file().items()}
     recurring = {path: fixes for path, fixes in files.items() if len(fixes.fixes) >= _LEAST_FIXES}
     if not recurring:
@@ -152,7 +152,7 @@ def _corrected_by_commits() -> Finding | None:
         f"{counted(len(fixes), 'commit')} that {kinds} something touched `{excerpt(path, _PATH)}` within "
         f"{_SOON.days} days of another commit to it, of {counted(recurring[path].commits, 'commit')} to it in all."
     )
-    return Finding(
+    return ProjectFinding(
         kind=FindingKind.FILE,
         subject=excerpt(path),
         sentence=sentence,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from governance.findings.reading import excerpt
-from governance.findings.schemas import Finding, FindingEvidence, FindingKind
+from governance.findings.schemas import FindingEvidence, FindingKind, ProjectFinding
 from governance.imports import batch_of_trace, list_batches
 from memoryhub.core import clock, log
 from memoryhub.core.events.projection import void_positions
@@ -45,7 +45,7 @@ class _MaskedSecrets:
     evidence: list[FindingEvidence] = field(default_factory=list)
 
 
-def find_masked_secrets() -> Finding | None:
+def find_masked_secrets() -> ProjectFinding | None:
     """Return how many secrets were masked on the way in; None without any."""
     masked = _masked_secrets()
     count = masked.kinds.total()
@@ -56,7 +56,7 @@ def find_masked_secrets() -> Finding | None:
     if len(masked.sources) == 1:
         sources = next(iter(masked.sources))
     were = "was" if count == 1 else "were"
-    return Finding(
+    return ProjectFinding(
         kind=FindingKind.SECRETS,
         sentence=f"{counted(count, 'secret')} {were} masked before anything was stored: {kinds}; {sources}.",
         count=count,
@@ -66,10 +66,10 @@ def find_masked_secrets() -> Finding | None:
     )
 
 
-def _listed(counts: Counter[str], most: int, others: str) -> str:
+def _listed(counts: Counter[str], most: int, remainder: str) -> str:
     parts = [f"{count:,} {name}" for name, count in counts.most_common(most)]
     if more := counts.total() - sum(count for _, count in counts.most_common(most)):
-        parts.append(f"{more:,} {others}")
+        parts.append(f"{more:,} {remainder}")
     return ", ".join(parts)
 
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from governance.findings.schemas import Finding, FindingEvidence, FindingKind, FindingsReport
+from governance.findings.schemas import FindingEvidence, FindingKind, FindingsReport, ProjectFinding
 from governance.findings.selectors import project_findings
 from governance.imports import list_batches
 from memoryhub.core import clock, log
@@ -51,7 +51,7 @@ _reports: dict[StoreId, _CachedReport] = {}
 class FindingRow:
     """A finding as the page shows it."""
 
-    finding: Finding
+    finding: ProjectFinding
     sentence: SafeString
     icon: str
     # Pages of the evidence, and of its session, "" without one
@@ -111,7 +111,7 @@ def _is_current(cached: _CachedReport, now: datetime) -> bool:
     return not hiding.exists()
 
 
-def _row(finding: Finding) -> FindingRow:
+def _row(finding: ProjectFinding) -> FindingRow:
     evidence = [(item, page_of_entity(item.type, item.id), _session_page(item)) for item in finding.evidence]
     label, url = _next_page(finding)
     return FindingRow(finding, _with_code(finding.sentence), _ICONS[finding.kind], evidence, label, url)
@@ -121,7 +121,7 @@ def _session_page(item: FindingEvidence) -> str:
     return reverse("admin:stream", args=[f"session:{item.session_id}"]) if item.session_id else ""
 
 
-def _next_page(finding: Finding) -> tuple[str, str]:
+def _next_page(finding: ProjectFinding) -> tuple[str, str]:
     match finding.kind:
         case FindingKind.FILE:
             return "Blame", reverse("admin:blame", query={"file": finding.subject})

@@ -16,7 +16,7 @@ from decisions.models import EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark
 from decisions.services import link_decisions, mark_decision
 from governance.findings.commands import command_name, error_key
-from governance.findings.schemas import Finding, FindingKind
+from governance.findings.schemas import FindingKind, ProjectFinding
 from governance.findings.selectors import project_findings
 from governance.imports import preview_undo, undo_import
 from governance.present import findings_lines
@@ -96,10 +96,10 @@ class FindingsTestCase(DecisionsTestCase):
         assert report.batch
         return report.batch
 
-    def finding(self, kind: FindingKind) -> Finding | None:
+    def finding(self, kind: FindingKind) -> ProjectFinding | None:
         return next((finding for finding in project_findings().findings if finding.kind is kind), None)
 
-    def need(self, kind: FindingKind) -> Finding:
+    def need(self, kind: FindingKind) -> ProjectFinding:
         finding = self.finding(kind)
         assert finding, f"no finding of the {kind}"
         return finding

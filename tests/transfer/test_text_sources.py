@@ -22,6 +22,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import ImportReport, LeftOutRecord, MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.sources import SOURCES
+from sessions_app.services.past_sessions import PastCommand
 from tests.sessions_app.test_git import Repository
 from tests.support import HubTestCase
 
@@ -220,7 +221,7 @@ class ClaudeCodeTests(SourceTestCase):
         )
         (session,) = self.sessions("claude-code", folder)
         (turn,) = session.turns
-        runs = [(command.command, command.exit_code, command.output) for command in turn.actions]
+        runs = [(run.command, run.exit_code, run.output) for run in turn.actions if isinstance(run, PastCommand)]
         self.assertEqual(runs, [("make test", 2, "E  KeyError: 'tide'"), ("make test", 0, "5 passed")])
         self.assertEqual(turn.answer, "They pass.")
 
