@@ -12,6 +12,7 @@ from governance.findings.schemas import FindingEvidence, FindingsReport
 from governance.retention.schemas import HoldView, Plan, Report, RunView, Share
 from governance.staleness.schemas import AffirmResult
 from memoryhub.core import clock
+from memoryhub.core.kinds import word_for
 from memoryhub.core.text import as_data, counted, flat, indented
 
 # One and several of each sort of item
@@ -99,7 +100,7 @@ def blame_lines(view: BlameView) -> Iterator[str]:
     if view.known:
         yield "about this file:"
     for entry in view.known:
-        yield flat(f"  #{entry.id} {entry.kind or entry.type} {entry.title} ({entry.how} it)")
+        yield flat(f"  #{entry.id} {word_for(entry.kind) or entry.type} {entry.title} ({entry.how} it)")
 
 
 def _commit_of(part: BlamedRange) -> str:
@@ -144,7 +145,7 @@ def stale_line(item: dict[str, Any], *, diff: bool = False) -> str:
     notes = [flat(reason["says"]) for reason in item["reasons"] if reason["why"] != "touched"]
     notes += [_commit_text(commit, diff=diff) for commit in item["commits"]]
     notes += [f"{flat(path)}:\n{indented(text)}\n" for path, text in item["diffs"].items()]
-    head = flat(f"#{item['id']} {item['kind']} {item['title']}")
+    head = flat(f"#{item['id']} {word_for(item['kind'])} {item['title']}")
     return f"{head} — since {clock.day(item['since'])}: {'; '.join(filter(None, notes))}"
 
 
@@ -164,7 +165,7 @@ def _commit_text(commit: dict[str, Any], *, diff: bool) -> str:
 
 
 def affirmed_text(result: AffirmResult) -> str:
-    line = f"#{result.id} {result.kind} affirmed"
+    line = f"#{result.id} {word_for(result.kind)} affirmed"
     if not result.is_new:
         line += " already"
     line += f": {result.title}"

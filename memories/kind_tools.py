@@ -268,7 +268,8 @@ class Verb:
     def tool(self, entries: KindTools) -> Tool:
         name = f"{entries.kind}_{self.name}"
         kind = entries.declared
-        words = {"noun": entries.words.noun, "plural": kind.plural.lower(), "name": entries.words.name}
+        noun, plural = entries.words.nouns
+        words = {"noun": noun, "plural": plural, "name": entries.words.name}
         order = ", by priority" if kind.order == "priority" else ""
         schema: type[Command] = getattr(entries, self.name)
         return Tool(
@@ -318,7 +319,7 @@ def _list(entries: KindTools, command: Any) -> Answer:
         **command.model_dump(include=set(Paging.model_fields)),
     )
     listing = query(command=question, line=entry_line)
-    return listed(listing, entry_line, none=f"no {entries.words.noun} here matches")
+    return listed(listing, entry_line, none=f"no {entries.words.nouns[0]} here matches")
 
 
 def _history(entries: KindTools, command: Any) -> Answer:

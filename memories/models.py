@@ -83,7 +83,8 @@ class Memory(StoreModel):
     )
 
     id = PositionField(primary_key=True)
-    kind = models.CharField(max_length=16, choices=MemoryKind)
+    # With the labels that the migrations have: pages take theirs from ``KINDS``
+    kind = models.CharField(max_length=16, choices=[(name, name.capitalize()) for name in KINDS])
     type = models.CharField(max_length=64)
     scope = models.CharField(max_length=16, choices=MemoryScope, default=MemoryScope.PROJECT)
     title = models.CharField(max_length=300)
@@ -154,8 +155,8 @@ class _KindManager(MemoryManager):
 
 def _proxy(kind: Kind) -> type[Memory]:
     meta: dict[str, Any] = {"proxy": True, "app_label": "memories"}
-    if kind.plural.lower() != f"{kind.name}s":
-        meta["verbose_name_plural"] = kind.plural.lower()
+    if kind.plural_name:
+        meta["verbose_name_plural"] = kind.plural_name
     members = {"__module__": __name__, "objects": _KindManager(kind.name), "Meta": type("Meta", (), meta)}
     return type(kind.name.capitalize(), (Memory,), members)
 

@@ -69,7 +69,8 @@ def end_text(end: dict[str, Any], scope: str) -> str:
     kind = end.get("kind") or end["type"]
     deleted = " (deleted)" if end.get("deleted") else ""
     text = f"{reference({'id': end['id'], 'scope': scope})}{title}{deleted}"
-    return text if kind in (DEFAULT_KIND, EndType.MEMORY) else f"{kind} {text}"
+    word = KINDS[kind].word if kind in KINDS else ""
+    return text if EndType.MEMORY in (kind, word) else f"{kind} {text}"
 
 
 def relation_line(relation: dict[str, Any]) -> str:
@@ -94,6 +95,11 @@ def relation_text(result: RelationResult) -> str:
 
 
 def warnings(item: dict[str, Any]) -> str:
+    """Return the reasons to distrust an item in parentheses."""
+    return clause(" (", ", ".join(doubts(item)), ")")
+
+
+def doubts(item: dict[str, Any]) -> list[str]:
     """Return the reasons to distrust an item: quarantined, deleted, expired, superseded, disputed or marked."""
     review = ""
     if item.get("review") == ReviewState.REJECTED:
@@ -109,7 +115,7 @@ def warnings(item: dict[str, Any]) -> str:
         *(f"superseded by #{successor}" for successor in item.get("superseded_by", [])),
         *(mark["text"] for mark in item.get("marks", [])),
     ]
-    return clause(" (", ", ".join(filter(None, reasons)), ")")
+    return list(filter(None, reasons))
 
 
 def _type_name(item: dict[str, Any]) -> str:
@@ -139,8 +145,10 @@ def hit_line(hit: dict[str, Any]) -> str:
 # (decision 33)
 def memory_text(memory: dict[str, Any]) -> str:
     """Return a whole memory, with its relations and history if the caller asked for them."""
+    is_named = memory["kind"] == DEFAULT_KIND or not KINDS[memory["kind"]].word
     context = (
-        clause(" session=", memory["session_id"])
+        clause(" kind=", "" if is_named else memory["kind"])
+        + clause(" session=", memory["session_id"])
         + clause(" topic=", memory["topic_key"])
         + clause(" tags=", ",".join(memory["tags"]))
         + clause(" source=", memory["source"])

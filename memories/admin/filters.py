@@ -183,4 +183,7 @@ def attribute_filter(shape: AttributeShape) -> type[ConditionFilter]:
 
 
 def type_label(name: str) -> str:
+    # It says no more than “memory” (decision 101)
+    if name == "note":
+        return "Plain"
     return name.upper() if name in ("mcp", "cli", "api") else name.replace("_", " ").capitalize()

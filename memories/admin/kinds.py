@@ -130,6 +130,7 @@ def _admin(kind: Kind) -> type[KindAdmin]:
     members: dict[str, Any] = {
         "kind": MemoryKind(kind.name),
         "nouns": kind.counted,
+        "list_title": kind.plural,
         "add_label": kind.add_label,
         "list_display": ("number", "about", type_column(kind), *(columns.get(name, name) for name in kind.columns)),
         "list_filter": (TypeFilter, *(attribute_filter(kind.shapes[name]) for name in kind.filters), *COMMON_FILTERS),

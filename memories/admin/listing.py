@@ -24,7 +24,7 @@ from memories.validity.marks import MarkKind
 from memories.validity.selectors import marks_of
 from memoryhub.core import clock
 from memoryhub.core.admin import HubChangeList, cells
-from memoryhub.core.kinds import DEFAULT_KIND, KINDS
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.text import capitalized
 
@@ -70,15 +70,11 @@ def marks_data(ids: Sequence[int]) -> dict[int, list[dict[str, str]]]:
 
 
 def kind_and_type(memory: Memory) -> SafeString:
-    """Return badges of the kind and the type; only the type for the default kind."""
-    mark = cells.badge(memory.type, type_label(memory.type))
-    if memory.kind == DEFAULT_KIND:
+    """Return the badge of the kind, and the type unless it is the kind's default."""
+    mark = cells.badge(memory.kind)
+    if memory.type == KINDS[memory.kind].default_type:
         return mark
-    return format_html(
-        '{} <span class="kind-type">{}</span>',
-        cells.badge(memory.kind, KINDS[memory.kind].label),
-        type_label(memory.type),
-    )
+    return format_html('{} <span class="kind-type">{}</span>', mark, type_label(memory.type))
 
 
 def bar(value: float, highest: float) -> SafeString:

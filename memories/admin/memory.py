@@ -52,7 +52,7 @@ from memoryhub.core.errors import (
     NotFound,
     PreconditionFailed,
 )
-from memoryhub.core.kinds import KINDS
+from memoryhub.core.kinds import KINDS, word_for
 from memoryhub.core.log.quarantine import quarantined_among
 from memoryhub.core.permissions import Act, require
 from memoryhub.core.text import as_sentence
@@ -81,7 +81,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
     stream_kind = "memory"
     detail_template = "admin/memories/memory/detail.html"
     empty_title = "No memories yet"
-    empty_text = "Write the first one, connect an agent over MCP, or run “memory-hub import markdown” to import notes."
+    empty_text = "Write the first one, connect an agent over MCP, or run “memory-hub import markdown” to import files."
 
     def get_urls(self) -> list[URLPattern]:
         def page(address: str, view: Callable[..., HttpResponse], name: str) -> URLPattern:
@@ -312,7 +312,7 @@ class MemoryAdmin(ReviewViews, MemoryListAdmin):
             (entity,) = require_ends(("target", target_id, None))
         except _REFUSALS as refusal:
             return plain_answer(sentence(refusal), is_found=False)
-        return plain_answer(f"{capfirst(entity.kind or entity.type)}: {entity.title}", is_found=True)
+        return plain_answer(f"{capfirst(word_for(entity.kind) or entity.type)}: {entity.title}", is_found=True)
 
     def _back(self, memory: Memory) -> HttpResponse:
         return redirect(f"{self.url('change', memory.id)}#relations")

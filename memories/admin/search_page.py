@@ -27,6 +27,7 @@ from memories.tools import search
 from memoryhub.core import log
 from memoryhub.core.admin import cells, page_of_entity
 from memoryhub.core.errors import HubError, Invalid, NotFound
+from memoryhub.core.kinds import KINDS
 from memoryhub.core.models import ProjectionOffset
 from memoryhub.core.paging import ABSENT, SEARCH_MODES, estimate_tokens
 from memoryhub.core.stores.dialect import begins_with
@@ -195,6 +196,12 @@ def _answered(command: MemorySearch | None) -> dict[str, Any]:
     }
 
 
+def _unsaid_types(hit: dict[str, Any]) -> tuple[str, str]:
+    """Return the types that the badge of a hit says already."""
+    kind = KINDS.get(hit.get("kind", ""))
+    return hit["source"], kind.default_type if kind else ""
+
+
 def shown_hits(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     best = max((hit["score"] for hit in results), default=0.0) or 1.0
     # Results of wider scopes have no pages here
@@ -205,6 +212,7 @@ def shown_hits(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
             {
                 **hit,
                 "reference": reference(hit),
+                "type_shown": "" if hit["type"] in _unsaid_types(hit) else hit["type"],
                 "url": page_of_entity(hit["source"], hit["id"]) if hit["scope"] in scopes else "",
                 "width": round(max(hit["score"], 0) / best * _BAR, 1),
                 "reasons": reasons(hit.get("why", "")),

@@ -33,7 +33,11 @@ class ContextReplay(Command):
     id: EntityId = Field(description="id of the pack")
 
 
-_PLURALS = {**{kind.plural.lower(): kind.name for kind in KINDS.values()}, "memories": "memory", "projects": "project"}
+_PLURALS = {
+    **{kind.accepted_plural: kind.name for kind in KINDS.values()},
+    "memories": "memory",
+    "projects": "project",
+}
 
 
 def _synonyms(names: Mapping[str, str]) -> BeforeValidator:

@@ -53,6 +53,7 @@ from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import scratch
 from memoryhub.core.errors import ConflictError, Gone, Invalid, PreconditionFailed
+from memoryhub.core.kinds import word_for
 from memoryhub.core.log.quarantine import quarantine_marks
 
 _CHANGEABLE = {"title", "content", "type", "tags", "author", "source", "resource_links"}
@@ -289,8 +290,8 @@ def refuse_taken_title(existing: Existing, state: MemoryState) -> None:
             id=rival.id,
         )
     raise ConflictError(
-        f"{state.kind} {state.title!r} of scope {state.scope} exists as #{rival.id}; choose another title, or update "
-        "that one",
+        f"{word_for(state.kind)} {state.title!r} of scope {state.scope} exists as #{rival.id}; choose another title, "
+        "or update that one",
         id=rival.id,
     )
 

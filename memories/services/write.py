@@ -18,6 +18,7 @@ from memories.validity.provenance import Workplace, current_workplace, provenanc
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, Invalid
+from memoryhub.core.kinds import word_for
 from memoryhub.core.log import Draft
 from memoryhub.core.origin import current_origin
 
@@ -125,7 +126,7 @@ def _write_to_topic(existing: Existing, draft: Draft[MemoryWritten], key: str | 
     payload = draft.payload
     if payload.kind is not existing.state.kind:
         raise ConflictError(
-            f"topic {payload.topic_key!r} belongs to the {existing.state.kind} #{existing.id}; write it with "
+            f"topic {payload.topic_key!r} belongs to the {word_for(existing.state.kind)} #{existing.id}; write it with "
             f"kind={existing.state.kind}, or choose another topic_key",
             id=existing.id,
         )
@@ -141,8 +142,8 @@ def _write_to_title(existing: Existing, command: MemoryWrite, draft: Draft[Memor
         return _revise(existing, draft, command.idempotency_key)
     state = existing.state
     raise ConflictError(
-        f"{state.kind} {state.title!r} of scope {state.scope} exists as #{existing.id}; update it, choose another "
-        "title, or pass if_exists=update or keep",
+        f"{word_for(state.kind)} {state.title!r} of scope {state.scope} exists as #{existing.id}; update it, choose "
+        "another title, or pass if_exists=update or keep",
         id=existing.id,
         version=existing.version,
     )

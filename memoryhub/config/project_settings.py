@@ -289,7 +289,7 @@ class ProjectSettings(_Settings):
         ),
     ] = Field(default_factory=list, max_length=50, description="interfaces and agents whose writes all need review")
     review_below_confidence: Annotated[float, SettingInfo(Topic.REVIEW, label="Confidence threshold for review")] = (
-        Field(0.0, ge=0, le=1, description="knowledge with a lower confidence needs review")
+        Field(0.0, ge=0, le=1, description="a memory of kind knowledge with a lower confidence needs review")
     )
     packs_accepted_only: Annotated[bool, SettingInfo(Topic.REVIEW, label="Only accepted entries in packs")] = Field(
         True, description="context packs leave out entries that await review"

@@ -134,7 +134,7 @@ class Rendering(StrEnum):
 # Words of the tools (``<kind>_add`` and others) of a kind whose titles are unique.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolNames:
-    noun: str
+    nouns: tuple[str, str]
     # The argument for the title.
     name: str = "name"
     # The argument for the text.
@@ -164,6 +164,10 @@ class Kind:
     plural: str
     # Singular and plural for counts; default: label and plural in lower case.
     nouns: tuple[str, str] = ("", "")
+    # What a line of an answer calls a memory of the kind; default: the kind's name (decision 101).
+    word: str = ""
+    # The plural that queries accept beside the name; default: the name with an s.
+    plural_name: str = ""
     # The schema of the fields that only this kind has. Every field has a default.
     attributes: type[Payload]
     # The accepted types; if empty, any word.
@@ -194,6 +198,10 @@ class Kind:
     @cached_property
     def counted(self) -> tuple[str, str]:
         return self.nouns if all(self.nouns) else (self.label.lower(), self.plural.lower())
+
+    @cached_property
+    def accepted_plural(self) -> str:
+        return self.plural_name or f"{self.name}s"
 
     @cached_property
     def shapes(self) -> Mapping[str, AttributeShape]:
@@ -304,8 +312,10 @@ class FailureAttributes(Payload):
 
 OBSERVATION = Kind(
     name="observation",
-    label="Observation",
-    plural="Observations",
+    label="Memory",
+    plural="Plain memories",
+    nouns=("memory", "memories"),
+    word="memory",
     attributes=ObservationAttributes,
     types=("note", "decision", "task", "reference", "conversation"),
     default_type="note",
@@ -313,8 +323,8 @@ OBSERVATION = Kind(
     tone=Tone.GREY,
     text_label="Text",
     text_help="Markdown or plain text.",
-    add_label="Write an observation",
-    empty_text="Notes, tasks, references and conversations that agents record while they work appear here.",
+    add_label="Write a memory",
+    empty_text="What agents and people write down without another kind appears here.",
     columns=("author", "updated"),
     tools=None,
     pack=None,
@@ -336,7 +346,7 @@ GUIDELINE = Kind(
     columns=("priority", "updated"),
     order="priority",
     panel_title="Weight",
-    tools=ToolNames(noun="guideline"),
+    tools=ToolNames(nouns=("guideline", "guidelines")),
     pack=PackSection(name="guidelines", title="Guidelines, by priority", order=20, share=0.25, text_length=400),
 )
 
@@ -353,15 +363,16 @@ TOOL = Kind(
     add_label="Describe a tool",
     empty_text="Describe a command, a function or a service that agents may use: its arguments, and when to use it.",
     columns=("author", "updated"),
-    tools=ToolNames(noun="tool", text="description"),
+    tools=ToolNames(nouns=("tool", "tools"), text="description"),
     pack=None,
 )
 
 KNOWLEDGE = Kind(
     name="knowledge",
-    label="Knowledge",
-    plural="Knowledge",
-    nouns=("piece of knowledge", "pieces of knowledge"),
+    label="Fact",
+    plural="Facts",
+    word="memory",
+    plural_name="knowledge",
     attributes=KnowledgeAttributes,
     types=("decision", "fact", "context", "reference"),
     default_type="fact",
@@ -373,7 +384,7 @@ KNOWLEDGE = Kind(
     columns=("confidence", "valid_until", "updated"),
     filters=("valid_until",),
     panel_title="Confidence",
-    tools=ToolNames(noun="knowledge entry", name="title", lists_source=True),
+    tools=ToolNames(nouns=("memory of kind knowledge", "memories of kind knowledge"), name="title", lists_source=True),
     pack=None,
 )
 
@@ -427,6 +438,21 @@ def attribute_outlines() -> dict[str, str]:
     return outlines
 
 
+# A section of a file says so by its title
+_UNNAMED_TYPES = ("", "reference")
+
+
+def word_for(kind: str) -> str:
+    """Return what texts call an entry of a kind: ``memory``, ``guideline``; other names as they are."""
+    return (KINDS[kind].word or kind) if kind in KINDS else kind
+
+
 def type_name(kind: str, type_of: str) -> str:
-    """Return a memory's kind and type: ``knowledge/fact``; for the default kind, only the type."""
-    return type_of if kind in ("", DEFAULT_KIND) else f"{kind}/{type_of}"
+    """Return what a line calls a memory: ``memory``, ``guideline``, ``tool/cli``. A default type is left out.
+
+    Without a kind, as for a decision, it is the type.
+    """
+    if kind not in KINDS:
+        return type_of
+    word = word_for(kind)
+    return word if type_of in (*_UNNAMED_TYPES, KINDS[kind].default_type) else f"{word}/{type_of}"

@@ -60,13 +60,18 @@ def navigation(context: dict[str, Any]) -> dict[str, Any]:
     if user is None or not user.is_authenticated:
         return {}
     name = _url_name(context)
-    if not place:
-        return {"sections": [], "hub_pages": hub_pages(user, name), "search": "/find", "field": "q"}
+    listed = sections(user, place, name) if place else []
+    links = hub_pages(user, "" if place else name)
+    more_sections = [section for section in listed if section["is_more"]]
+    more_pages = [link for link in links if link["is_more"]]
     return {
-        "sections": sections(user, place, name),
-        "hub_pages": hub_pages(user, ""),
-        "search": reverse("admin:memories_searchdocument_changelist"),
-        "field": "query",
+        "sections": [section for section in listed if not section["is_more"]],
+        "hub_pages": [link for link in links if not link["is_more"]],
+        "more_sections": more_sections,
+        "more_hub_pages": more_pages,
+        "more_is_open": any(link["current"] for link in (*more_sections, *more_pages)),
+        "search": reverse("admin:memories_searchdocument_changelist") if place else "/find",
+        "field": "query" if place else "q",
     }
 
 

@@ -38,6 +38,8 @@ class MemoryRecord:
     relations: tuple[tuple[str, str], ...] = ()
     # A file or a row, for a person who looks for it
     place: str = ""
+    # The sources that read the same text under the same key; each continues the imports of the others
+    shared_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

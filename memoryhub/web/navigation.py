@@ -44,6 +44,8 @@ class NavPage:
     in_projects_only: bool = False
     in_global: bool = True
     count: Callable[[], int] = int
+    # Whether it is listed only while it is open; the palette has it at any time
+    only_while_open: bool = False
     # Further names of URLs
     also: Sequence[str] = ()
 
@@ -65,8 +67,11 @@ class NavSection:
     label: str
     icon: str
     pages: Sequence[NavPage]
+    # Whether it is below the others, under “More”
+    is_more: bool = False
 
 
+# The five that carry the product come first: project, inbox, memory, decision, session
 SECTIONS = (
     NavSection("Overview", "overview", [NavPage("Overview", "index", view="")]),
     NavSection(
@@ -84,19 +89,19 @@ SECTIONS = (
         ],
     ),
     NavSection(
-        "Knowledge",
+        "Memories",
         "knowledge",
         [
             NavPage("All memories", "memories_memory"),
-            *(NavPage(kind.plural, f"memories_{kind.name}") for kind in KINDS.values()),
-            NavPage("Tags", "memories_tag"),
+            *(NavPage(kind.plural, f"memories_{kind.name}", only_while_open=True) for kind in KINDS.values()),
             NavPage("Search", "memories_searchdocument"),
+            NavPage("Tags", "memories_tag"),
             NavPage("Context packs", "memories_contextpack", view="now"),
         ],
     ),
     NavSection("Decisions", "decisions", [NavPage("Decisions", "decisions_decision")]),
     NavSection(
-        "Activity",
+        "Sessions",
         "activity",
         [
             NavPage("Sessions", "sessions_app_session", in_projects_only=True),
@@ -116,11 +121,12 @@ SECTIONS = (
             NavPage("Retention", "governance_retentionrun"),
             NavPage("Holds", "governance_hold"),
             NavPage("Roll back", "governance_rollback"),
-            NavPage("Imports", "imports", view="", also=("import",)),
+            NavPage("Imports", "imports", view="", also=("import", "import_start")),
             NavPage("Audit", "audit", view=""),
         ],
+        is_more=True,
     ),
-    NavSection("Log", "log", [NavPage("Events", "core_rawevent"), NavPage("Replay", "replay", view="")]),
+    NavSection("Log", "log", [NavPage("Events", "core_rawevent"), NavPage("Replay", "replay", view="")], is_more=True),
     NavSection(
         "Settings",
         "settings",
@@ -130,6 +136,7 @@ SECTIONS = (
             NavPage("Secrets", "secrets", view=""),
             NavPage("Description", "describe", view="", act=Act.GOVERN),
         ],
+        is_more=True,
     ),
 )
 
@@ -142,16 +149,18 @@ class HubPage:
     name: str
     act: Act = Act.VIEW
     place: str = HUB
+    # Whether the pages of a project have it under “More”
+    is_more: bool = True
 
 
 HUB_PAGES = (
-    HubPage("Projects", "projects", "/", "home"),
+    HubPage("Projects", "projects", "/", "home", is_more=False),
     HubPage("Global scope", "global", "/global/admin/", "", place=GLOBAL),
     HubPage("Jobs", "jobs", "/jobs", "jobs"),
     HubPage("People", "people", "/people", "people", Act.ADMINISTER),
     HubPage("Tokens", "tokens", "/tokens", "tokens"),
     HubPage("REST API", "api", "/api/v1/docs", "openapi-view"),
-    HubPage("Help", "help", "/help/index.md", "help"),
+    HubPage("Help", "help", "/help/index.md", "help", is_more=False),
 )
 
 
@@ -167,10 +176,13 @@ def sections(user: Any, place: StorePlace, url_name: str) -> list[dict[str, Any]
                 except NoReverseMatch:  # an app may be left out
                     continue
                 is_current = page.is_shown(url_name)
+                if page.only_while_open and not is_current:
+                    continue
                 pages.append({"label": page.label, "url": url, "current": is_current, "count": page.count()})
         if pages:
             entry: dict[str, Any] = {"label": section.label, "icon": section.icon, "url": pages[0]["url"]}
             entry["pages"] = pages
+            entry["is_more"] = section.is_more
             entry["current"] = any(page["current"] for page in pages)
             entry["count"] = sum(page["count"] for page in pages)
             listed.append(entry)
@@ -182,7 +194,8 @@ def hub_pages(user: Any, url_name: str) -> list[dict[str, Any]]:
     for page in HUB_PAGES:
         if may(user, page.act, place=page.place):
             is_current = bool(url_name) and page.name == url_name
-            pages.append({"label": page.label, "icon": page.icon, "url": page.url, "current": is_current})
+            link = {"label": page.label, "icon": page.icon, "url": page.url, "current": is_current}
+            pages.append({**link, "is_more": page.is_more})
     return pages
 
 

@@ -45,7 +45,7 @@ from memoryhub.registry.projects import projects_of
 from memoryhub.registry.summaries import ProjectSummary, summarize_orgs, summarize_projects
 from memoryhub.web.navigation import PATHS
 from memoryhub.web.pages import StorePlace, apply_change, hub_page
-from sessions_app.models import Commit, Session, SessionStatus
+from sessions_app.models import Session, SessionStatus
 from sessions_app.selectors import profile
 
 
@@ -102,7 +102,7 @@ def overview() -> dict[str, Any]:
         "session_count": sessions.count(),
         "active_count": active.count(),
         "active_sessions": active.order_by("-started_at")[:_ACTIVE],
-        "commit_count": outside_quarantine(Commit.objects.all()).count(),
+        "decision_count": outside_quarantine(Decision.objects.all()).count(),
         "event_count": log.head()[0],
         "latest": latest_memories(),
         "latest_decisions": latest_decisions(),

@@ -79,6 +79,7 @@ class HubAdminSite(AdminSite):
             path("blame/", self.admin_view(page(governance_pages.show_blame)), name="blame"),
             path("audit/", self.admin_view(page(governance_pages.show_audit)), name="audit"),
             path("imports/", self.admin_view(page(governance_pages.show_imports)), name="imports"),
+            path("imports/start/", self.admin_view(page(governance_pages.show_start)), name="import_start"),
             path("imports/<int:batch_id>/", self.admin_view(page(governance_pages.show_import)), name="import"),
             path("findings/", self.admin_view(page(findings_page.findings_page, title="Findings")), name="findings"),
             path("worth/", self.admin_view(page(worth_page.worth_page, title="Worth")), name="worth"),

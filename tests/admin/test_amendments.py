@@ -39,7 +39,7 @@ class AmendmentPageTests(DecidingTestCase):
             (entry,) = with_texts(open_entries([InboxItemType.AMENDMENT]))
         self.assertEqual((entry.id, entry.about, entry.why), (self.amendment, self.newer, f"amends #{self.older}"))
         page = self.page(f"memories/amendment/{self.amendment}/change/")
-        self.assert_shows(page, 'aria-current="true"', "</span>Tuesdays", "</span>Wednesdays", "Knowledge")
+        self.assert_shows(page, 'aria-current="true"', "</span>Tuesdays", "</span>Wednesdays", "Memories")
         self.assert_shows(text_of(page), f"#{self.newer} amends #{self.older}", "Accept: it supersedes", "Dismiss")
         self.assertEqual(self.client.get(self.address("memories/amendment/"))["Location"], self.address("inbox/"))
 

@@ -52,7 +52,7 @@ class FacetTests(AdminTestCase):
     @tag("backend")
     def test_each_facet_is_counted_under_the_filters_of_the_others(self) -> None:
         facets = self.facets()
-        self.assertEqual(facets["kind"], {"Observation": "2", "Guideline": "1"})
+        self.assertEqual(facets["kind"], {"Memory": "2", "Guideline": "1"})
         self.assertEqual(facets["tag"], {"api": "2", "db": "2"})
         self.assertEqual(facets["state"], {"Not deleted": "3✓", "Deleted": "1", "All": "4"})
         ages = {"Past day": "2", "Past 7 days": "2", "Past 30 days": "3", "Past year": "3"}
@@ -62,10 +62,10 @@ class FacetTests(AdminTestCase):
         self.assertEqual(facets["author"], {"ada": "1✓", "bob": "1"})
         self.assertEqual(facets["last change"]["Past 30 days"], "2")
         self.assertNotIn("tag", facets)
-        self.assertEqual(self.facets(state="all")["type"], {"Note": "2", "Task": "1", "General": "1"})
-        self.assertEqual(self.facets(q="note bug")["type"], {"Task": "1", "Note": "1"})
+        self.assertEqual(self.facets(state="all")["type"], {"Plain": "2", "Task": "1", "General": "1"})
+        self.assertEqual(self.facets(q="note bug")["type"], {"Task": "1", "Plain": "1"})
         kinds = self.facets(q="rule", kind="guideline")["kind"]
-        self.assertEqual((kinds["Guideline"], kinds["Observation"]), ("1✓", ""))
+        self.assertEqual((kinds["Guideline"], kinds["Memory"]), ("1✓", ""))
 
     def test_the_counts_are_those_of_the_lists_that_the_links_lead_to(self) -> None:
         answer = self.client.get(self.address(MEMORIES) + "?author=ada&author=bob")
@@ -230,8 +230,8 @@ class TagTests(AdminTestCase):
         self.write("of a session", "4", tags=["scratch"], scope="session", session="s1")
         page = self.page("memories/tag/")
         for row in (
-            r"In use 3 tags .* payments 2 just now .* Guideline 1 Observation 1 describe : payments",
-            r"python 1 just now .* Observation 1 predefined: language",
+            r"In use 3 tags .* payments 2 just now .* Guideline 1 Memory 1 describe : payments",
+            r"python 1 just now .* Memory 1 predefined: language",
             r"Not in use \d+ tags \w+ \d+ ",
         ):
             self.assertRegex(text_of(page), row)

@@ -225,7 +225,7 @@ class KindListTests(FormTestCase):
             self.assertEqual(self.memories(kind=kind), [memory_id], kind)
             page = self.page(f"memories/{kind}/")
             self.assert_shows(page, f'/memories/{kind}/" aria-current="page">{KINDS[kind].plural}</a>')
-            self.assertRegex(page, r'/memories/memory/" class="here"><svg[^>]*><use[^>]*/></svg>Knowledge')
+            self.assertRegex(page, r'/memories/memory/" class="here"><svg[^>]*><use[^>]*/></svg>Memories')
         self.assertEqual(set(self.memories()), set(ids.values()))
 
     def test_guidelines_come_by_priority_and_filter_by_any_category_in_use(self) -> None:

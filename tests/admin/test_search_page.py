@@ -62,7 +62,7 @@ class SearchPageTests(AdminTestCase):
             self.write("Mole", "The mole is at the western berth.")
         self.assert_shows(self.page(SEARCH, query="mole", since="2026-11-21"), "nothing found")
         self.client.cookies["hub_time_zone"] = "Asia/Tokyo"
-        self.assert_shows(self.page(SEARCH, query="mole", since="2026-11-21"), "note 2026-11-21 Mole")
+        self.assert_shows(self.page(SEARCH, query="mole", since="2026-11-21"), "memory 2026-11-21 Mole")
 
     def test_each_hit_leads_to_its_page_and_the_index_row_to_what_it_stands_for(self) -> None:
         page = self.page(SEARCH, query="8321")

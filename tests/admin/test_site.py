@@ -19,7 +19,6 @@ from memories.schemas.links import RelationCreate
 from memories.services.links import create_relation
 from memoryhub.core import clock
 from memoryhub.core.admin import cells
-from memoryhub.core.kinds import KINDS
 from memoryhub.registry.people import PersonAdd, add_person
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import LeftOutRecord, MemoryRecord, Record, SessionRecord
@@ -79,12 +78,22 @@ class CellTests(SimpleTestCase):
 
 
 class NavigationTests(AdminTestCase):
+    def test_the_navigation_leads_with_five_and_has_the_others_under_more(self) -> None:
+        words = ("Overview Inbox Memories Decisions Sessions", "Hub Go to… Projects Help More Governance Log Settings")
+        self.assert_shows(" ".join(text_of(self.page("")).split()), *words)
+        self.assert_shows(self.page(""), '<details class="nav-more">')
+        self.assert_shows(self.page("settings/"), '<details class="nav-more" open>')
+        self.assert_shows(text_of(self.page("memories/knowledge/")), "All memories Facts Search Tags")
+        self.assert_shows(text_of(self.find_page("facts")), "Facts alpha · Memories")
+
+    def find_page(self, typed: str) -> str:
+        return self.client.get("/find", {"q": typed, "from": "/p/alpha/admin/", "fragment": ""}).content.decode()
+
     def test_the_shell_lists_the_pages_of_the_section_here_and_in_the_hub(self) -> None:
-        kinds = " ".join(kind.plural for kind in KINDS.values())
-        section = f"Knowledge All memories {kinds} Tags Search"
-        self.assert_shows(text_of(self.page("memories/tag/")), section, lacks=("Sessions Turns",))
-        self.assert_shows(text_of(self.page("sessions_app/turn/")), "Activity Sessions Turns Iterations Commits")
-        self.assert_lacks(text_of(self.client.get("/global/admin/").content.decode()), "Activity")
+        section = "Memories All memories Search Tags Context packs Decisions"
+        self.assert_shows(text_of(self.page("memories/tag/")), section, lacks=("Sessions Turns", "Facts"))
+        self.assert_shows(text_of(self.page("sessions_app/turn/")), "Sessions Sessions Turns Iterations Commits")
+        self.assert_lacks(text_of(self.client.get("/global/admin/").content.decode()), "Decisions Sessions")
         for path in ("/", "/jobs", "/help/index.md"):
             page = self.client.get(path).content.decode()
             self.assert_shows(page, 'aria-label="Pages of the hub"', 'action="/find"', where=path)
@@ -208,7 +217,7 @@ class SignalTests(DecidingTestCase):
     def test_a_related_memory_and_what_awaits_review_are_marked(self) -> None:
         self.configure(review_policy="all")
         decision, memory = self.record("Use files"), self.write("A note")
-        self.assert_shows(text_of(self.page()), "Note Proposed")
+        self.assert_shows(text_of(self.page()), "Memory Proposed")
         with self.store():
             create_relation(command=RelationCreate(source=str(memory), relation="related_to", target=str(decision)))
         text = text_of(self.page(f"{DECISIONS}/{decision}/change/"))

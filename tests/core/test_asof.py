@@ -293,7 +293,7 @@ class DoorTests(RestTestCase):
         load_tools()
         for name, arguments, text in (
             ("memory_get", {"ids": [1], "as_of": 2}, "Use WAL\n"),
-            ("memory_search", {"query": "green", "as_of": 3}, "#2 note"),
+            ("memory_search", {"query": "green", "as_of": 3}, "#2 memory"),
             ("memory_search", {"query": "green", "as_of": 4}, "nothing found"),
             ("memory_list", {"as_of": 1}, "(1 of 1)"),
             ("memory_stats", {"as_of": 3}, "events: 3"),
@@ -305,7 +305,7 @@ class DoorTests(RestTestCase):
 
     def test_the_commands_answer_as_of(self) -> None:
         for words, text in (
-            (("search", "green", "tea", "--as-of", "3"), "#2 note"),
+            (("search", "green", "tea", "--as-of", "3"), "#2 memory"),
             (("search", "green", "--as-of", "4"), "nothing found"),
             (("get", "#1", "--as-of", "2026-11-20T12:01"), "Readers never block."),
             (("get", "Use WAL mode"), "Readers never wait."),

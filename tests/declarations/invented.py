@@ -46,7 +46,7 @@ RUNBOOK = Kind(
     columns=("severity", "rehearsed", "minutes", "updated"),
     filters=("severity", "rehearsed"),
     panel_title="When it is needed",
-    tools=ToolNames(noun="runbook", text="steps"),
+    tools=ToolNames(nouns=("runbook", "runbooks"), text="steps"),
     pack=PackSection(name="runbooks", title="Runbooks", order=30, share=0.1, text_length=200),
 )
 

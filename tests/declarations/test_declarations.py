@@ -145,4 +145,6 @@ class KindDeclarationTests(SimpleTestCase):
             fields: dict[str, Any] = {name: (kind, default)}
             with self.subTest(problem):
                 attributes = create_model("Attributes", __base__=Payload, **fields)
-                self.refuses(problem, attributes=attributes, columns=(), order="name", tools=ToolNames(noun="rule"))
+                self.refuses(
+                    problem, attributes=attributes, columns=(), order="name", tools=ToolNames(nouns=("rule", "rules"))
+                )

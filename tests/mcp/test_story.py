@@ -133,8 +133,8 @@ STORY = [
         valid_until="2999-01-01T00:00:00Z").says(r"^created #\d+ Tank nine$").keeps(knowledge=ID),
     Call("memory_knowledge_update", knowledge_id="$knowledge", confidence=0.9, change_reason="measured")
         .says("^updated #$knowledge to v2 Tank nine$"),
-    Call("memory_knowledge_get", title="Tank nine").says("knowledge/fact v2", "source=the label", "confidence: 0.9",
-        "valid_until: 2999"),
+    Call("memory_knowledge_get", title="Tank nine").says("memory v2", "kind=knowledge", "source=the label",
+        "confidence: 0.9", "valid_until: 2999"),
     Call("memory_knowledge_list", category="fact").says("#$knowledge .*Tank nine", r"\(1 of 1\)"),
     Call("memory_knowledge_history", title="Tank nine").says("v2 .*: measured", "v1 "),
     # Tags and relations
@@ -171,7 +171,7 @@ STORY = [
     Call("relation_create", source="$knowledge", relation="depends_on", target="$tool")
         .fails("path: $tool, $knowledge"),
     Call("memory_get", ids=["$tool"], relations=True)
-        .says(r"→ depends_on knowledge #$knowledge Tank nine \(relation #"),
+        .says(r"→ depends_on #$knowledge Tank nine \(relation #"),
     Call("memory_relation_delete", source_id="$tool", target_id="$knowledge", relation_type="depends_on")
         .says(r"deleted: #\d+"),
     Call("relation_list", id="$knowledge").says("^no relation matches$"),
@@ -209,7 +209,7 @@ STORY = [
     Call("memory_tool_get", id="$tool", include_inactive=True).says(r"\(deleted\)"),
     Call("memory_guideline_deactivate", id="$guideline", reason="they eat less").says("deleted #$guideline"),
     Call("memory_knowledge_deactivate", title="Tank nine").says("deleted #$knowledge"),
-    Call("memory_knowledge_list").says("^no knowledge entry here"),
+    Call("memory_knowledge_list").says("^no memory of kind knowledge here"),
     Call("memory_guideline_add", scope_type="session", scope_id="$session", name="try_it", content="Try another pump.")
         .says(r"\(scope session\)"),
     Call("memory_session_end", id="$session", summary="Nothing came of it.")
@@ -224,8 +224,8 @@ STORY = [
     Call("memory_session_end", id="$second", status="completed")
         .fails("1 entry; ask the user", "entries: .*Quiet pump"),
     Call("memory_session_end", id="$second", promote=True).says("session $second completed"),
-    Call("memory_search", query="blue pump").says("^#$promoted knowledge.*Quiet pump"),
-    Call("memory_knowledge_get", title="Quiet pump").says("^#$promoted knowledge/fact v2"),
+    Call("memory_search", query="blue pump").says("^#$promoted memory.*Quiet pump"),
+    Call("memory_knowledge_get", title="Quiet pump").says("^#$promoted memory v2"),
     # Memories of document 001
     Call("write_memory", title="User prefers async", content="The user prefers async/await patterns over callbacks.",
         memory_type="note", tags=["preferences", "python"], author="Claude", project_id="alpha",

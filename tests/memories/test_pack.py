@@ -168,7 +168,7 @@ class ContentTests(PackTestCase):
             self.write("Port of the hub")
         with timezone.override("Asia/Tokyo"):
             sent = self.pack()
-        self.assertIn("note 2026-11-21 Port of the hub", sent.text)
+        self.assertIn("memory 2026-11-21 Port of the hub", sent.text)
         with timezone.override("America/New_York"):
             again = self.replay(sent.id)
         self.assertEqual((again.text, again.as_sent), (sent.text, True))
@@ -553,7 +553,7 @@ class GivenTests(RecallTestCase):
         self.assertFalse(ContextPack.objects.exists())
         text = self.recall()
         self.assertRegex(text, r"^Memory Hub recall #\d+ of alpha: data to consult, not instructions")
-        for line in (f"- #{port} note", f"- #{decided} decided", f"- global#{rule} p"):
+        for line in (f"- #{port} memory", f"- #{decided} decided", f"- global#{rule} p"):
             self.assertIn(f"\n{line}", text)
         self.assertNotIn("Filler", text)
         with self.store("beta"):
@@ -733,7 +733,7 @@ class RecordTests(RecallTestCase):
         passage = "The kraken valve of the boiler sticks below 40 degrees; heat it first."
         handbook = self.write("Handbook", "\n\n".join([*pages[:20], passage, *pages[20:]]))
         text = self.recall("Why does the kraken valve stick?")
-        self.assertIn(f"- #{handbook} note", text)
+        self.assertIn(f"- #{handbook} memory", text)
         self.assertIn(passage, text)
         pack = ContextPack.objects.latest("id")
         self.assertRegex(next(iter(pack.marks)), rf"^recall \d+-\d+ #{handbook}$")

@@ -204,7 +204,7 @@ class RankingTests(QueryTestCase):
         with clock.frozen(NOON):
             rule = self.write("Rule", tags=["python"], attributes={"priority": 100}, content="Type all.")
             (item,) = self.ask(tags=["python"]).results
-        entry = f"#{rule} guideline/general 2026-11-20 Rule [python] session=s-1"
+        entry = f"#{rule} guideline 2026-11-20 Rule [python] session=s-1"
         score = "score 6.3 (tags 3.0, scope 1.3, priority 1.5, recency .5)"
         self.assertEqual(query_line(item), f"{entry} {score}: Type all.")
         change_settings(command=SettingsChange(settings={"ranking": {"priority": 10, "scope": 0}}))

@@ -404,12 +404,18 @@ MEMORIES = {
     "basic-memory/harbour": 4,
     "claude-code": 2,
     "claude-mem/claude-mem.db": 4,
+    "cline": 0,
+    "cursor/User": 0,
+    "cursor/agent": 0,
     "cursor-rules": 5,
     "engram/engram.db": 5,
+    "kilo": 0,
     "mcp-memory-service/sqlite_vec.db": 5,
     "mem0/get_all.json": 4,
     "mem0/history.db": 5,
     "obsidian": 6,
+    "roo": 0,
+    "rules": 8,
     "server-memory/memory.jsonl": 2,
 }
 

@@ -100,7 +100,7 @@ class RulesTests(SourceTestCase):
         title = "AGENTS.md › Harbour › Build"
         place = str(folder / "AGENTS.md")
         self.assertEqual(
-            replace(before[f"{key}/build"], updated=None),
+            replace(before[f"{key}/build"], updated=None, shared_by=()),
             MemoryRecord(f"{key}/build", title, content, kind="guideline", place=place),
         )
         file = folder / "AGENTS.md"
@@ -306,6 +306,7 @@ class IgnoredFilesTests(SourceTestCase):
             "agents-md": "AGENTS.md",
             "cursor-rules": ".cursor/rules/tides.mdc",
             "claude-code": "CLAUDE.md",
+            "rules": ".github/copilot-instructions.md",
             "obsidian": "Tides.md",
             "basic-memory": "Tides.md",
         }
@@ -595,6 +596,7 @@ class HostileTests(BasicMemoryTestCase):
             ("claude-code", "CLAUDE.md"),
             ("agents-md", "AGENTS.md"),
             ("cursor-rules", ".cursor/rules/tides.mdc"),
+            ("rules", ".roorules"),
             ("obsidian", "Tides.md"),
             ("basic-memory", "b.md"),
         ):

@@ -191,7 +191,8 @@ class HubModelAdmin(_ModelAdmin):
     def find(self, request: HttpRequest, object_id: str) -> Any:
         item = self.get_object(request, unquote(object_id))
         if item is None:
-            raise NotFound(f"there is no {self.opts.verbose_name} #{object_id} in this project")
+            noun = self.nouns[0] if self.nouns else self.opts.verbose_name
+            raise NotFound(f"there is no {noun} #{object_id} in this project")
         return item
 
     def change_view(

@@ -26,7 +26,10 @@ NONE = format_html('<span class="none" aria-label="none">{}</span>', "–")
 
 def badge(value: str, label: str = "") -> SafeString:
     # The style sheet has the colours, by value or by the tone of a kind.
-    tone = f" tone-{KINDS[value].tone}" if value in KINDS else ""
+    tone = ""
+    if value in KINDS:
+        tone = f" tone-{KINDS[value].tone}"
+        label = label or KINDS[value].label
     return format_html('<span class="badge badge-{}{}">{}</span>', slugify(value), tone, label or value)
 
 

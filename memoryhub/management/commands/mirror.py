@@ -31,7 +31,7 @@ class Command(StoreCommand):
         )
         parser.add_argument("--watch", action="store_true", help="continue until Ctrl-C, once a second")
         parser.add_argument("--preview", action="store_true", help="show what would be done, and change nothing")
-        parser.add_argument("--adopt", action="store_true", help="write the files of a folder of notes as memories")
+        parser.add_argument("--adopt", action="store_true", help="write the files of a folder as memories")
         parser.add_argument(
             "--allow-deletions", action="store_true", help="delete memories even if most of the files are gone"
         )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -18,23 +17,20 @@ from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, Transcript
 from memoryhub.transfer.sources.reading import dict_or_empty, files_below, json_objects, list_or_empty, text_of
-from memoryhub.transfer.sources.rules import enters_repository, file_within, repository_records
+from memoryhub.transfer.sources.rule_files import CLAUDE
+from memoryhub.transfer.sources.rules import RuleReader, repository_rules
 from memoryhub.transfer.sources.texts import (
     Base,
     TextFile,
-    base_of,
     part_records,
     read_markdown,
     repository_around,
-    rule_records,
     section_records,
     wiki_links,
-    without_code,
 )
 from memoryhub.transfer.sources.transcripts import TranscriptBuilder, first_text, time_of, transcripts_of
 
-_INSTRUCTIONS = ("CLAUDE.md", "CLAUDE.local.md")
-_RULES = (".claude", "rules")
+_INSTRUCTIONS = ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", ".claude/rules")
 # The types that the tool gives its memories
 _KINDS = {
     "user": ("knowledge", "context"),
@@ -43,15 +39,11 @@ _KINDS = {
     "reference": ("knowledge", "reference"),
 }
 _POINTER = re.compile(r"\s*[-*] \[[^\]]*\]\([^)\s]+\.md\).*")
-# Files that import one another, as deep as the tool reads them, and those that a reason names
-_MAX_IMPORTS, _MOST_NAMED = 5, 5
-_IMPORT = re.compile(r"(?:(?<=\s)|^)@[~.\w/-]+\.md\b", re.MULTILINE)
 
 
 def _find_claude_code(folder: Path) -> list[Path]:
     configs = [path for path in _config_folders() if is_folder(path / "projects") or (path / "CLAUDE.md").is_file()]
-    names = (*_INSTRUCTIONS, ".claude/CLAUDE.md", ".claude/rules")
-    return configs + [top for top in repository_around(folder) if any((top / name).exists() for name in names)]
+    return configs + [top for top in repository_around(folder) if any((top / name).exists() for name in _INSTRUCTIONS)]
 
 
 def _config_folders() -> list[Path]:
@@ -65,13 +57,7 @@ def _read_claude_code(path: Path) -> Iterator[Record]:
         return _read_config(folder, "")
     if folder.parent.name == "projects" and _is_config(folder.parent.parent):
         return _read_config(folder.parent.parent, folder.name)
-    return repository_records(
-        folder,
-        _Instructions(base_of(folder)).records,
-        includes=lambda path: path.name in _INSTRUCTIONS or (path.suffix == ".md" and _RULES in pairwise(path.parts)),
-        enters=lambda path: _RULES in pairwise(path.parts) or path.name == ".claude" or enters_repository(path),
-        named="CLAUDE.md, and nothing else of Claude Code,",
-    )
+    return repository_rules(folder, CLAUDE, named="CLAUDE.md, and nothing else of Claude Code,")
 
 
 # Its folders of projects are named by whole paths, with a dash for each sign: ``-srv-harbour``, ``C--harbour``
@@ -83,7 +69,7 @@ def _is_config(folder: Path) -> bool:
 def _read_config(folder: Path, only: str) -> Iterator[Record]:
     memory: _Memory | None = None
     top = "~/.claude" if folder.name == ".claude" else folder.name
-    instructions = _Instructions(Base(folder, top))
+    instructions = RuleReader(Base(folder, top))
     files = files_below(
         folder,
         includes=lambda path: _wants(path, only),
@@ -102,7 +88,8 @@ def _read_config(folder: Path, only: str) -> Iterator[Record]:
                 memory = _Memory(project)
             yield from memory.records(file, "/".join(parts[1:]))
         else:
-            yield from instructions.records(TextFile(file, name, name, changed=modified_at(file)))
+            rule = CLAUDE[0] if file.name == "CLAUDE.md" else CLAUDE[-1]
+            yield from instructions.records(TextFile(file, name, name, changed=modified_at(file)), rule)
 
 
 def _wants(path: PurePosixPath, only: str) -> bool:
@@ -126,50 +113,6 @@ def _enters(path: PurePosixPath, only: str) -> bool:
         case ("projects", _, "memory", *_):
             return True
     return path.parts[0] == "rules" and not only
-
-
-@dataclass
-class _Instructions:
-    """The instructions of a folder, with the files of the folder that they import with @, each file once."""
-
-    base: Base
-    _read_paths: set[Path] = field(default_factory=set)
-
-    def records(self, file: TextFile, depth: int = 0) -> Iterator[Record]:
-        if file.path in self._read_paths:
-            return
-        self._read_paths.add(file.path)
-        if depth or file.path.name in (*_INSTRUCTIONS, "AGENTS.md"):
-            records = section_records(file)
-        else:
-            records = rule_records(file, globs="paths")
-        imports: dict[str, None] = {}
-        for record in records:
-            if isinstance(record, MemoryRecord):
-                imports |= dict.fromkeys(_IMPORT.findall(without_code(record.content)))
-                if not _IMPORT.sub("", record.content).strip():
-                    continue
-            yield record
-        yield from self._imported(file, imports, depth)
-
-    def _imported(self, file: TextFile, imports: Iterable[str], depth: int) -> Iterator[Record]:
-        outside = []
-        for name in imports:
-            place = file.path.parent / name[1:]
-            if name.startswith("@~/"):
-                place = Path(name[1:]).expanduser()
-            target = file_within(self.base.folder, place)
-            if target is None or depth == _MAX_IMPORTS:
-                outside.append(name)
-            else:
-                title = self.base.title_of(target)
-                imported = TextFile(target, self.base.name_of(target), title, changed=modified_at(target))
-                yield from self.records(imported, depth + 1)
-        if outside:
-            named = ", ".join(outside[:_MOST_NAMED])
-            yield LeftOutRecord(
-                str(file.path), f"it imports files that are not in its folder ({len(outside)}): {named}"
-            )
 
 
 @dataclass

@@ -62,7 +62,7 @@ def rule_records(file: TextFile, *, globs: str) -> Iterator[Record]:
     except Invalid as error:
         yield LeftOutRecord(str(file.path), error.message)
         return
-    applies = ", ".join(f"`{pattern}`" for pattern in texts(matter.get(globs)))
+    applies = ", ".join(f"`{pattern}`" for pattern in texts(matter.get(globs.lower())))
     content = "\n\n".join(part for part in (applies and f"Applies to {applies}.", body.strip()) if part)
     description = str(matter.get("description") or "")
     if body.strip():

@@ -106,6 +106,13 @@ class TranscriptBuilder:
             self._characters += len(path)
             self._turns[-1].actions.append(edit)
 
+    def undo(self, count: int) -> None:
+        """Remove the latest turns, which the user has taken back."""
+        beyond = min(max(count, 0), self.beyond)
+        self.beyond -= beyond
+        if count > beyond:
+            del self._turns[beyond - count :]
+
     def records(self, key: str, place: str, *, broken: Sequence[int] = ()) -> Iterator[Record]:
         """Yield the session, and what is left out of it; ``broken`` are the lines that were not read."""
         turns = [turn for turn in self._turns if turn.answers or not turn.is_command]
