@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from decisions.models import CommitFile
-from governance.findings.reading import SessionLog, evidence_of, excerpt
+from governance.findings.reading import SessionLog, evidence_of, excerpt, when
 from governance.findings.schemas import FindingEvidence, FindingKind, ProjectFinding
 from memories.lessons.rules import Correction, corrected_turns
 from memoryhub.core.log.quarantine import outside_quarantine
@@ -48,8 +48,8 @@ def _corrected_by_users(sessions: Sequence[SessionLog]) -> ProjectFinding | None
     recurring = {path: met for path, met in files.items() if len(_sessions_of(met)) >= _LEAST_SESSIONS}
     if not recurring:
         return None
-    path = max(recurring, key=lambda path: (len(recurring[path]), recurring[path][-1].prompt.position))
-    corrections = sorted(recurring[path], key=lambda correction: -correction.prompt.position)
+    path = max(recurring, key=lambda path: (len(recurring[path]), max(map(_at, recurring[path]))))
+    corrections = sorted(recurring[path], key=_at, reverse=True)
     count, sessions_with = len(corrections), len(_sessions_of(corrections))
     where = f"in {counted(sessions_with, 'session')}"
     times = f"{count:,} times " if count > sessions_with else ""
@@ -62,6 +62,10 @@ def _corrected_by_users(sessions: Sequence[SessionLog]) -> ProjectFinding | None
         evidence=[evidence_of(item.prompt, "prompt", item.text) for item in corrections[:_MOST_EVIDENCE]],
         advice="A guideline about this file, in your words, keeps the next session from the same mistake.",
     )
+
+
+def _at(correction: Correction) -> tuple[str, int]:
+    return when(correction.prompt)
 
 
 def _sessions_of(corrections: Iterable[Correction]) -> set[str]:

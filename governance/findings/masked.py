@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from governance.findings.reading import excerpt
@@ -16,6 +17,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.events.projection import void_positions
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import counted
+from sessions_app.models import Session
 
 # As the sanitiser writes it: the kind, and four digits that are the same for the same secret
 _TAG = re.compile(r"\[REDACTED:([a-z0-9-]{1,40}):([0-9a-f]{4})\]")
@@ -26,7 +28,7 @@ _MOST_EVIDENCE = 3
 _MOST_KINDS, _MOST_SOURCES = 4, 3
 _AROUND = 60
 _IN_MEMORY = 200
-# Interfaces by the source of an event
+# Interfaces by the source of an event that belongs to no session and no import
 _SOURCES = {
     "hook": "hooks",
     "mcp": "agents over MCP",
@@ -61,9 +63,13 @@ def find_masked_secrets() -> ProjectFinding | None:
         sentence=f"{counted(count, 'secret')} {were} masked before anything was stored: {kinds}; {sources}.",
         count=count,
         sessions=len({item.session_id for item in masked.evidence if item.session_id}),
-        evidence=masked.evidence[-_MOST_EVIDENCE:][::-1],
+        evidence=sorted(masked.evidence, key=_at, reverse=True)[:_MOST_EVIDENCE],
         advice="They still are where they came from, such as in transcripts and files: replace those in use.",
     )
+
+
+def _at(item: FindingEvidence) -> datetime:
+    return item.at or datetime.min.replace(tzinfo=UTC)
 
 
 def _listed(counts: Counter[str], most: int, remainder: str) -> str:
@@ -76,6 +82,7 @@ def _listed(counts: Counter[str], most: int, remainder: str) -> str:
 def _masked_secrets() -> _MaskedSecrets:
     masked = _MaskedSecrets()
     tools = {batch.id: batch.tool for batch in list_batches()}
+    agents = dict(Session.objects.values_list("session_id", "agent"))
     seen: set[str] = set()
     for position, session_id, occurred_at, source, trace_id, text in _masked_events():
         tags = [tag for tag in _TAG.finditer(text or "") if tag[0] not in seen]
@@ -84,17 +91,14 @@ def _masked_secrets() -> _MaskedSecrets:
                 continue
             seen.add(tag[0])
             masked.kinds[tag[1]] += 1
-            masked.sources[_source_name(source, tools.get(batch_of_trace(trace_id), ""))] += 1
+            name = agents.get(session_id) or tools.get(batch_of_trace(trace_id)) or _SOURCES.get(source, source)
+            masked.sources[f"from {name}"] += 1
         if tags:
             payload = json.loads(text or "{}")
             at = clock.from_text(payload.get("written_at") or occurred_at)
             place = _around(payload, tags[0][0])
             masked.evidence.append(FindingEvidence(id=position, type="event", text=place, session_id=session_id, at=at))
     return masked
-
-
-def _source_name(source: str, tool: str) -> str:
-    return f"from {tool}" if tool else f"from {_SOURCES.get(source, source)}"
 
 
 # Without those of imports that were undone, and those that a person redacted: tags of these say nothing of the way in

@@ -111,6 +111,11 @@ def moment_of(event: SessionEvent) -> datetime | None:
     return clock.from_text(text) if text else None
 
 
+def when(event: SessionEvent) -> tuple[str, int]:
+    """Return what orders events by time; an import may bring the newest session first."""
+    return event.payload.get("written_at") or event.occurred_at, event.position
+
+
 def evidence_of(event: SessionEvent, kind: str, text: str) -> FindingEvidence:
     return FindingEvidence(
         id=event.position, type=kind, text=excerpt(text), session_id=event.session_id, at=moment_of(event)

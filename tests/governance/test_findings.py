@@ -136,6 +136,13 @@ class ErrorTests(FindingsTestCase):
         self.bring(session, copied)
         self.assertIsNone(self.finding(FindingKind.ERROR))
 
+    def test_the_newest_evidence_is_that_of_the_last_sessions_whatever_was_imported_first(self) -> None:
+        for number in (5, 9, 1, 3):
+            self.bring(Transcript(number).user("Test").runs("make test", MISSING, 2))
+        finding = self.need(FindingKind.ERROR)
+        sessions = [item.session_id for item in finding.evidence]
+        self.assertEqual(sessions, ["claude-code:s9", "claude-code:s5", "claude-code:s3"])
+
     def test_without_a_cure_it_says_so(self) -> None:
         self.bring(*(Transcript(number).user("Test").runs("make test", MISSING, 2) for number in range(2)))
         self.assertIn("No session shows what cured it.", self.need(FindingKind.ERROR).sentence)
