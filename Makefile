@@ -5,6 +5,7 @@
 # make outside  test it from outside: a browser, proxies, the protocol's own tools, processes, short attacks
 # make coverage measure what all tests cover
 # make torture  attack it for longer, and test everything on PostgreSQL; MEMORY_HUB_TORTURE_SEED repeats a run
+# make dist     build all packages of this version into dist/; docs/internals/releasing.md says how they are published
 # make docs     write the tables of the docs that derive from declarations
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 PORT ?= 8321
 PROJECT ?= memory-hub
 
-.PHONY: run test outside check coverage torture docs lint bench clean
+.PHONY: run test outside check coverage torture dist docs lint bench clean
 
 $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -76,6 +77,9 @@ ON_POSTGRESQL := tests.core tests.memories tests.decisions tests.sessions_app te
 torture: $(BIN)/.installed-dev
 	MEMORY_HUB_TORTURE=long $(TEST_MODE) $(BIN)/python manage.py test $(or $(TESTS),$(LONG))
 	$(if $(TESTS),,$(TEST_MODE) $(IN_POSTGRESQL) $(BIN)/python manage.py test --parallel $(WORKERS) $(ON_POSTGRESQL))
+
+dist: $(BIN)/.installed-dev
+	$(BIN)/python -m deploy.build_packages
 
 docs: $(BIN)/.installed-dev
 	MEMORY_HUB_TEST_WRITE_DOCS=1 $(BIN)/python manage.py test tests.test_docs.DocumentsTests

@@ -90,11 +90,12 @@ def _evidence_notes(decision: dict[str, Any]) -> Iterator[str]:
 
 def _head(decision: dict[str, Any]) -> str:
     head = f"#{decision['id']} decision {decision['status']} {clock.day(decision['decided_at'])}"
-    if decision.get("quarantine"):
-        head += f" ({decision['quarantine']})"
-    for mark in decision["marks"]:
-        head += f" ({mark['text']})"
-    return head
+    return "".join([head, *(f" ({doubt})" for doubt in decision_doubts(decision))])
+
+
+def decision_doubts(decision: dict[str, Any]) -> list[str]:
+    """Return the reasons to distrust a decision: quarantined, or marked."""
+    return list(filter(None, [decision.get("quarantine", ""), *(mark["text"] for mark in decision["marks"])]))
 
 
 def _edge_lines(decision: dict[str, Any]) -> Iterator[str]:

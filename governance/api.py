@@ -9,6 +9,8 @@ from ninja import Query, Router, Status
 
 from governance.audit import Activity, AuditPeriod, AuditRequest, list_activity, list_packs_read
 from governance.blame import BlameRequest, BlameView, blame
+from governance.findings.schemas import FindingsReport
+from governance.findings.selectors import project_findings
 from governance.redaction.schemas import RedactionDone, RedactionPreview, RedactionRun, RedactionSelect
 from governance.redaction.selectors import RedactionList, list_redactions
 from governance.redaction.service import preview_redaction, redact
@@ -152,6 +154,15 @@ def undo(request: HttpRequest, rollback_id: EntityId, body: UndoBody) -> Any:  #
 def show_blame(request: HttpRequest, command: Query[BlameRequest]) -> Any:
     """In the project's folder on the hub's machine; 404 without such a folder or file."""
     return blame(command=command).view
+
+
+@router.get("findings", response=FindingsReport, tags=["projects"], summary="Get what the project's events show")
+def show_findings(request: HttpRequest) -> Any:
+    """The error met most, the command that fails first, the file corrected most, contradictions, masked secrets.
+
+    At most one finding of each kind, with its evidence; without evidence there is none.
+    """
+    return project_findings()
 
 
 @router.get("audit", response=Listing, summary="List who was given which context pack")

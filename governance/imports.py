@@ -79,9 +79,13 @@ class ImportRun:
     place: str
     store: StoreId = field(default_factory=current_store)
     origin: Origin = field(default_factory=current_origin)
+    # The number of the batch; of an earlier process if the import continues it
     batch: int | None = None
     _head: object = None
     _is_written: bool = False
+
+    def __post_init__(self) -> None:
+        self.is_continued = self._is_written = self.batch is not None
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -93,8 +97,14 @@ class ImportRun:
             _run.reset(token)
 
     def begin(self) -> int:
-        """Return the batch; in an open transaction of the log."""
+        """Return the batch; in an open transaction of the log.
+
+        Raises:
+            ConflictError: the batch is continued, and was undone since.
+        """
         head = log.open_head()
+        if self.is_continued:
+            self._require_present()
         # A transaction that was rolled back took its batch with it
         if self.batch is None or not (self._is_written or head is self._head):
             demand(Act.WRITE)
@@ -104,6 +114,11 @@ class ImportRun:
                 self.batch = log.append(log.prepare(IMPORT_BEGAN, began), entity="import").position
             log.before_commit(self._note_commit)
         return self.batch
+
+    # Another process may undo what this one still writes
+    def _require_present(self) -> None:
+        if log.events().of_stream(trace_of(self.batch or 0)).of_type(IMPORT_UNDONE).exists():
+            raise ConflictError(f"import #{self.batch} was undone meanwhile, so it does not go on", id=self.batch)
 
     def _note_commit(self) -> None:
         self._is_written = True
@@ -320,10 +335,7 @@ def preview_undo(batch_id: int) -> ImportUndo:
     stay = {*reasons, *_relations_between(reasons, headers)}
     void = [header for header in headers if header.entity not in stay and _session_of(header) not in sessions]
     positions = [header.position for header in void]
-    items: Counter[str] = Counter()
-    for header in void:
-        if header.stream.endswith(f":{header.position}") or header.type in _CREATES:
-            items[header.stream.partition(":")[0]] += 1
+    items = _created_items(void)
     token = hashlib.sha256(json.dumps([batch.id, positions]).encode()).hexdigest()[:16]
     return ImportUndo(batch, len(void), dict(items), positions, list(reasons.values())[:_MOST_NAMED], token)
 
@@ -347,6 +359,23 @@ def undo_import(*, batch_id: int, token: str, progress: Callable[[int], None] = 
         log.append(log.prepare(IMPORT_UNDONE, undone), stream=f"{TRACE}{batch_id}")
     log.rebuild(progress)
     return plan
+
+
+def counts_of(batch_id: int) -> dict[str, int]:
+    """Return the counts of an import by what its events have created in the current store."""
+    items = _created_items(_headers(find_batch(batch_id)))
+    sessions, relations = items.pop("session", 0), items.pop("relation", 0)
+    del items["turn"]
+    return {"created": items.total(), "sessions": sessions, "relations": relations}
+
+
+# The number of items of each type, such as ``{"memory": 12}``
+def _created_items(headers: Sequence[EventHeader]) -> Counter[str]:
+    items: Counter[str] = Counter()
+    for header in headers:
+        if header.stream.endswith(f":{header.position}") or header.type in _CREATES:
+            items[header.stream.partition(":")[0]] += 1
+    return items
 
 
 def _headers(batch: Batch) -> list[EventHeader]:

@@ -8,11 +8,12 @@ from typing import Any
 from django.template.defaultfilters import filesizeformat
 
 from governance.blame import BlamedRange, BlameView
+from governance.findings.schemas import FindingEvidence, FindingsReport
 from governance.retention.schemas import HoldView, Plan, Report, RunView, Share
 from governance.staleness.schemas import AffirmResult
 from memoryhub.core import clock
 from memoryhub.core.kinds import word_for
-from memoryhub.core.text import counted, flat, indented
+from memoryhub.core.text import as_data, counted, flat, indented
 
 # One and several of each sort of item
 NOUNS = {
@@ -171,3 +172,23 @@ def affirmed_text(result: AffirmResult) -> str:
     if result.redacted:
         line += f" (redacted before storing: {', '.join(result.redacted)})"
     return flat(line)
+
+
+def findings_lines(report: FindingsReport) -> Iterator[str]:
+    """Yield the findings about a project, each with its evidence below it, and how to read that."""
+    read = f"{counted(report.sessions, 'session')} and {counted(report.commits, 'commit')}"
+    if not report.findings:
+        yield f"no findings in {read}: nothing was met twice, nothing contradicts, no secret was masked"
+        return
+    newest = "the newest " if report.is_partial else ""
+    yield f"{counted(len(report.findings), 'finding')} in {newest}{read}"
+    for number, finding in enumerate(report.findings, 1):
+        yield flat(f"{number}. {finding.kind.label}: {as_data(finding.sentence)}")
+        yield from map(_evidence_line, finding.evidence)
+        ids = " ".join(str(item.id) for item in finding.evidence)
+        yield f"   {finding.advice} `memory-hub get {ids}` shows the evidence."
+
+
+def _evidence_line(item: FindingEvidence) -> str:
+    day = f" {clock.day(item.at)}" if item.at else ""
+    return flat(f"   #{item.id} {item.type}{day}: {as_data(item.text)}")

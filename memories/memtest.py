@@ -24,6 +24,7 @@ from memoryhub.core.errors import ConflictError, Invalid, NotFound
 from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.plain_yaml import load_yaml
 from memoryhub.core.schemas import Command
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import flat
@@ -110,14 +111,6 @@ class MemoryTestResult:
         return not self.faults and not self.not_run
 
 
-# Merged aliases of a few lines are billions of keys for PyYAML before 6.0.4
-class _PlainLoader(yaml.SafeLoader):
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("it has an alias (*name), and none is allowed here")
-        return super().compose_node(parent, index)
-
-
 def read_tests(path: Path) -> MemoryTests:
     """Return the tests of a file.
 
@@ -127,7 +120,7 @@ def read_tests(path: Path) -> MemoryTests:
     """
     try:
         content = read_foreign(path, limit=MAX_BYTES).decode()
-        return MemoryTests.model_validate(yaml.load(content, _PlainLoader))  # noqa: S506  (a SafeLoader)
+        return MemoryTests.model_validate(load_yaml(content))
     except FileNotFoundError as error:
         raise NotFound(f"there is no {path}; create it, or name another file") from error
     except RecursionError as error:

@@ -95,6 +95,11 @@ def relation_text(result: RelationResult) -> str:
 
 
 def warnings(item: dict[str, Any]) -> str:
+    """Return the reasons to distrust an item in parentheses."""
+    return clause(" (", ", ".join(doubts(item)), ")")
+
+
+def doubts(item: dict[str, Any]) -> list[str]:
     """Return the reasons to distrust an item: quarantined, deleted, expired, superseded, disputed or marked."""
     review = ""
     if item.get("review") == ReviewState.REJECTED:
@@ -110,7 +115,7 @@ def warnings(item: dict[str, Any]) -> str:
         *(f"superseded by #{successor}" for successor in item.get("superseded_by", [])),
         *(mark["text"] for mark in item.get("marks", [])),
     ]
-    return clause(" (", ", ".join(filter(None, reasons)), ")")
+    return list(filter(None, reasons))
 
 
 def _type_name(item: dict[str, Any]) -> str:

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 from django.apps import AppConfig, apps
 from django.db.models.signals import post_migrate
 
@@ -13,9 +15,19 @@ class HubConfig(AppConfig):
             from memoryhub.registry.people import sync_groups
 
             post_migrate.connect(sync_groups, sender=self)
+        from memoryhub.core.contributions import first_offers
         from memoryhub.registry import access_history  # noqa: F401
 
+        first_offers.append(_offer_start)
+
         post_migrate.connect(_install_schedules, dispatch_uid="memoryhub.schedules")
+
+
+# Other sessions need none of what it imports
+def _offer_start(folder: Path, project: str) -> str:
+    from memoryhub.transfer.start import offer_start
+
+    return offer_start(folder, project)
 
 
 # With the tables of the queue

@@ -12,9 +12,6 @@ TYPE_CHECKING = False  # type checkers know the name; importing typing takes tim
 if TYPE_CHECKING:
     from typing import Any
 
-_USAGE = "memory-hub COMMAND …; memory-hub COMMAND --help shows its options."
-_OTHERS = "memory-hub help --commands also lists Django's commands, such as migrate and shell."
-
 
 def main(argv: list[str] | None = None) -> int:
     argv = list(sys.argv if argv is None else argv)
@@ -75,16 +72,22 @@ def _asks_for_help(argv: list[str]) -> bool:
     return not {"-h", "--help"}.isdisjoint(argv)
 
 
+_HELP_OPTIONS = ("--help", "-h", "--all", "--commands")
+
+
 # Help, wrong names and wrong options end here, before Django is imported
 def _run(argv: list[str]) -> int:
     from memoryhub.management.parsers import read_commands
 
-    if argv[1:2] == ["help"] and argv[2:] not in ([], ["--commands"]):
+    if argv[1:2] == ["help"] and argv[2:] and argv[2] not in _HELP_OPTIONS:
         argv = [argv[0], *argv[2:], "--help"]
     described = read_commands()
     name = argv[1] if argv[1:] else "help"
-    if name in ("help", "--help", "-h") and argv[2:] != ["--commands"]:
-        sys.stdout.write(_overview(described["commands"]))
+    if name in ("help", *_HELP_OPTIONS) and argv[2:] != ["--commands"]:
+        from memoryhub.management import overview
+
+        screen = overview.all_commands if overview.ALL in argv[1:] else overview.first_screen
+        overview.write_lines(sys.stdout, screen(described["commands"]))
         return 0
     if name in described["commands"]:
         return _run_own(argv, name, described["commands"][name])
@@ -130,24 +133,10 @@ def _run_in_django(argv: list[str], settings: str, *, migrates: bool = False) ->
 
 def _refuse(name: str, described: dict[str, Any]) -> int:
     from memoryhub.core.errors import Invalid
-    from memoryhub.core.text import did_you_mean, printable
+    from memoryhub.management.overview import unknown_command, write_lines
 
-    meant = did_you_mean(name, described["commands"])
-    sentence = f"memory-hub: there is no command {name[:64]!r}{meant}; `memory-hub help` lists all commands\n"
-    sys.stderr.write(printable(sentence))
+    write_lines(sys.stderr, [unknown_command(name, described["commands"])])
     return Invalid.exit_code
-
-
-def _overview(commands: dict[str, Any]) -> str:
-    wide = max(map(len, commands))
-    lines = [_USAGE]
-    group = ""
-    for name, command in commands.items():
-        if command["group"] != group:
-            group = command["group"]
-            lines += ["", f"{group}:"]
-        lines.append(f"  {name:<{wide}}  {command['summary']}")
-    return "\n".join([*lines, "", _OTHERS, ""])
 
 
 if __name__ == "__main__":

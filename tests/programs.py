@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -87,6 +88,16 @@ def _node_tools() -> str:
     return str(NODE_MODULES) if NODE_MODULES.exists() and _node() else ""
 
 
+def _client_programs() -> str:
+    """Return the folder of the packages of clients, where they are installed."""
+    is_installed = (NODE_MODULES / "@anthropic-ai" / "mcpb").exists()
+    return _node_tools() if is_installed else ""
+
+
+def _package(name: str) -> Callable[[], str]:
+    return lambda: sys.executable if importlib.util.find_spec(name) else ""
+
+
 def _postgresql() -> str:
     """Return the folder of the newest PostgreSQL's programs."""
     if importlib.util.find_spec("psycopg") is None:
@@ -112,7 +123,9 @@ def _version(folder: Path) -> int:
 # By name: what finds it, and what a person reads where it is missing
 _PROGRAMS: dict[str, tuple[Callable[[], str], str]] = {
     "caddy": (_called("caddy"), "Caddy; apt-get install caddy"),
+    "check-jsonschema": (_package("check_jsonschema"), "check-jsonschema; pip install check-jsonschema"),
     "chromium": (_chromium, "Chromium; apt-get install chromium chromium-driver"),
+    "client programs": (_client_programs, "programs of the clients on Node; .ci/node installs them"),
     "curl": (_called("curl"), "curl; apt-get install curl"),
     "fish": (_called("fish"), "fish; apt-get install fish"),
     "mount": (_called("mount"), "mount; apt-get install mount"),
@@ -121,6 +134,8 @@ _PROGRAMS: dict[str, tuple[Callable[[], str], str]] = {
     "node tools": (_node_tools, "tools of the protocol on Node; .ci/node installs them"),
     "pgbouncer": (_called("pgbouncer"), "PgBouncer; apt-get install pgbouncer"),
     "postgresql": (_postgresql, f"PostgreSQL {OLDEST_POSTGRESQL} or newer; apt-get install postgresql"),
+    "ruby": (_called("ruby"), "Ruby; apt-get install ruby"),
+    "skillsaw": (_package("skillsaw"), "skillsaw; pip install skillsaw"),
     "strace": (_strace, "strace that may trace other processes; apt-get install strace"),
     "systemd-analyze": (_called("systemd-analyze"), "systemd; apt-get install systemd"),
     "zsh": (_called("zsh"), "zsh; apt-get install zsh"),

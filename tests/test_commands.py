@@ -28,6 +28,7 @@ from memoryhub.core import log
 from memoryhub.core.stores.store import GLOBAL_STORE, org_store, use_store
 from memoryhub.demo.project import make_demo
 from memoryhub.management import parsers
+from memoryhub.management.overview import FIRST_COMMANDS
 from memoryhub.management.parsers import read_commands
 from memoryhub.ops.jobs.running import RunOutcome
 from memoryhub.ops.serving import process as lock
@@ -44,7 +45,7 @@ ROOT = Path(__file__).parents[1]
 
 WRONG_WORDS = {
     "serch x": ": there is no command 'serch' (did you mean 'search'?); ",
-    "colour": ": there is no command 'colour'; `memory-hub help` lists",
+    "colour": ": there is no command 'colour'; `memory-hub help --all` lists",
     "token lst": " token: argument create|list|revoke: 'lst' is not one of create, list, revoke (did you mean 'list'?)",
     "search x --lmit=3": " search: unknown option '--lmit' (did you mean '--limit'?); ",
     "retention plan --jsn": " retention plan: unknown option '--jsn' (did you mean '--json'?); ",
@@ -63,13 +64,29 @@ class OverviewTests(HubTestCase):
         return done.output
 
     def test_the_overview_says_of_each_command_of_the_hub_what_it_does(self):
-        said = self.said_to()
+        said = self.said_to("--help", "--all")
         names = {path.stem for path in (ROOT / "memoryhub/management/commands").glob("[a-z]*.py")}
         lines = dict(line.split(maxsplit=1) for line in said.splitlines() if line.startswith("  "))
         self.assertEqual(set(lines), names)
         self.assertEqual(lines["verify"], "Verify the hash chain of a store's log")
+        self.assertEqual(self.said_to("help", "--all"), said)
+
+    def test_the_first_screen_has_the_commands_that_people_need_at_first(self):
+        said = self.said_to()
+        names = [line.split()[0] for line in said.splitlines() if line.startswith("  ")]
+        commands = parsers.read_commands()["commands"]
+        self.assertEqual(names, [name for name in FIRST_COMMANDS if name in commands])
+        self.assertLessEqual({"setup", "status", "search", "remember", "show", "context", "open", "doctor"}, {*names})
+        self.assertIn(f"\nmemory-hub --help --all lists the other {len(commands) - len(names)} commands.\n", said)
         self.assertEqual(self.said_to("--help"), said)
         self.assertEqual(self.said_to("help"), said)
+        self.assertEqual(self.said_to("help", "--help"), said)
+
+    def test_words_that_people_type_for_a_command_name_it(self):
+        for word in ("write", "add", "note", "save"):
+            self.assertIn(f"no command {word!r} (did you mean 'remember'?)", run_command(word).errors)
+        for word, command in (("list", "search"), ("ls", "search"), ("login", "open"), ("srch", "search")):
+            self.assertIn(f"no command {word!r} (did you mean {command!r}?)", run_command(word).errors)
 
     def test_each_command_shows_the_help_of_its_own_parser(self):
         for name, described in parsers.read_commands()["commands"].items():
@@ -83,6 +100,7 @@ class OverviewTests(HubTestCase):
         completing = {"_ARGCOMPLETE": "1", "COMP_LINE": "memory-hub ver", "COMP_POINT": "14", "_ARGCOMPLETE_IFS": " "}
         lines = (
             "--help",
+            "--help --all",
             "help search",
             "retention plan --help",
             "mcp --help",
@@ -397,6 +415,7 @@ class HostileTextTests(HubTestCase):
             ("search", "guideline"),
             ("get", str(self.known.memory), "--versions"),
             ("get", str(self.known.guideline)),
+            ("show", str(self.known.memory), str(self.known.guideline), "--versions"),
             ("get", "no such \x1b[31m title"),
             ("context",),
             ("replay",),
@@ -426,7 +445,8 @@ class HostileTextTests(HubTestCase):
             last = log.head()[0]
         for position in range(1, last + 1):
             with self.subTest(position):
-                self.assert_harmless(self.run_command("get", str(position), *ALPHA))
+                for command in ("get", "show"):
+                    self.assert_harmless(self.run_command(command, str(position), *ALPHA))
 
     def assert_harmless(self, printed: str) -> None:
         self.assertEqual((obeyed_by_terminals(printed), forged_lines(printed)), (set(), []), printed)
@@ -612,6 +632,7 @@ READINGS = {
     "search": (["WAL"], "projects/alpha/search?q=WAL"),
     "context": ([], "projects/alpha/context"),
     "get": (["Use WAL"], None),
+    "show": (["Use WAL"], None),
     "settings": ([], None),
     "verify": ([], "projects/alpha/events/verify"),
     "replay": ([], None),

@@ -19,7 +19,7 @@ from django.core.management import get_commands, load_command_class
 from django.test import SimpleTestCase
 from pydantic import BaseModel
 
-from memoryhub.config.clients import Client, Hook, all_clients, hook_clients
+from memoryhub.config.clients import Client, ClientFile, Hook, all_clients, hook_clients
 from memoryhub.config.current_settings import allowed_in_folders, stricter_choices
 from memoryhub.config.hook_table import HookEffect
 from memoryhub.config.project_settings import InFolder, ProjectSettings, setting_info
@@ -133,6 +133,21 @@ class DocumentsTests(SimpleTestCase):
         agents = {client.id: client.agent for client in all_clients().values() if client.agent}
         rows = (f"| `{name}` | {paths(agent.user)} | `{agent.repository}` |" for name, agent in agents.items())
         self.assert_table("reference/clients.md", "| client | librarian |", rows)
+
+    def test_every_skill_file_has_its_row(self):
+        skills = {client.id: client.skill for client in all_clients().values() if client.skill}
+        rows = (f"| `{name}` | {paths(skill.user)} | {in_repository(skill)} |" for name, skill in skills.items())
+        self.assert_table("reference/clients.md", "| client | skill |", rows)
+
+    def test_every_list_of_allowed_tools_has_its_row(self):
+        lists = [client for client in all_clients().values() if client.permissions]
+        rows = (f"| `{client.id}` | {allowed_in(client)} |" for client in lists)
+        self.assert_table("reference/clients.md", "| client | allowed tools |", rows)
+
+    def test_every_status_line_has_its_row(self):
+        lines = {client.id: client.status_line for client in all_clients().values() if client.status_line}
+        rows = (f"| `{name}` | `{'.'.join(line.keys)}` in {paths(line.user)} |" for name, line in lines.items())
+        self.assert_table("reference/clients.md", "| client | status line |", rows)
 
     def test_every_hook_has_its_row(self):
         rows = (
@@ -405,6 +420,19 @@ def client_row(client: Client) -> str:
     return f"| `{client.id}` | {user} | {', '.join(repository)} |"
 
 
+def in_repository(file: ClientFile) -> str:
+    return f"`{file.repository}`" if file.repository else ""
+
+
+def allowed_in(client: Client) -> str:
+    allowed = client.permissions
+    assert allowed
+    place = f"`{'.'.join(allowed.keys)}` in {paths(allowed.user) if allowed.user else 'the file of the servers'}"
+    if allowed.is_in_entry:
+        place = f"`{'.'.join(allowed.keys)}` of the server's entry"
+    return f"{place} | `{allowed.rule}`"
+
+
 def paths(templates: Iterable[str]) -> str:
     """Return the possible paths of a file on Linux."""
     folders = {"home": "~", "config": "~/.config", "applications": "~/.config"}
@@ -428,6 +456,7 @@ EFFECTS = {
     HookEffect.START: "session starts or continues; answered with the pack",
     HookEffect.PROMPT: "the turn before ends, a new one begins: `{}`; answered with what the prompt is about",
     HookEffect.ACTION: "nothing; answered with a note",
+    HookEffect.STATUS: "nothing; answered with the status line",
     HookEffect.APPEND: "`{}`",
     HookEffect.STOP: "`{}`, and the turn ends",
     HookEffect.END: "the session ends, with a summary if nobody wrote one",

@@ -72,6 +72,9 @@ class WheelTests(SimpleTestCase):
         environment = {**unrelated, **UNMEASURED, "MEMORY_HUB_HOME": str(home), "PYTHONUNBUFFERED": "1"}
         where = run(str(python), "-c", "import memoryhub; print(memoryhub.__file__)", cwd=home.parent, env=environment)
         self.assertTrue(where.startswith(str(self.folder)), where)
+        for script in ("memory-hub", "django-memory-hub"):
+            printed = run(str(python.with_name(script)), "--version", cwd=home.parent, env=environment)
+            self.assertEqual(printed, f"{__version__}\n")
         hub = str(python.with_name("memory-hub"))
         self.assertIn("/p/demo/admin/", run(hub, "demo", cwd=home.parent, env=environment))
         command, pipe = [hub, "serve", "--port", "0"], subprocess.PIPE

@@ -16,6 +16,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.errors import NotFound
 from memoryhub.core.events.event_types import names_where
 from memoryhub.core.events.rollback import Treatment
+from memoryhub.core.origin import PERSONS_DOORS
 from memoryhub.core.paging import newest_first
 from memoryhub.core.schemas import Listing
 from memoryhub.core.stores.dialect import json_list
@@ -70,8 +71,8 @@ def _matching(selection: Selection) -> log.EventQuerySet:
         events = events.filter(actor=selection.actor)
     if selection.source:
         events = events.filter(source=selection.source)
-    if not selection.include_people and selection.source != "admin":
-        events = events.exclude(source="admin")
+    if not selection.include_people and selection.source not in PERSONS_DOORS:
+        events = events.exclude(source__in=PERSONS_DOORS)
     if isinstance(selection.since, int):
         events = events.window(after=selection.since - 1)
     elif selection.since is not None:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import combinations
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -49,23 +50,43 @@ def lessons_of(events: Sequence[SessionEvent]) -> list[Lesson]:
     return sorted(lessons, key=lambda lesson: (-lesson.worth, -lesson.events[0]))
 
 
-def corrections(events: Sequence[SessionEvent]) -> Iterator[Lesson]:
+class Correction(NamedTuple):
+    """A prompt that corrects the agent, with the files edited in the turn before it, and in the turn that it begins."""
+
+    prompt: SessionEvent
+    # In the person's words
+    text: str
+    edited: list[str]
+    redone: list[str]
+
+
+def corrected_turns(events: Sequence[SessionEvent]) -> Iterator[Correction]:
     """Yield what the person corrected. Only prompts are read: a tool's output is written by anyone."""
     prompts, answers = names_of_speech(Speech.PROMPT), names_of_speech(Speech.ANSWER)
     is_answered = True
     is_first = True
     edited: list[str] = []
+    correction: Correction | None = None
     for event in events:
         if event.type == FILE_EDITED.name:
             edited.append(event.payload["path"])
         elif event.type in answers:
             is_answered = True
         elif event.type in prompts:
+            if correction:
+                yield correction._replace(redone=edited)
             text = "" if is_first else correction_of(event.payload["content"], is_interrupted=not is_answered)
-            if text:
-                yield _correction(event, text, edited)
+            correction = Correction(event, text, edited, []) if text else None
             is_first = is_answered = False
             edited = []
+    if correction:
+        yield correction._replace(redone=edited)
+
+
+def corrections(events: Sequence[SessionEvent]) -> Iterator[Lesson]:
+    """Yield a lesson for each correction by the person."""
+    for correction in corrected_turns(events):
+        yield _correction(correction.prompt, correction.text, correction.edited)
 
 
 def _correction(event: SessionEvent, text: str, edited: Sequence[str]) -> Lesson:
@@ -98,6 +119,10 @@ _GIT_LOOKING = frozenset("status diff log show branch add commit push pull fetch
 
 def normalized_command(command: str) -> tuple[str, ...]:
     """Return the steps of a command, without where it runs and how its output is shown."""
+    return _cached_steps(command) if len(command) <= _CACHED_LENGTH else _steps_of(command)
+
+
+def _steps_of(command: str) -> tuple[str, ...]:
     steps = []
     for step in _STEP.findall(command):
         # One space each: a long run of spaces would be tried from each of them
@@ -106,6 +131,11 @@ def normalized_command(command: str) -> tuple[str, ...]:
         if plain and not _PLACE.match(plain):
             steps.append(plain)
     return tuple(steps)
+
+
+# The same short commands are run again and again
+_CACHED_LENGTH = 500
+_cached_steps = lru_cache(maxsize=4096)(_steps_of)
 
 
 def command_key(command: str) -> str:
@@ -144,7 +174,7 @@ class Cure(NamedTuple):
 # Commands after a failure among which a variant of it counts as its cure
 _SOON = 4
 # Commands after which a failure is no longer looked at
-_LATE = 60
+LATE = 60
 _LEAST_SHARE = 0.5
 
 
@@ -166,14 +196,14 @@ def cured_failures(events: Sequence[SessionEvent]) -> Iterator[Cure]:
         number += 1
         steps = normalized_command(event.payload["command"])
         if event.has_failed:
-            if steps and not _only_looks(steps, event.payload):
-                failures = [*failures[-_LATE:], _Failure(place, number, event, steps)]
+            if steps and not only_looks(steps, event.payload):
+                failures = [*failures[-LATE:], _Failure(place, number, event, steps)]
             continue
         waiting: list[_Failure] = []
         for failure in failures:
-            if _passes(failure, steps, number - failure.number):
+            if cures_failure(failure.steps, steps, number - failure.number):
                 yield _cure(failure.event, event, events[failure.place + 1 : place])
-            elif number - failure.number <= _LATE:
+            elif number - failure.number <= LATE:
                 waiting.append(failure)
         failures = waiting
 
@@ -182,7 +212,7 @@ def _cure(failed: SessionEvent, passed: SessionEvent, between: Sequence[SessionE
     edited = [event.payload["path"] for event in between if event.type == FILE_EDITED.name]
     passed_runs = [event for event in between if event.type == COMMAND_RUN.name and not event.has_failed]
     commands = [run.payload["command"] for run in passed_runs]
-    commands = [command for command in commands if not all(map(_looks, normalized_command(command)))]
+    commands = [command for command in commands if not all(map(looks, normalized_command(command)))]
     return Cure(failed, passed, edited, commands)
 
 
@@ -197,21 +227,28 @@ def cures(events: Sequence[SessionEvent]) -> Iterator[Lesson]:
             yield _lesson_of(cure, errors)
 
 
-# grep and others exit with 1 if they find nothing
-def _only_looks(steps: Sequence[str], payload: Mapping[str, Any]) -> bool:
+def only_looks(steps: Sequence[str], payload: Mapping[str, Any]) -> bool:
+    """Return whether a failed command may only have looked for something: grep and others exit with 1 then."""
     programs = {_program(step) for step in steps}
     return payload["exit_code"] == 1 and bool(programs & {"grep", "rg", "find", "ls", "diff", "test", "[", "which"})
 
 
 def _program(step: str) -> str:
-    return PurePath(step.split(" ", 1)[0]).name
+    return step.split(" ", 1)[0].rstrip("/").rpartition("/")[2]
 
 
-def _passes(failure: _Failure, steps: Sequence[str], age: int) -> bool:
-    if set(failure.steps) <= set(steps):
+def cures_failure(failed: Sequence[str], passed: Sequence[str], age: int) -> bool:
+    """Return whether a passed command cures a failed one: it has all of its steps, or is a variant soon after.
+
+    Args:
+        failed: steps of the failed command.
+        passed: steps of the passed one.
+        age: how many commands later it ran.
+    """
+    if set(failed) <= set(passed):
         return True
-    is_soon = age <= _SOON and bool(steps) and not _looks(failure.steps[-1])
-    return is_soon and _is_variant(failure.steps[-1], steps[-1])
+    is_soon = age <= _SOON and bool(passed) and not looks(failed[-1])
+    return is_soon and _is_variant(failed[-1], passed[-1])
 
 
 # The same program with other arguments, the same command within another, or other programs with the same arguments
@@ -244,9 +281,9 @@ def _lesson_of(cure: Cure, errors: Sequence[str]) -> Lesson:
 _AGAIN = "when it was run again"
 
 
-def _looks(step: str) -> bool:
-    program, _, arguments = step.partition(" ")
-    name = PurePath(program).name
+def looks(step: str) -> bool:
+    """Return whether a step only looks at something, such as `git status`."""
+    name, arguments = _program(step), step.partition(" ")[2]
     return name in _LOOKING or (name == "git" and arguments.split(" ", 1)[0] in _GIT_LOOKING)
 
 
@@ -278,7 +315,7 @@ def repeated_commands(runs: Iterable[tuple[int, str, str]], session_id: str) -> 
     positions: dict[str, list[int]] = {}
     for position, session, command in runs:
         for step in dict.fromkeys(normalized_command(command)):
-            if not _looks(step) and len(step) <= _TITLE:
+            if not looks(step) and len(step) <= _TITLE:
                 sessions.setdefault(step, set()).add(session)
                 positions.setdefault(step, []).append(position)
     for step, where in sessions.items():

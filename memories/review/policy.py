@@ -12,10 +12,8 @@ from memories.projectors import content_hash
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.config.retention_rules import Lessons, ReviewPolicy
-from memoryhub.core.origin import Origin, current_origin
+from memoryhub.core.origin import PERSONS_DOORS, Origin, current_origin
 
-# The admin: its user is a person, who accepts by writing
-PERSONS_DOOR = "admin"
 # The rules that propose lessons from a session
 RULES_DOOR = "rules"
 # How the sources of their memories begin, and the reasons for which these wait
@@ -43,7 +41,7 @@ class ReviewGate:
         A person accepts by writing. For others, a proposed memory stays proposed, a rejected one is proposed again.
         What a rule has proposed becomes the writer's own.
         """
-        if self.origin.source == PERSONS_DOOR:
+        if self.origin.source in PERSONS_DOORS:
             return None
         before = existing.status
         if before.reason.startswith(PROPOSED_BY_RULE) and self.origin.source != RULES_DOOR:
@@ -60,7 +58,7 @@ class ReviewGate:
         return ReviewStatus(state=ReviewState.PROPOSED, reason=reason, accepted_version=accepted_version)
 
     def _reason(self, state: MemoryState) -> str:
-        if self.origin.source == PERSONS_DOOR or state.scope is MemoryScope.SESSION:
+        if self.origin.source in PERSONS_DOORS or state.scope is MemoryScope.SESSION:
             return ""
         actor = self.origin.actor.lower()
         names = {self.origin.source, actor, f"agent:{actor}"}

@@ -8,7 +8,6 @@ from memories.duplicates import Existing, review_status_of
 from memories.events import ACCEPTED, MEMORY_REVIEWED, MemoryReviewed, Merged, ReviewStatus, Verdict, filled
 from memories.models import Memory, MemoryScope, MemoryVersion, ReviewState
 from memories.present import clause
-from memories.review.policy import PERSONS_DOOR
 from memories.review.schemas import ReviewEdit, ReviewMerge, ReviewOutcome, ReviewResult, ReviewTouch, ReviewVerdict
 from memories.review.selectors import last_verdict
 from memories.schemas import MemoryUpdate
@@ -18,7 +17,7 @@ from memories.services.revise import append_version, live_memory, refuse_taken_t
 from memories.validity.trust import MERGE_DOOR, person_of, trusts_of
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, Forbidden, HubError, Invalid, PreconditionFailed
-from memoryhub.core.origin import current_origin
+from memoryhub.core.origin import PERSONS_DOORS, current_origin
 from memoryhub.core.text import flat
 
 
@@ -80,7 +79,7 @@ def refuse_author(entity_id: int) -> None:
         Forbidden: the caller wrote it, and neither uses the admin nor has merged its branch.
     """
     origin = current_origin()
-    if origin.source in (PERSONS_DOOR, MERGE_DOOR):
+    if origin.source in PERSONS_DOORS or origin.source == MERGE_DOOR:
         return
     versions = MemoryVersion.objects.filter(memory_id=entity_id).order_by("-version")
     position = versions.values_list("id", flat=True).first() or entity_id

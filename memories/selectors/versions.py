@@ -226,10 +226,13 @@ def conflict_text(item: dict[str, Any]) -> str:
     state = f"resolved: {item['resolution']} by {item['resolved_by']}" if item["resolved_at"] else "open"
     deleted = ", memory deleted" if item["deleted_at"] else ""
     head = flat(f"conflict {reference(item)} ({state}{deleted}) of {of} {item['title']}")
-    return "\n".join([head, _side_line("a", item["a"]), _side_line("b", item["b"]), indented(_cut(item["diff"], of))])
+    return "\n".join(
+        [head, conflict_side("a", item["a"]), conflict_side("b", item["b"]), indented(_cut(item["diff"], of))]
+    )
 
 
-def _side_line(name: str, side: dict[str, Any]) -> str:
+def conflict_side(name: str, side: dict[str, Any]) -> str:
+    """Return one of the two versions of a conflict as a line."""
     why = clause(": ", side["reason"])
     base = clause(" from v", side["base_version"])
     session = clause(" session=", side["session_id"])

@@ -18,14 +18,14 @@ from memoryhub.core import clock, log
 from memoryhub.core.errors import ConflictError, Forbidden, Invalid
 from memoryhub.core.log.quarantine import OUTSIDE
 from memoryhub.core.log.read import as_parameter
-from memoryhub.core.origin import AGENT_PREFIX, current_origin
+from memoryhub.core.origin import AGENT_PREFIX, PERSONS_DOORS, current_origin
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.secrets.context import current_tag_key
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_list, json_text
 
-# Interfaces that only persons use
-_PERSONS_DOORS = ("admin", "cli")
+# ``memtest --allow`` asks at a terminal
+_ALLOWING_DOORS = PERSONS_DOORS | {"cli"}
 # Factor on the score of an entry whose check failed
 _WEIGHT = 0.5
 
@@ -104,7 +104,7 @@ def allow_check(entry: EntryCheck) -> None:
         ConflictError: it is allowed already.
     """
     origin = current_origin()
-    if origin.source not in _PERSONS_DOORS or origin.actor.startswith(AGENT_PREFIX):
+    if origin.source not in _ALLOWING_DOORS or origin.actor.startswith(AGENT_PREFIX):
         raise Forbidden("only a person allows a command to run, on the entry's page or with memtest --allow")
     demand(Act.GOVERN, to="allow a command to run")
     if not entry.check.command:

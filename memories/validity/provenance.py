@@ -13,7 +13,7 @@ from memories.validity.anchors import CodeChange, anchors_of_text, edits_of_comm
 from memoryhub.config.current_settings import current_folder
 from memoryhub.core import log
 from memoryhub.core.log.quarantine import OUTSIDE
-from memoryhub.core.origin import current_origin
+from memoryhub.core.origin import PERSONS_DOORS, current_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import json_text
 from sessions_app.events import COMMIT_RECORDED
@@ -22,7 +22,7 @@ from sessions_app.git.worktree import WorkingTree
 from sessions_app.selectors import caller_tree
 
 # What people write, and what was written elsewhere, was not learnt on the branch that is checked out
-NOT_LEARNT_HERE = frozenset({"admin", "cli", "import", "job"})
+NOT_LEARNT_HERE = PERSONS_DOORS | {"cli", "import", "job"}
 
 
 @dataclass(frozen=True, slots=True)

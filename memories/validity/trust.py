@@ -20,7 +20,7 @@ from memories.search.text import STOP_WORDS, folded
 from memories.validity.marks import Mark, MarkKind
 from memoryhub.core import clock, log
 from memoryhub.core.log.quarantine import outside_quarantine
-from memoryhub.core.origin import AGENT_PREFIX, reader_of
+from memoryhub.core.origin import AGENT_PREFIX, PERSONS_DOORS, reader_of
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, json_list, json_text
 
@@ -80,7 +80,7 @@ class Trust:
 # Factor on the score of what is lesser
 _LESSER_WEIGHT = 0.9
 # Sources of event headers
-_ADMIN, _REST, _IMPORT, _RULES = "admin", "rest", "import", "rules"
+_REST, _IMPORT, _RULES = "rest", "import", "rules"
 # The actor of the hub's own token: its file is only the owner's, who gives verdicts with it in scripts
 _HUB_TOKEN = "token"  # noqa: S105 - the name of an actor
 # Topics and actors of imports; sections of files, and files of rules for clients, are files of the project
@@ -222,7 +222,7 @@ def person_of(actor: str, door: str) -> str:
     """Return the person who spoke, by the header of an event; "" for agents, also those with a person's token."""
     if door == MERGE_DOOR:
         return actor
-    if door not in (_ADMIN, _REST):
+    if door not in PERSONS_DOORS and door != _REST:
         return ""
     if door == _REST and actor == _HUB_TOKEN:
         return "the hub's token"
@@ -256,7 +256,7 @@ def _origin_of(version: _Version) -> Trust:
     return Trust(source, version.actor)
 
 
-# As in a review, only the admin's user accepts by writing
+# As in a review, people accept by writing: in the admin, and at a terminal
 def _source_of(version: _Version) -> EntrySource:
     is_section = version.topic.startswith(_FILE_TOPIC) and version.door not in CLIENT_DOORS
     links = [ResourceLink.model_validate(link) for link in json.loads(version.links)]
@@ -265,7 +265,7 @@ def _source_of(version: _Version) -> EntrySource:
         source = EntrySource(version.copied_from)
     elif is_section or version.actor in _FILE_IMPORTERS:
         source = EntrySource.FILE
-    elif version.door == _ADMIN:
+    elif version.door in PERSONS_DOORS:
         source = EntrySource.PERSON
     elif version.door == _IMPORT:
         source = EntrySource.IMPORT
@@ -312,7 +312,7 @@ def _acceptances(ids: Collection[int]) -> _Acceptances:
     acceptances: _Acceptances = {}
     for position, memory_id, number, actor, door, created_at in versions.values_list(*_OF_VERSION):
         numbers[memory_id, number] = position
-        if door == _ADMIN:
+        if door in PERSONS_DOORS:
             acceptances[position] = actor, clock.day(created_at)
     for position, stream, kind, actor, door, moment, payload in spoken:
         memory_id = int(stream.rpartition(":")[2])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -21,10 +22,19 @@ SERVER = "memory-hub"
 FILE = Path(__file__).with_name("clients.toml")
 # Stands for the token's environment variable in ``Http.token``
 _VARIABLE = "NAME"
+# Stands for the tool in ``Permissions.rule``
+_TOOL = "TOOL"
 
 
 class _Declared(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class ClientFile(_Declared):
+    """A file of the client, by its possible paths: the user's, and that of a repository, if the client has one."""
+
+    user: tuple[str, ...]
+    repository: str = ""
 
 
 class Command(_Declared):
@@ -86,11 +96,9 @@ class Hook(_Declared):
                 yield from [paths] if isinstance(paths, str) else paths
 
 
-class Hooks(_Declared):
+class Hooks(ClientFile):
     """Hooks by the client's event names; the other fields are explained in ``clients.toml``."""
 
-    user: tuple[str, ...]
-    repository: str
     timeout: int
     matcher: str = ""
     ignored: tuple[str, ...] = ()
@@ -173,13 +181,40 @@ class Http(_Declared):
         return match[1] if match else ""
 
 
-class Agent(_Declared):
+class Agent(ClientFile):
     """The file of a sub-agent, as the client reads it; the fields are explained in ``clients.toml``."""
 
-    user: tuple[str, ...]
-    repository: str
     fields: tuple[str, ...]
     more: dict[str, Any] = Field(default_factory=dict)
+
+
+class Permissions(ClientFile):
+    """Where the client lists tools that it uses without asking; the fields are explained in ``clients.toml``."""
+
+    user: tuple[str, ...] = ()
+    keys: tuple[str, ...]
+    rule: str
+    value: Any = None
+    name: str = ""
+    is_in_entry: bool = False
+    is_whole_file: bool = False
+    note: str = ""
+
+    def item(self, rule: str) -> Any:
+        """Return what the client's list, or its table under the rule, has for a tool."""
+        if self.name:
+            return {self.name: rule, **self.value}
+        return rule if self.value is None else copy.deepcopy(self.value)
+
+    def rules(self, tools: Iterable[str]) -> list[str]:
+        """Return the client's names of the tools."""
+        return [self.rule.replace(_TOOL, tool) for tool in tools]
+
+
+class StatusLine(ClientFile):
+    """Where the client takes the command of its status line; ``keys`` lead to it."""
+
+    keys: tuple[str, ...]
 
 
 class Client(_Declared):
@@ -198,12 +233,21 @@ class Client(_Declared):
     entry: dict[str, Any] = Field(default_factory=dict)
     arguments: tuple[str, ...] = ()
     environment: str
+    command: str = "command"
     command_is_list: bool = False
     names_no_folder: bool = False
     note: str = ""
     http: Http | None = None
     hooks: Hooks | None = None
     agent: Agent | None = None
+    skill: ClientFile | None = None
+    permissions: Permissions | None = None
+    status_line: StatusLine | None = None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether `setup` changes the client's file; otherwise it shows what to paste."""
+        return not self.user[0].endswith(".yaml")
 
     def http_text(self, url: str, variable: str) -> str:
         """Return the text of a configuration file for a hub over HTTP, "" if the client has no such entry.

@@ -13,6 +13,9 @@ CLIENTS_FILE = __file__.rpartition("/")[0] + "/clients.toml"
 # What an event is answered with: the context of a session's start, what is recalled for a prompt, a note before an
 # action, or a question to the agent, which goes on instead of ending its turn.
 PACK, RECALL, NOTE, ASK = "pack", "recall", "note", "ask"
+# What a client shows to the user, not to its model, and the event for which it does
+STATUS = "status"
+STATUS_LINE = "StatusLine"
 
 
 class HookEffect:
@@ -27,6 +30,7 @@ class HookEffect:
     APPEND: ClassVar[HookEffect]
     STOP: ClassVar[HookEffect]
     END: ClassVar[HookEffect]
+    STATUS: ClassVar[HookEffect]
     NOTHING: ClassVar[HookEffect]
 
     def __init__(
@@ -41,7 +45,7 @@ class HookEffect:
     ) -> None:
         # As clients.toml writes it.
         self.name = name
-        # What the client shows to its model: PACK, RECALL, NOTE, ASK, or "".
+        # What the client shows to its model: PACK, RECALL, NOTE, ASK, or ""; STATUS is for the user.
         self.answer = answer
         # A tool is used: what a sub-agent does counts too. Once it was used, the client does not wait for the hub.
         self.is_tool = is_tool
@@ -70,11 +74,14 @@ HookEffect.APPEND = HookEffect("append")
 HookEffect.STOP = HookEffect("stop", answer=ASK, reads_transcript=True)
 # The session ends.
 HookEffect.END = HookEffect("end", stays_in_session=False)
+# The client shows its status line. Nothing is recorded; without a running hub there is none.
+HookEffect.STATUS = HookEffect("status", answer=STATUS, stays_in_session=False, is_recorded=False)
 # A known hook that is not recorded.
 HookEffect.NOTHING = HookEffect("nothing", stays_in_session=False, is_recorded=False)
 
 _IN_TURNS = (HookEffect.PROMPT, HookEffect.ACTION, HookEffect.TOOL, HookEffect.APPEND, HookEffect.STOP)
-EFFECTS = {effect.name: effect for effect in (HookEffect.START, *_IN_TURNS, HookEffect.END, HookEffect.NOTHING)}
+_OUTSIDE = (HookEffect.START, HookEffect.END, HookEffect.STATUS, HookEffect.NOTHING)
+EFFECTS = {effect.name: effect for effect in (*_IN_TURNS, *_OUTSIDE)}
 
 
 class HookTable:

@@ -47,30 +47,31 @@ def start_hub() -> bool:
             return False
         os.pwrite(descriptor, b"started\n", 0)
         os.utime(descriptor)
-        _spawn()
+        start_in_background("serve", "--on-demand", folder=home_text())
     finally:
         os.close(descriptor)
     return True
 
 
-def _spawn() -> None:
+def start_in_background(*arguments: str, folder: str) -> None:
+    """Start a command of the hub in a folder as a process that outlives this one; nobody reads what it prints."""
     import subprocess
 
-    # What a client or this process set for itself is not the hub's.
+    # What a client or this process set for itself is not the command's.
     inherited = {
         name: value for name, value in module_environment().items() if not name.startswith(("GIT_", "DJANGO_"))
     }
-    # In a session of its own, so that what ends the client's processes does not end the hub.
-    hub = subprocess.Popen(  # noqa: S603
-        module_command("memoryhub.cli", "serve", "--on-demand"),
-        cwd=home_text(),
+    # In a session of its own, so that what ends the client's processes does not end it.
+    process = subprocess.Popen(  # noqa: S603
+        module_command("memoryhub.cli", *arguments),
+        cwd=folder,
         env=inherited,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    hub.returncode = 0  # nobody waits for it: without this, Popen warns when it is collected
+    process.returncode = 0  # nobody waits for it: without this, Popen warns when it is collected
 
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 Part = Callable[[Sequence[int]], Mapping[int, Any]]
@@ -15,6 +16,8 @@ class Closing(Protocol):
 
 _parts: dict[str, dict[str, Part]] = {}
 _statistics: dict[str, Callable[[], dict[str, int]]] = {}
+# Lines for the first session of a project that has no store yet, given its folder and the project
+first_offers: list[Callable[[Path, str], str]] = []
 # Texts that a starting session receives, given its id and that of the session that it continues, or ""
 openings: list[Callable[[str, str], str]] = []
 # Texts that a session receives at a prompt, given the session's id and the prompt
@@ -35,6 +38,8 @@ class PlannedAction:
 
 # Lines that a session receives before an action
 notes: list[Callable[[PlannedAction], str]] = []
+# Words of a client's status line for a session
+status_parts: list[Callable[[str], str]] = []
 # What is done when a session ends or is compacted, or its turn ends and its agent can be asked; returns the question
 closings: list[Closing] = []
 # Live entries that a scratch session wrote, as titles by id; and the function that moves entries to the project
@@ -64,6 +69,10 @@ def statistics() -> dict[str, dict[str, int]]:
     return {name: count() for name, count in _statistics.items()}
 
 
+def first_offer(folder: Path, project: str) -> str:
+    return "\n".join(filter(None, (offer(folder, project) for offer in first_offers)))
+
+
 def opening_of(session_id: str, continued: str = "") -> str:
     return "\n".join(filter(None, (opening(session_id, continued) for opening in openings)))
 
@@ -74,6 +83,10 @@ def recall_of(session_id: str, prompt: str) -> str:
 
 def note_of(action: PlannedAction) -> str:
     return "\n".join(filter(None, (note(action) for note in notes)))
+
+
+def status_of(session_id: str) -> str:
+    return ", ".join(filter(None, (part(session_id) for part in status_parts)))
 
 
 def close_session(session_id: str, *, asks: bool) -> str:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 
 # Prefix of the actor of a change made with an agent's token.
 AGENT_PREFIX = "token:"
+# Interfaces that only people use: the pages, and a command that they type at a terminal. What they write is accepted.
+ADMIN, TERMINAL = "admin", "terminal"
+PERSONS_DOORS = frozenset({ADMIN, TERMINAL})
 # Trace id of the sample project's events; no client wrote them
 SAMPLE_TRACE = "memory-hub demo"
 
@@ -33,7 +36,7 @@ def reader_of(actor: str, source: str) -> tuple[str, str]:
     person, slash, client = actor.partition("/")
     if slash:
         return person, client
-    if source == "admin":
+    if source in PERSONS_DOORS:
         return actor, ""
     return "", actor
 
@@ -41,7 +44,7 @@ def reader_of(actor: str, source: str) -> tuple[str, str]:
 # Header fields of an event that are not in its payload.
 @dataclass(frozen=True, slots=True)
 class Origin:
-    # The interface: ``mcp``, ``rest``, ``admin``, ``cli``, ``job`` or ``service``.
+    # The interface: ``mcp``, ``rest``, ``admin``, ``terminal``, ``cli``, ``job`` or ``service``.
     source: str = "service"
     # The name of a client, user or job.
     actor: str = "unknown"

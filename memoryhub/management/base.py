@@ -31,6 +31,7 @@ from memoryhub.core.paging import answering
 from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, list_projects, org_store, project_store, use_store
 from memoryhub.core.text import hanging, printable
 from memoryhub.management.parsers import DJANGOS_OPTIONS, describe
+from memoryhub.management.terminal import Line, Span, Style, has_colour, rendered
 from memoryhub.ops.serving.drain import drain_before_reading
 from memoryhub.ops.serving.process import find_running
 from memoryhub.registry.projects import require_project_of
@@ -57,6 +58,12 @@ class CommandOutput(OutputWrapper):
         self, msg: str = "", style_func: Callable[[str], str] | None = None, ending: str | None = None
     ) -> None:
         super().write(printable(msg), style_func, ending)
+
+    # Whether lines may be coloured
+    has_colour = False
+
+    def write_line(self, line: Line) -> None:
+        super().write(rendered(line, colour=self.has_colour), style_func=str)
 
     # For tables and progress bars, which print no stored text
     @property
@@ -115,18 +122,19 @@ class HubCommand(BaseCommand):
         facts = {"group": self.group, "summary": _END.split(self.help)[0], "slim": self.is_slim}
         return {**facts, **describe(self.create_parser("memory-hub", name), {**_VALUES, **self.values()})}
 
-    def answer(self, data: Any, lines: Iterable[str]) -> None:
+    def answer(self, data: Any, lines: Iterable[Line]) -> None:
         """Print data with ``--json``, in the shape of REST where it has the same answer; otherwise the lines."""
         if self.as_json:
             self.stdout.utf8.write(json.dumps(to_jsonable_python(data), ensure_ascii=False, indent=1))
         else:
             for line in lines:
-                self.stdout.write(line)
+                self.stdout.write_line(line)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         self.as_json = options.get("json", False)
-        self.stdout = _filtered(self.stdout, options.pop("stdout", None))
-        self.stderr = _filtered(self.stderr, options.pop("stderr", None))
+        may_colour = not options.get("no_color")
+        self.stdout = _filtered(self.stdout, options.pop("stdout", None), may_colour=may_colour)
+        self.stderr = _filtered(self.stderr, options.pop("stderr", None), may_colour=may_colour)
         try:
             with answering(as_json=self.as_json):
                 return super().execute(*args, **options)
@@ -152,14 +160,19 @@ class HubCommand(BaseCommand):
 
 
 def use_cli_origin() -> AbstractContextManager[Origin]:
-    """Write events inside in the name of the person whose terminal it is."""
+    """Write events inside in the name of the user who runs the command."""
     return use_origin(source="cli", actor=getpass.getuser())
 
 
-def read_input() -> str:
-    """Return standard input; raise Invalid if it is not text in the terminal's encoding."""
+def is_typed() -> bool:
+    """Return whether a person runs the command at a terminal, rather than a script or a client's shell."""
+    return sys.stdin.isatty()
+
+
+def read_input(limit: int = -1) -> str:
+    """Return standard input, at most ``limit`` characters; raise Invalid if it is not in the terminal's encoding."""
     try:
-        return sys.stdin.read()
+        return sys.stdin.read(limit)
     except UnicodeDecodeError as error:
         fix = "set PYTHONIOENCODING to its encoding, such as utf-8"
         raise Invalid(f"standard input is not {error.encoding} text; {fix}") from error
@@ -173,9 +186,10 @@ def _file_error(error: OSError) -> str:
     return f"can't use {error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
-def _filtered(wrapper: Any, stream: Any) -> CommandOutput:
+def _filtered(wrapper: Any, stream: Any, *, may_colour: bool) -> CommandOutput:
     output = CommandOutput(stream or wrapper._out)
-    output.style_func = wrapper.style_func
+    output.has_colour = may_colour and has_colour(output)
+    output.style_func = wrapper.style_func if output.has_colour else str
     return output
 
 
@@ -315,7 +329,7 @@ class ProjectCommand(HubCommand):
     def _warn(self) -> None:
         running = find_running()
         for warning in filter(None, (anchor_warning(), running and running.upgrade)):
-            self.stderr.write(f"warning: {warning}", style_func=str)
+            self.stderr.write_line([Span(f"warning: {warning}", Style.YELLOW)])
 
 
 class StoreCommand(ProjectCommand):

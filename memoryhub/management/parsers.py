@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from argparse import SUPPRESS, Action, ArgumentError, ArgumentParser, _ActionsContainer, _SubParsersAction
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any, NoReturn
 
 from memoryhub import env
 from memoryhub.core.text import did_you_mean
+from memoryhub.management.terminal import Span, Style, has_colour, rendered
 
 FILE = Path(__file__).with_name("parsers.json")
 # Options that Django gives each command; ``--help`` hides them.
@@ -41,7 +43,8 @@ class Parser(ArgumentParser):
 
     # Errors are one sentence with the next command, not the usage
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` shows what it takes\n")
+        line = [Span(f"{self.prog}: {message}; `{self.prog} --help` shows what it takes", Style.RED)]
+        self.exit(2, f"{rendered(line, colour=has_colour(sys.stderr))}\n")
 
     def _check_value(self, action: Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

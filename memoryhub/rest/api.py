@@ -19,7 +19,7 @@ from memories.api import queries_router as queries
 from memories.api import router as memories
 from memoryhub import __version__
 from memoryhub.config import enabled
-from memoryhub.config.hook_table import PACK
+from memoryhub.config.hook_table import PACK, STATUS
 from memoryhub.core import ids
 from memoryhub.core.errors import Invalid, NotFound, describe_problem
 from memoryhub.core.permissions import Act, Grant, demand, demand_everywhere, use_grant
@@ -37,7 +37,7 @@ from sessions_app.api import by_name as sessions_by_name
 from sessions_app.api import router as sessions
 from sessions_app.api import work_router as work
 from sessions_app.events import Slug
-from sessions_app.hook_parser import HookEvent, answer_for_client, parse_hook, place_event
+from sessions_app.hook_parser import HookEvent, answer_for_client, owner_of, parse_hook, place_event
 from sessions_app.schemas import HookContext, HookDelivery, OrgDescribe, ProjectDescribe
 from sessions_app.services.capture import in_window, note_window, take_delivery, take_event
 
@@ -260,11 +260,11 @@ def take_hook(
     """
     demand_everywhere()
     hook_event = parse_hook(client=client, event=event, data=data)
-    if not hook_event.effect.is_handled:
-        return Status(204, None)
     is_checked = "Memory-Hub-Enabled" in request.headers
-    if not is_checked and _is_switched_off(hook_event):
+    if not hook_event.effect.is_handled or (not is_checked and _is_switched_off(hook_event)):
         return Status(204, None)
+    if hook_event.effect.answer == STATUS:
+        return _status_line(hook_event, client, place.project or "")
     try:
         project, hook_event = place_event(hook_event, client=client, project=place.project)
     except NotFound:
@@ -283,6 +283,16 @@ def take_hook(
     if not text:
         return Status(204, None)
     return answer_for_client(client, event, text)
+
+
+# Nothing is noted: the line may be asked for before the session has begun
+def _status_line(event: HookEvent, client: str, project: str) -> HttpResponse:
+    project = owner_of(event, client=client, project=project)
+    try:
+        text = take_event(event=event, client=client, project=project, idempotency_key="") if project else ""
+    except NotFound:
+        text = ""
+    return HttpResponse(text, content_type="text/plain; charset=utf-8")
 
 
 # The hook has checked the folder that it runs in, which may be another, such as the client's own.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -77,12 +78,14 @@ class Importer:
         project: of records that name none.
         is_only: whether all records go there, whatever they name.
         only: import only what goes to this project, "" for everything.
+        batch: the import that this is a part of, which its caller ends; None for one of its own in each project.
     """
 
     tool: str
     project: str
     is_only: bool = False
     only: str = ""
+    batch: ImportRun | None = None
     _plans: dict[str, ProjectImport] = field(default_factory=dict, init=False)
 
     def preview(self, records: Iterable[Record]) -> list[ImportReport]:
@@ -122,7 +125,7 @@ class Importer:
                 f"the data names more than {_MAX_PROJECTS} projects; "
                 "import one of them with --only ID, or all into one with --project ID"
             )
-        return self._plans.setdefault(project, ProjectImport(self.tool, project))
+        return self._plans.setdefault(project, ProjectImport(self.tool, project, self.batch))
 
     def _reports(self) -> list[ImportReport]:
         return [plan.report for plan in self._plans.values()]
@@ -158,7 +161,7 @@ _UNIQUE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 class ProjectImport:
     """Decides what becomes of each record in one project, and writes it."""
 
-    def __init__(self, tool: str, project: str) -> None:
+    def __init__(self, tool: str, project: str, batch: ImportRun | None) -> None:
         self.report = ImportReport(project)
         self._tool = tool
         self._texts: set[str] = set()
@@ -166,7 +169,10 @@ class ProjectImport:
         self._rule_hashes: set[str] = set()
         # (topic of the source, relation, topic of the target)
         self._relations: list[tuple[str, str, str]] = []
-        self._run: ImportRun | None = None
+        self._run = batch
+        self._ends_batch = batch is None
+        # By the key of a record that several sources read
+        self._topics: dict[str, str] = {}
 
     def preview(self, records: Sequence[Record]) -> None:
         exists = self.report.project in list_projects()
@@ -189,7 +195,7 @@ class ProjectImport:
             session_of = {}
             for record in records:
                 if isinstance(record, MemoryRecord) and record.session:
-                    session_of[topic_of(self._tool, record.key)] = self._session_name(record.session)
+                    session_of[self._topic(record)] = session_name(self._tool, record.session)
             with self._recording(self._run):
                 for planned in sessions:
                     self._attempt(planned, lambda of: record_past_session(planned=of))
@@ -202,7 +208,8 @@ class ProjectImport:
         with _opened(report.project), self._recording(self._run):
             report.relations = _relate(self._relations)
             report.replaced = delete_repeated(self._rule_hashes)
-            report.batch = self._run.end(report.counts)
+            if self._ends_batch:
+                report.batch = self._run.end(report.counts)
 
     @contextmanager
     def _recording(self, run: ImportRun) -> Iterator[None]:
@@ -248,7 +255,7 @@ class ProjectImport:
 
     def _past_session(self, record: SessionRecord) -> PastSession:
         return PastSession(
-            session_id=self._session_name(record.key),
+            session_id=session_name(self._tool, record.key),
             purpose=flat(record.purpose),
             agent=shortened(flat(record.agent) or self._tool, _MAX_KEY),
             turns=record.turns,
@@ -257,13 +264,27 @@ class ProjectImport:
             ended_at=record.ended,
         )
 
-    # A client's own id of a session stays, so that a session which the hub has recorded is found
-    def _session_name(self, key: str) -> str:
-        if _UNIQUE.fullmatch(key):
-            return key
-        return topic_of(self._tool, key).removeprefix("import:")
+    # A text that another source has imported keeps its topic
+    def _find_topics(self, records: Sequence[Record]) -> None:
+        shared = [record for record in records if isinstance(record, MemoryRecord) and record.shared_by]
+        names = {record.key: [topic_of(tool, record.key) for tool in record.shared_by] for record in shared}
+        topics = list(chain.from_iterable(names.values()))
+        deleted: dict[str, bool] = {}
+        for start in range(0, len(topics), _TOPICS_AT_ONCE):
+            memories = Memory.objects.filter(topic_key__in=topics[start : start + _TOPICS_AT_ONCE]).order_by("id")
+            for topic, deleted_at in memories.values_list("topic_key", "deleted_at"):
+                deleted[str(topic)] = deleted_at is not None
+        for key, alternatives in names.items():
+            existing = [topic for topic in alternatives if topic in deleted]
+            if existing:
+                self._topics[key] = min(existing, key=deleted.__getitem__)
+
+    def _topic(self, record: MemoryRecord) -> str:
+        return self._topics.get(record.key) or topic_of(self._tool, record.key)
 
     def _memories(self, records: Sequence[Record], *, is_new: bool = False) -> list[ImportedMemory]:
+        if not is_new:
+            self._find_topics(records)
         commands = list(filter(None, map(self._command, records)))
         present = commands if is_new else without_deleted(commands)
         self.report.deleted += len(commands) - len(present)
@@ -302,7 +323,7 @@ class ProjectImport:
             content=record.content,
             kind=record.kind,
             tags=list(dict.fromkeys(filter(None, tags)))[:_MAX_TAGS],
-            topic_key=topic_of(self._tool, record.key),
+            topic_key=self._topic(record),
             source=shortened(flat(record.place), _MAX_PLACE),
             attributes=dict(record.attributes),
             **fields,
@@ -353,6 +374,13 @@ def _why(error: ValidationError | HubError) -> str:
     if isinstance(error, ValidationError):
         return explain(error)
     return error.message
+
+
+def session_name(tool: str, key: str) -> str:
+    """Return the name of an imported session: a client's own id of it stays, so that a recorded session is found."""
+    if _UNIQUE.fullmatch(key):
+        return key
+    return topic_of(tool, key).removeprefix("import:")
 
 
 def topic_of(tool: str, key: str) -> str:

@@ -38,6 +38,8 @@ class MemoryRecord:
     relations: tuple[tuple[str, str], ...] = ()
     # A file or a row, for a person who looks for it
     place: str = ""
+    # The sources that read the same text under the same key; each continues the imports of the others
+    shared_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +67,47 @@ Record = MemoryRecord | SessionRecord | LeftOutRecord
 
 
 @dataclass(frozen=True, slots=True)
+class Transcript:
+    """A session as a client keeps it, with what its file says at a glance."""
+
+    # As its ``SessionRecord`` has it
+    key: str
+    # Where the client worked, "" if that is not said
+    folder: str
+    place: Path
+    # Bytes
+    size: int
+    changed: datetime
+    # Yields its session, and what is left out
+    read: Callable[[], Iterator[Record]]
+
+
+@dataclass(frozen=True, slots=True)
 class ImportSource:
     """A tool whose data can be imported.
 
     ``read`` yields records in a stable order and writes nothing, not even beside the files. It raises ``Invalid`` with
-    one sentence where the path is no data of this tool.
+    one sentence where the path is no data of this tool. What the tool keeps of its sessions comes from
+    ``transcripts``, which takes the same paths and reads at most the head of each file.
     """
 
     name: str
     # One line for ``--help``
     help: str
-    # Where the tool keeps its data by itself, those that exist
-    find: Callable[[], list[Path]]
+    # Where the tool keeps its data by itself, those that exist; takes the folder that the user works in
+    find: Callable[[Path], list[Path]]
     read: Callable[[Path], Iterator[Record]]
     # What it reads, and where the tool keeps that, for the message about another path
     takes: str = ""
+    transcripts: Callable[[Path], Iterator[Transcript]] | None = None
 
     def records(self, path: Path) -> Iterator[Record]:
         """Yield the records of a path; the message of ``Invalid`` says what else can be named."""
         try:
             yield from self.read(path)
+            if self.transcripts:
+                for transcript in self.transcripts(path):
+                    yield from transcript.read()
         except Invalid as error:
             hint = f"; `import {self.name}` takes {self.takes}" if self.takes else ""
             raise Invalid(f"{error.message}{hint}") from error

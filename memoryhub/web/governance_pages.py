@@ -38,6 +38,7 @@ from memoryhub.core.permissions import Act, require
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from
+from memoryhub.transfer.start import StartResult, plan_of_project, run_start
 from memoryhub.web.pages import number_from
 from sessions_app.timeline import entries_of
 
@@ -98,6 +99,31 @@ def show_import(request: HttpRequest, batch_id: int, context: dict[str, Any]) ->
             "plan": imports.preview_undo(batch_id),
         }
     return TemplateResponse(request, "admin/imports/detail.html", {**context, **details})
+
+
+def show_start(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+    """Show what this machine knows of the project's repository, and import it."""
+    require(request.user, Act.ADMINISTER)  # it reads the files of the hub's machine
+    try:
+        plan = plan_of_project(current_store().name)
+    except HubError as error:
+        messages.error(request, sentence(error))
+        return redirect("admin:imports")
+    if request.method == "POST":
+        task = start_task(
+            "Import",
+            page=reverse("admin:imports"),
+            work=lambda report: run_start(plan, progress=lambda count: report(min(count, plan.total), plan.total)),
+            describe=_start_messages,
+        )
+        return redirect("admin:task", task.id)
+    return TemplateResponse(request, "admin/imports/start.html", {**context, "title": "Import", "plan": plan})
+
+
+def _start_messages(result: StartResult) -> list[tuple[int, str]]:
+    if result.batch is None:
+        return [(messages.INFO, "Nothing was new.")]
+    return [(messages.SUCCESS, f"Imported {counted(result.read, 'entry', 'entries')} as #{result.batch}.")]
 
 
 def _undo_batch(request: HttpRequest, batch: imports.Batch) -> HttpResponse:

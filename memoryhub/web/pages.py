@@ -11,6 +11,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import get_script_prefix, get_urlconf, reverse, set_script_prefix, set_urlconf
 from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 
@@ -23,6 +24,9 @@ from memoryhub.core.text import as_sentence
 _KINDS = {Scope.PROJECT: "project", Scope.ORG: "organisation", Scope.GLOBAL: "global scope"}
 _GROUPS = {Scope.PROJECT: "Projects", Scope.ORG: "Organisations", Scope.GLOBAL: "For all projects"}
 _ADDRESSES = {Scope.PROJECT: "/p/{}/admin/", Scope.ORG: "/o/{}/admin/", Scope.GLOBAL: "/global/admin/"}
+
+# Those that are not found by the kind of their streams
+_PAGES = {"conflict": "admin:memories_conflict_change", "import": "admin:import"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,22 @@ class StorePlace:
     def of(cls, store: StoreId) -> StorePlace:
         label = "Global" if store == GLOBAL_STORE else store.name
         return cls(store.name, label, _KINDS[store.scope], _ADDRESSES[store.scope].format(store.name), store.place)
+
+
+def entity_path(store: StoreId, entity_type: str, entity_id: int) -> str:
+    """Return the path of the page of an entity; outside a request, which has the store in its address."""
+    from memoryhub.core.admin import page_of_entity  # the app of the admin imports this module before there are models
+
+    prefix, urlconf = get_script_prefix(), get_urlconf()
+    set_script_prefix(StorePlace.of(store).url.removesuffix("admin/"))
+    set_urlconf(settings.STORE_URLCONF)
+    try:
+        if page := _PAGES.get(entity_type):
+            return reverse(page, args=[entity_id])
+        return page_of_entity(entity_type, entity_id)
+    finally:
+        set_script_prefix(prefix)
+        set_urlconf(urlconf)
 
 
 def visible_stores() -> list[StoreId]:

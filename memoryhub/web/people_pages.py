@@ -104,7 +104,7 @@ def _change_membership(request: HttpRequest, name: str, role: str, *, leaves: bo
 
 
 def _signin_link(request: HttpRequest, name: str) -> str:
-    return signin.link(signin.address_of_hub(request), signin.create_link_token(username=name))
+    return signin.new_link(signin.address_of_hub(request), username=name)
 
 
 def _people_page(request: HttpRequest, form: PersonForm, **extra: Any) -> HttpResponse:

@@ -16,6 +16,7 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -25,6 +26,7 @@ from memoryhub.core.stores.store import SLUG
 from memoryhub.models import SignInLink, Subject
 from memoryhub.registry.access_history import note_change
 from memoryhub.registry.people import OWNER, active_owners, find_person, require_manager_of
+from memoryhub.web.pages import with_query
 
 LINK_LIFETIME = timedelta(minutes=15)
 _TOKEN_BYTES = 32
@@ -66,8 +68,19 @@ def create_link_token(*, username: str = OWNER) -> str:
     return token
 
 
-def link(address: str, token: str) -> str:
-    return f"{address}/signin/{token}"
+def link(address: str, token: str, path: str = "") -> str:
+    """Return the address of a sign-in link, which leads to a path of the hub; by default to the first page."""
+    return with_query(f"{address}/signin/{token}", next=path)
+
+
+def new_link(address: str, *, username: str = "", path: str = "") -> str:
+    """Return a new sign-in link of a person, by default of the first owner.
+
+    Raises:
+        NotFound, Forbidden: as ``create_link_token``.
+    """
+    token = create_link_token(username=username or ensure_owner().username)
+    return link(address, token, path)
 
 
 def redeem_link_token(token: str) -> User:
@@ -105,7 +118,9 @@ def follow_link(request: HttpRequest, token: str) -> HttpResponse:
     if request.method == "GET" and request.headers.get("Sec-Fetch-Site") == "cross-site":
         return render(request, "memoryhub/signin_confirm.html")
     _sign_in(request, redeem_link_token(token))
-    return redirect("/")
+    path = request.GET.get("next", "")
+    is_local = path.startswith("/") and url_has_allowed_host_and_scheme(path, allowed_hosts=None)
+    return redirect(path if is_local else "/")
 
 
 def _sign_in(request: HttpRequest, user: User) -> None:

@@ -48,7 +48,15 @@ class HubAdminSite(AdminSite):
     def get_urls(self) -> list[URLPattern | URLResolver]:
         # These import models, which are not loaded yet when the site is created.
         from memoryhub.core.admin import needs
-        from memoryhub.web import describe_pages, governance_pages, inbox_page, people_pages, settings_page, worth_page
+        from memoryhub.web import (
+            describe_pages,
+            findings_page,
+            governance_pages,
+            inbox_page,
+            people_pages,
+            settings_page,
+            worth_page,
+        )
         from memoryhub.web.live import follow_store, follow_task, show_task
         from memoryhub.web.navigation import change_views, show_matching
         from memoryhub.web.secrets_page import secrets_page
@@ -71,7 +79,9 @@ class HubAdminSite(AdminSite):
             path("blame/", self.admin_view(page(governance_pages.show_blame)), name="blame"),
             path("audit/", self.admin_view(page(governance_pages.show_audit)), name="audit"),
             path("imports/", self.admin_view(page(governance_pages.show_imports)), name="imports"),
+            path("imports/start/", self.admin_view(page(governance_pages.show_start)), name="import_start"),
             path("imports/<int:batch_id>/", self.admin_view(page(governance_pages.show_import)), name="import"),
+            path("findings/", self.admin_view(page(findings_page.findings_page, title="Findings")), name="findings"),
             path("worth/", self.admin_view(page(worth_page.worth_page, title="Worth")), name="worth"),
             path("log/verify/", self.admin_view(verify), name="verify_chain"),
             path("core/rawevent/replay/", self.admin_view(page(governance_pages.show_replay)), name="replay"),
@@ -109,6 +119,7 @@ class HubAdminSite(AdminSite):
         return ()  # an object's history is its events; Django's admin log is never written
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
+        from memoryhub.web.findings_page import latest_receipt
         from memoryhub.web.overviews import can_load_sample, client_commands, first_steps, overview
 
         steps = first_steps(request, StorePlace.of(current_store()))
@@ -117,6 +128,7 @@ class HubAdminSite(AdminSite):
             "steps_done": sum(step.is_done for step in steps),
             "clients": client_commands(),
             "can_load_sample": can_load_sample(),
+            "receipt": latest_receipt(),
         }
         return super().index(request, {**overview(), **context, **(extra_context or {})})
 

@@ -73,6 +73,8 @@ class CommandRun(ClientPayload):
     agent_id: str = Field("", max_length=200)
     # When it ran, if it was imported later
     written_at: Instant | None = None
+    # Of an imported run that failed: the same program ran in the session before, and passed
+    passed_before: bool = False
 
 
 class PhaseEvent(ClientPayload):

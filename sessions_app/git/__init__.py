@@ -7,6 +7,7 @@ from sessions_app.git.commits import (
     count_commits,
     first_commits,
     last_changes,
+    list_commits,
     read_changes,
     read_commit,
     read_commits,

@@ -70,6 +70,14 @@ def count_commits(repository: Path, *, limit: int | None = None, since: str | No
     return int(answer.stdout) if answer.returncode == 0 else 0
 
 
+def list_commits(repository: Path, *, limit: int) -> list[str]:
+    """Return the hashes of the newest commits that are reachable from HEAD, the newest first."""
+    if not _has_commits(repository):
+        return []
+    answer = run(repository, "rev-list", *_log_window(limit, None), "HEAD")
+    return answer.stdout.decode("ascii").split() if answer.returncode == 0 else []
+
+
 def read_commits(
     repository: Path,
     *,

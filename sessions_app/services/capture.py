@@ -14,15 +14,23 @@ from pathlib import Path, PurePath
 from django.db.models import QuerySet
 
 from memoryhub.config.current_settings import NO_FOLDER, FolderSettings, project_settings, read_folder, use_folder
-from memoryhub.config.hook_table import ASK, NOTE, PACK, RECALL, HookEffect
+from memoryhub.config.hook_table import ASK, NOTE, PACK, RECALL, STATUS, HookEffect
 from memoryhub.config.identity import bind_project, renamed_hint
 from memoryhub.core import clock, ids, log, windows
-from memoryhub.core.contributions import PlannedAction, close_session, note_of, opening_of, recall_of
-from memoryhub.core.errors import Invalid
+from memoryhub.core.contributions import (
+    PlannedAction,
+    close_session,
+    first_offer,
+    note_of,
+    opening_of,
+    recall_of,
+    status_of,
+)
+from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.events.event_types import Speech, names_of_speech
 from memoryhub.core.origin import AGENT_PREFIX, current_origin, use_origin
 from memoryhub.core.spool import SpooledEvent
-from memoryhub.core.stores.store import current_store, project_store, use_store
+from memoryhub.core.stores.store import current_store, list_projects, project_store, use_store
 from memoryhub.core.text import flat, one_line
 from sessions_app.events import COMMIT_RECORDED
 from sessions_app.events.client import COMMAND_RUN, CONTEXT_COMPACTED, FILE_EDITED, client_events
@@ -155,12 +163,18 @@ def take_event(*, event: HookEvent, client: str, project: str, idempotency_key: 
 
 
 def hint_for(event: HookEvent, project: str) -> str:
-    """Return what the start of a session says of a project that its folder may have had under another name."""
-    if not event.answers or event.effect.answer != PACK or not event.directory:
+    """Return what the first session of a project is told: that it may have had another name, or what to import."""
+    if not event.answers or event.effect.answer != PACK or not event.directory or project in list_projects():
         return ""
-    if hint := renamed_hint(Path(event.directory), project):
+    folder = Path(event.directory)
+    if hint := renamed_hint(folder, project):
         return f"Memory Hub begins the project {project}: {hint}\n\n"
-    return ""
+    try:
+        offer = first_offer(folder, project)
+    except HubError as error:
+        logger.warning("what could be imported into %s is unknown: %s", project, error.message)
+        return ""
+    return offer and f"{offer}\n\n"
 
 
 def in_window(event: HookEvent, window: str) -> HookEvent:
@@ -187,6 +201,8 @@ def answer_to(*, event: HookEvent, project: str, problem: str = "") -> str:
         return ""
     if event.effect.answer == NOTE:
         return note_at_action(event)
+    if event.effect.answer == STATUS:
+        return status_of(event.session_id)
     if event.effect.answer == ASK:
         return close_session(event.session_id, asks=True)
     if event.effect.answer == RECALL:
@@ -353,6 +369,8 @@ def take_delivery(*, client: str, event: str, command: HookDelivery) -> HookCont
     with use_origin(source="hook"):
         if hook_event.effect.answer == NOTE:
             return HookContext(context=note_at_action(hook_event))
+        if not hook_event.effect.is_recorded:
+            return HookContext()
         with clock.frozen(plausible_time(command.happened_at)) if command.happened_at else nullcontext():
             record_hook(hook_event, key)
             if project_settings().capture_commits:

@@ -13,14 +13,23 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.log import Draft
 from memoryhub.core.origin import use_origin
-from memoryhub.core.text import shortened
+from memoryhub.core.text import flat, shortened
 from sessions_app import events
-from sessions_app.events.client import ASSISTANT_MESSAGE, COMMAND_RUN, MAX_TEXT, USER_MESSAGE, CommandRun, Message
+from sessions_app.events.client import (
+    ASSISTANT_MESSAGE,
+    COMMAND_RUN,
+    FILE_EDITED,
+    MAX_TEXT,
+    USER_MESSAGE,
+    CommandRun,
+    FileEdited,
+    Message,
+)
 from sessions_app.models import Session, SessionStatus, Turn
 from sessions_app.services.turns import stream_of_turn
 
 _MAX_PURPOSE, _MAX_SUMMARY = 2_000, 20_000
-_MAX_COMMAND, _MAX_OUTPUT = 10_000, 8_000
+_MAX_COMMAND, _MAX_OUTPUT, _MAX_PATH = 10_000, 8_000, 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +40,27 @@ class PastCommand:
     output: str
     exit_code: int
     at: datetime | None = None
+    # Of one that failed: whether the same program passed before in the session
+    passed_before: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PastEdit:
+    """A file that was changed."""
+
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
 class PastTurn:
-    """A prompt and its answer, with the commands between that failed, and that then passed."""
+    """A prompt and its answer, and what was done between: failed commands, what ran until they passed, edited files."""
 
     prompt: str
     answer: str = ""
     began_at: datetime | None = None
     ended_at: datetime | None = None
-    commands: Sequence[PastCommand] = ()
+    # In their order
+    actions: Sequence[PastCommand | PastEdit] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +161,7 @@ def _drafts_of_turn(session: PastSession, name: str, turn: PastTurn) -> list[tup
     ended = events.TurnEnded(**names, **_at("ended_at", turn.ended_at or turn.began_at))
     messages = [
         _message(USER_MESSAGE, turn.prompt, turn.began_at),
-        *map(_command, turn.commands),
+        *map(_action, turn.actions),
         _message(ASSISTANT_MESSAGE, turn.answer, turn.ended_at or turn.began_at),
     ]
     drafts = [log.prepare(events.TURN_BEGAN, began), *filter(None, messages), log.prepare(events.TURN_ENDED, ended)]
@@ -158,6 +177,12 @@ def _message(event_type: EventType[Message], text: str, moment: datetime | None)
         return None  # nothing is left of it without its private parts
 
 
+def _action(action: PastCommand | PastEdit) -> Draft[CommandRun] | Draft[FileEdited] | None:
+    if isinstance(action, PastEdit):
+        return _edit(action)
+    return _command(action)
+
+
 def _command(command: PastCommand) -> Draft[CommandRun] | None:
     if not command.command.strip():
         return None
@@ -166,8 +191,16 @@ def _command(command: PastCommand) -> Draft[CommandRun] | None:
         output=command.output[-_MAX_OUTPUT:],
         exit_code=command.exit_code,
         **_at("written_at", command.at),
+        **({"passed_before": True} if command.passed_before else {}),
     )
     return log.prepare(COMMAND_RUN, run)
+
+
+def _edit(edit: PastEdit) -> Draft[FileEdited] | None:
+    path = flat(edit.path).strip()
+    if not path or len(path) > _MAX_PATH:
+        return None
+    return log.prepare(FILE_EDITED, FileEdited(path=path))
 
 
 def _ended(session: PastSession) -> events.SessionEnded:

@@ -94,7 +94,7 @@ class ClaudeCode:
         }
 
     def send(self, event: str, **fields: Any) -> str:
-        done = run_hook(self._home, event, {**self._common, "hook_event_name": event, **fields})
+        done = run_hook(self._home, event, {**self._common, "hook_event_name": event} | fields)
         assert done.returncode == 0, done.stderr
         assert not done.stderr, done.stderr
         return done.stdout.decode()
@@ -116,6 +116,9 @@ class ClaudeCode:
 
     def before(self, name: str, given: dict[str, Any]) -> str:
         return self._injected("PreToolUse", tool_name=name, tool_input=given, tool_use_id="toolu_01")
+
+    def status_line(self) -> str:
+        return self.send("StatusLine", hook_event_name="Status", model={"display_name": "Sonnet"})
 
     def bash(self, command: str, stdout: str, stderr: str = "") -> None:
         response = {"stdout": stdout, "stderr": stderr, "interrupted": False, "isImage": False}

@@ -253,6 +253,7 @@ class WithBadHubTests(HookTestCase):
     def test_before_an_action_nothing_is_kept_or_said_without_an_answer(self) -> None:
         data = self.hook_data(tool_name="Bash", tool_input={"command": "ls"})
         self.assert_harmless(run_hook(self.home, "PreToolUse", data))
+        self.assert_harmless(run_hook(self.home, "StatusLine", data))
         refusal = b'HTTP/1.1 422 Unprocessable\r\nContent-Length: 14\r\n\r\n{"detail":"x"}'
         for answer in (None, b"", refusal, b"HTTP/1.1 204 No Content\r\n\r\n"):
             listener = socket.create_server(("127.0.0.1", 0))
@@ -317,6 +318,7 @@ class DeadlineTests(SimpleTestCase):
             ("UserPromptSubmit", "", 1.0),
             ("Stop", "", front.SECONDS),
             ("PreToolUse", "", front.SECONDS),
+            ("StatusLine", "", front.SECONDS),
             ("SessionStart", "0.1", 1.0),
             ("SessionStart", "5", 5.0),
             ("SessionStart", "600", front.MAX_SECONDS),

@@ -110,6 +110,24 @@ class OneHubTests(HookTestCase):
         self.assertNotIn("command.run", by_type)
         self.assertEqual(by_type.count("context.packed"), 2)
 
+    def test_the_status_line_tells_what_the_session_was_given_and_what_waits(self) -> None:
+        self.clone("status")
+        client = ClaudeCode(self.home, self.work, "s3")
+        self.assertEqual(client.status_line(), "")
+        self.assertFalse((self.home / FOLDER).exists())  # where the session begins is not decided yet
+        self.assertEqual(client.prompt("Install lodash"), "")
+        rule = {"title": "Packages", "kind": "guideline", "content": "Use pnpm, not npm.", "tags": ["correction"]}
+        self.assertEqual(self.hub.api("POST", "projects/status/memories", rule).status, 201)
+        self.assertEqual(client.status_line(), "")
+        self.assertIn("pnpm", client.before("Bash", {"command": "npm install lodash"}))
+        self.assertEqual(client.status_line(), "1 note")
+        self.assertIn("pnpm", ClaudeCode(self.home, self.work, "s4").prompt("Which guideline is there for packages?"))
+        other = ClaudeCode(self.home, self.work, "s4")
+        self.assertEqual(other.status_line(), "1 recalled")
+        before = len(replayed(self.home, "status"))
+        self.assertEqual(other.status_line(), "1 recalled")
+        self.assertEqual(len(replayed(self.home, "status")), before)
+
     def work_on_the_parser(self, repository: Repository) -> None:
         client = ClaudeCode(self.home, self.work, FIRST)
         self.assertEqual(client.start(), "")  # nothing is known yet

@@ -170,7 +170,7 @@ OF_ORGANISATIONS = ("describe", "members", *IN_WIDER_SCOPES)
 # Pages that only read, although they have names of their own, and why others have no form here
 READ_ONLY = frozenset(
     """
-    None inbox graph pick blame audit imports worth replay as_of live task live_task stream index login logout
+    None inbox graph pick blame audit imports findings worth replay as_of live task live_task stream index login logout
     password_change password_change_done autocomplete jsi18n view_on_site app_list
     sessions_app_commit_sha sessions_app_session_named sessions_app_turn_stream memories_memory_versions
     memories_memory_compare memories_contextpack_now memories_pack_compare memories_review_item

@@ -28,10 +28,10 @@ from memoryhub import __version__
 from memoryhub.client.setup import entries, json_text, plan, trial
 from memoryhub.client.setup import json_text as toml_text
 from memoryhub.client.setup import service as services
+from memoryhub.client.setup.agent_files import put_agent
 from memoryhub.client.setup.clients import config_file, file_of, user_target
 from memoryhub.client.setup.document import BACKUP_SUFFIX, backup_of, read_document
 from memoryhub.client.setup.entries import command_words, entry_words
-from memoryhub.client.setup.plan import put_agent
 from memoryhub.config.clients import Client, all_clients, find_client, hook_clients
 from memoryhub.core.errors import ConflictError
 from memoryhub.ops.serving.process import BY_HAND, Running
@@ -39,6 +39,10 @@ from tests.home import UNMEASURED, run_home
 
 ROOT = Path(__file__).parents[2]
 CLAUDE = '{\n  "numStartups": 41,\n  "mcpServers": {\n    "other": {"command": "x"}\n  },\n  "é": "ü"\n}\n'
+
+
+def written_clients() -> list[Client]:
+    return [client for client in all_clients().values() if client.is_written]
 
 
 class SetupTestCase(SimpleTestCase):
@@ -102,7 +106,7 @@ class SetupTests(SetupTestCase):
         self.assertEqual((path.read_text(), len(list(self.user.iterdir()))), (CLAUDE, 1))
 
     def test_every_client_is_set_up_once_and_taken_out_again(self):
-        for client in all_clients().values():
+        for client in written_clients():
             with self.subTest(client=client.id):
                 self.set_up(client)
                 path = config_file(client, None)
@@ -200,7 +204,7 @@ class SetupTests(SetupTestCase):
 
 class LibrarianTests(SetupTestCase):
     def test_it_is_installed_in_the_form_of_each_client_and_removed_with_it(self) -> None:
-        for client in all_clients().values():
+        for client in written_clients():
             path = file_of(client.agent, None)
             if path is None:
                 continue
@@ -373,7 +377,7 @@ class RefusalTests(SetupTestCase):
 
     def test_a_file_that_changed_since_the_preview_is_not_written(self):
         path = self.claude()
-        changes = plan.plan_setup(user_target(find_client("claude-code")), project=None, hooks=False)
+        changes = plan.plan_setup(user_target(find_client("claude-code")), plan.SetupChoices(hooks=False))
         path.write_text('{"newer": 1}')
         with self.assertRaisesRegex(ConflictError, "has changed in the meantime"):
             plan.apply(changes)
@@ -542,7 +546,7 @@ class ExactTests(SetupTestCase):
         return {"absent files": {}, **cases}
 
     def test_every_byte_is_restored(self) -> None:
-        for client in all_clients().values():
+        for client in written_clients():
             for name, files in self.cases(client).items():
                 with self.subTest(client=client.id, file=name):
                     for path, text in files.items():
@@ -553,7 +557,7 @@ class ExactTests(SetupTestCase):
 
     def test_a_repositorys_files_are_restored(self) -> None:
         top = self.repository()
-        for client in all_clients().values():
+        for client in written_clients():
             if client.repository:
                 path = config_file(client, top)
                 text = TOML if path.suffix == ".toml" else COMMENTS.replace("KEY", client.servers[0])

@@ -50,6 +50,8 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "vscode": {"type": "http", "url": URL, "headers": bearer("${input:memory-hub-token}")},
     "windsurf": {"serverUrl": URL, "headers": bearer("${env:MEMORY_HUB_TOKEN}")},
     "opencode": {"type": "remote", "oauth": False, "url": URL, "headers": bearer("{env:MEMORY_HUB_TOKEN}")},
+    "qwen-code": {"httpUrl": URL, "headers": bearer("${MEMORY_HUB_TOKEN}")},
+    "roo-code": {"type": "streamable-http", "url": URL, "headers": bearer("${env:MEMORY_HUB_TOKEN}")},
 }
 # Where the entry of one folder is: in the person's home for Claude Code and Windsurf, else in the working tree.
 FOLDER_FILES = {
@@ -60,6 +62,8 @@ FOLDER_FILES = {
     "vscode": (".vscode/mcp.json", ("servers",)),
     "windsurf": (".config/devin/mcp_config.json", ("mcpServers",)),
     "opencode": ("opencode.json", ("mcp",)),
+    "qwen-code": (".qwen/settings.json", ("mcpServers",)),
+    "roo-code": (".roo/mcp.json", ("mcpServers",)),
 }
 INPUT = {"type": "promptString", "id": "memory-hub-token", "description": "Token for Memory Hub", "password": True}
 
@@ -294,13 +298,14 @@ class FolderTests(TeamSetupTestCase):
     def test_the_hub_of_this_machine_stays_that_of_the_other_folders(self):
         for client in ENTRIES.keys() - {"windsurf", "codex"}:
             with self.subTest(client=client):
+                status = "set up, with hooks" if find_client(client).hooks else "set up"
                 self.run_setup(client, "--yes")
                 before = self.files_of_clients()
                 self.join(client, "--yes")
                 self.assertIn(f"set up for {URL}", self.status(client, self.folder))
-                self.assertEqual(self.status(client, self.other), "set up, with hooks")
+                self.assertEqual(self.status(client, self.other), status)
                 self.assertIn("stay: other folders need them", self.leave(client))
-                self.assertEqual(self.status(client, self.folder), "set up, with hooks")
+                self.assertEqual(self.status(client, self.folder), status)
                 self.assertEqual(self.files_of_clients(), before)
 
     def files_of_clients(self) -> dict[Path, bytes]:

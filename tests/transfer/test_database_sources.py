@@ -433,13 +433,13 @@ class Mem0Tests(DatabaseTestCase):
 
     def test_the_usual_place_is_found_and_one_without_data_gets_one_sentence(self) -> None:
         find = SOURCES["mem0"].find
-        self.assertEqual(find(), [])
+        self.assertEqual(find(Path.cwd()), [])
         place, empty = self.home / ".mem0", self.home / "empty"
         place.mkdir()
         shutil.copy(DATA / "mem0/history.db", place)
-        self.assertEqual(find(), [place / "history.db"])
+        self.assertEqual(find(Path.cwd()), [place / "history.db"])
         with patch.dict(os.environ, MEM0_DIR=str(self.home / "other")):
-            self.assertEqual(find(), [])
+            self.assertEqual(find(Path.cwd()), [])
         os.mkfifo(self.home / "pipe")
         empty.mkdir()
         for path, why in (

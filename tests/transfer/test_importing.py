@@ -239,7 +239,7 @@ class SessionImportTests(ImportTestCase):
 
     def test_its_failed_commands_are_found_by_their_errors(self) -> None:
         runs = (PastCommand("make chart", "x" * 9_000 + "KeyError: 'tide'", 2, WRITTEN), PastCommand(" ", "", 1))
-        turn = PastTurn("Draw the chart.", "Done.", WRITTEN, commands=(*runs, PastCommand("make chart", "", 0)))
+        turn = PastTurn("Draw the chart.", "Done.", WRITTEN, actions=(*runs, PastCommand("make chart", "", 0)))
         self.run_import(SessionRecord(key="s1", purpose="Charts", turns=(turn,), started=WRITTEN))
         (hit,) = self.search("KeyError tide").results
         self.assertEqual((hit["source"], hit["type"], hit["title"]), ("command", "failed", "make chart"))
@@ -404,12 +404,18 @@ MEMORIES = {
     "basic-memory/harbour": 4,
     "claude-code": 2,
     "claude-mem/claude-mem.db": 4,
+    "cline": 0,
+    "cursor/User": 0,
+    "cursor/agent": 0,
     "cursor-rules": 5,
     "engram/engram.db": 5,
+    "kilo": 0,
     "mcp-memory-service/sqlite_vec.db": 5,
     "mem0/get_all.json": 4,
     "mem0/history.db": 5,
     "obsidian": 6,
+    "roo": 0,
+    "rules": 8,
     "server-memory/memory.jsonl": 2,
 }
 
@@ -435,5 +441,5 @@ class SourceTests(HubTestCase):
                 self.assertEqual(table_digests(), before)
 
     def run_import(self, source: str, path: Path) -> ImportReport:
-        (report,) = Importer(source, "alpha", is_only=True).run(SOURCES[source].read(path), place=str(path))
+        (report,) = Importer(source, "alpha", is_only=True).run(SOURCES[source].records(path), place=str(path))
         return report

@@ -44,7 +44,7 @@ class SourceTestCase(SimpleTestCase):
         return Path(shutil.copytree(DATA / data, self.home / "work" / "harbour"))
 
     def read(self, source: str, path: Path) -> list[Record]:
-        return list(SOURCES[source].read(path))
+        return list(SOURCES[source].records(path))
 
     def memories(self, source: str, path: Path) -> dict[str, MemoryRecord]:
         return {record.key: record for record in self.read(source, path) if isinstance(record, MemoryRecord)}
@@ -99,7 +99,7 @@ class RulesTests(SourceTestCase):
         title = "AGENTS.md › Harbour › Build"
         place = str(folder / "AGENTS.md")
         self.assertEqual(
-            replace(before[f"{key}/build"], updated=None),
+            replace(before[f"{key}/build"], updated=None, shared_by=()),
             MemoryRecord(f"{key}/build", title, content, kind="guideline", place=place),
         )
         file = folder / "AGENTS.md"
@@ -220,7 +220,7 @@ class ClaudeCodeTests(SourceTestCase):
         )
         (session,) = self.sessions("claude-code", folder)
         (turn,) = session.turns
-        runs = [(command.command, command.exit_code, command.output) for command in turn.commands]
+        runs = [(command.command, command.exit_code, command.output) for command in turn.actions]
         self.assertEqual(runs, [("make test", 2, "E  KeyError: 'tide'"), ("make test", 0, "5 passed")])
         self.assertEqual(turn.answer, "They pass.")
 
@@ -231,7 +231,7 @@ class ClaudeCodeTests(SourceTestCase):
         self.assertEqual([(turn.prompt, turn.answer) for turn in session.turns], [("Low water?", "At 12:31.")])
         place = folder / "projects/-srv-harbour/1.jsonl:2"
         self.assertEqual(left, LeftOutRecord(str(place), "lines that are cut off, too long or no JSON: 3"))
-        with patch("memoryhub.transfer.sources.claude_code.MAX_TURNS", 2):
+        with patch("memoryhub.transfer.sources.transcripts.MAX_TURNS", 2):
             folder = self.transcript(*[prompt] * 5)
             (session,) = self.sessions("claude-code", folder)
             self.assertEqual(self.reasons("claude-code", folder), ["turns after the first 2: 3"])
@@ -305,6 +305,7 @@ class IgnoredFilesTests(SourceTestCase):
             "agents-md": "AGENTS.md",
             "cursor-rules": ".cursor/rules/tides.mdc",
             "claude-code": "CLAUDE.md",
+            "rules": ".github/copilot-instructions.md",
             "obsidian": "Tides.md",
             "basic-memory": "Tides.md",
         }
@@ -471,22 +472,22 @@ class BasicMemoryTests(BasicMemoryTestCase):
     def test_projects_are_found_in_the_settings(self) -> None:
         find, config = SOURCES["basic-memory"].find, self.home / ".basic-memory" / "config.json"
         config.parent.mkdir()
-        self.assertEqual(find(), [])
+        self.assertEqual(find(Path.cwd()), [])
         write_files(self.home, {f"{name}/a.md": "Depths." for name in ("basic-memory", "notes/inner", "old")})
         main, notes, inner, old = (self.home / name for name in ("basic-memory", "notes", "notes/inner", "old"))
         paths = {"north": {"path": str(notes)}, "inner": {"path": str(inner)}, "old": str(old), "gone": {"path": "/x"}}
         config.write_text(json.dumps({"projects": paths}))
-        self.assertEqual(find(), [main, notes, inner, old])
-        keys = [list(self.memories("basic-memory", path)) for path in find()]
+        self.assertEqual(find(Path.cwd()), [main, notes, inner, old])
+        keys = [list(self.memories("basic-memory", path)) for path in find(Path.cwd())]
         self.assertEqual(keys, [["main:a"], [], ["inner:a"], ["old:a"]])
         write_files(inner, {"below/b.md": "Berths."})
         self.assertEqual(list(self.memories("basic-memory", inner / "below")), ["inner:below/b"])
         wrong_types = b'{"projects": {"a": {"path": 4}, "b": {"path": "\\u0000"}}}'
         for hostile in (b"\xff\0", b"[" * 100_000, b"[]", wrong_types):
             config.write_bytes(hostile)
-            self.assertEqual(find(), [main])
+            self.assertEqual(find(Path.cwd()), [main])
         with patch.dict(os.environ, BASIC_MEMORY_HOME=str(old), XDG_CONFIG_HOME=str(self.home)):
-            self.assertEqual(find(), [old])
+            self.assertEqual(find(Path.cwd()), [old])
 
     def test_notes_without_a_memory_of_their_own_are_left_out_with_the_reason(self) -> None:
         folder = self.project({"a.md": "Depths."})
@@ -594,6 +595,7 @@ class HostileTests(BasicMemoryTestCase):
             ("claude-code", "CLAUDE.md"),
             ("agents-md", "AGENTS.md"),
             ("cursor-rules", ".cursor/rules/tides.mdc"),
+            ("rules", ".roorules"),
             ("obsidian", "Tides.md"),
             ("basic-memory", "b.md"),
         ):
@@ -610,17 +612,17 @@ class FindTests(SourceTestCase):
         write_files(work, {".git/HEAD": "ref: refs/heads/main"})
         self.enterContext(contextlib.chdir(work / "pilot"))
         self.enterContext(patch.dict(os.environ, CLAUDE_CONFIG_DIR=str(home / "own")))
-        self.assertEqual([SOURCES[name].find() for name in ("claude-code", "obsidian")], [[], []])
+        self.assertEqual([SOURCES[name].find(Path.cwd()) for name in ("claude-code", "obsidian")], [[], []])
         for folder in (".claude/projects", "own/projects", "vault/.obsidian", ".config/obsidian"):
             (home / folder).mkdir(parents=True)
         vaults = {"a": {"path": str(home / "vault")}, "b": {"path": str(home / "gone")}, "c": None}
         (home / ".config/obsidian/obsidian.json").write_text(json.dumps({"vaults": vaults}))
         (work / "CLAUDE.md").write_text("Depths in metres.")
-        self.assertEqual(SOURCES["claude-code"].find(), [home / "own", home / ".claude", work])
-        self.assertEqual(SOURCES["obsidian"].find(), [home / "vault"])
-        self.assertEqual([SOURCES[name].find() for name in ("agents-md", "cursor-rules")], [[work], [work]])
+        self.assertEqual(SOURCES["claude-code"].find(Path.cwd()), [home / "own", home / ".claude", work])
+        self.assertEqual(SOURCES["obsidian"].find(Path.cwd()), [home / "vault"])
+        self.assertEqual([SOURCES[name].find(Path.cwd()) for name in ("agents-md", "cursor-rules")], [[work], [work]])
         (home / ".config/obsidian/obsidian.json").write_text('{"vaults": [1]}')
-        self.assertEqual(SOURCES["obsidian"].find(), [])
+        self.assertEqual(SOURCES["obsidian"].find(Path.cwd()), [])
 
 
 class ServerMemoryTests(SourceTestCase):

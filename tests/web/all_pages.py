@@ -50,6 +50,7 @@ STARTS = (
             "secrets/?part=rules",
             "secrets/?q=github",
             "worth/?period=all",
+            "findings/",
             "no-such-page/",
         )
     ),

@@ -17,7 +17,7 @@ from _signal import signal as on_signal
 from memoryhub.client.hook import post
 from memoryhub.client.hook.post import ClientEvent
 from memoryhub.config import enabled
-from memoryhub.config.hook_table import ASK, NOTE, PACK, HookTable
+from memoryhub.config.hook_table import ASK, NOTE, PACK, STATUS, HookTable
 from memoryhub.core import autostart
 from memoryhub.core.file_locks import try_share_lock
 from memoryhub.env import DatabaseUrlError, HomeError, home_text, make_home
@@ -90,7 +90,7 @@ def _take_event(argv: list[str]) -> None:
     table = HookTable(event.client)
     event.effect, event.takes_context = table.event(event.name)
     seconds = _seconds()
-    if event.takes_context and event.effect.answer not in (ASK, NOTE):
+    if event.takes_context and event.effect.answer not in (ASK, NOTE, STATUS):
         seconds = max(seconds, PATIENT_SECONDS)
     event.deadline = time.monotonic() + seconds
     if not _is_object(event.body):
@@ -167,7 +167,8 @@ def _is_object(body: bytes) -> bool:
 
 
 def _hand_over(event: ClientEvent) -> None:
-    if _is_for_a_team(event):
+    # The status line is that of this machine's hub
+    if event.effect.answer != STATUS and _is_for_a_team(event):
         return
     # Identify the project here if this process has its own rules: the hub's environment may differ.
     if not event.project and os.environ.get("MEMORY_HUB_IDENTITY"):
@@ -175,7 +176,7 @@ def _hand_over(event: ClientEvent) -> None:
 
         event.project = event_body.project_of(event)
     connection = post.send(event, connect_seconds=CONNECT_SECONDS)
-    if event.effect.answer == NOTE:
+    if event.effect.answer in (NOTE, STATUS):
         # Nothing is recorded, so that nothing is kept or said without an answer in time
         answer = post.receive(connection, event.deadline) if connection else None
         if answer and not answer.is_refusal:

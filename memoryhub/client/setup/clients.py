@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from memoryhub.config.clients import Agent, Client, Hooks
+from memoryhub.config.clients import Client, ClientFile
 from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core.errors import Invalid
 
@@ -27,10 +27,14 @@ class SetupTarget:
     hooks: Path | None
     # The file of the librarian
     agent: Path | None = None
+    skill: Path | None = None
+    permissions: Path | None = None
+    status_line: Path | None = None
     # The option of the command that chooses these files, after a space.
     option: str = ""
     # Whether the server counts in every folder, not in one.
     is_for_all: bool = False
+    repository: Path | None = None
 
 
 def user_target(client: Client) -> SetupTarget:
@@ -40,12 +44,23 @@ def user_target(client: Client) -> SetupTarget:
 
 def repository_target(client: Client, top: Path) -> SetupTarget:
     """Return the files of a repository, which everyone gets who works on it."""
-    return replace(_target(client, top), option=" --repository")
+    return replace(_target(client, top), option=" --repository", repository=top)
 
 
-def _target(client: Client, repository: Path | None) -> SetupTarget:
-    config = config_file(client, repository)
-    return SetupTarget(client, config, file_of(client.hooks, repository), file_of(client.agent, repository))
+def _target(client: Client, repository: Path | None, config: Path | None = None) -> SetupTarget:
+    config = config or config_file(client, repository)
+    permissions = file_of(client.permissions, repository)
+    if client.permissions and not client.permissions.user:
+        permissions = config
+    return SetupTarget(
+        client,
+        config,
+        file_of(client.hooks, repository),
+        agent=file_of(client.agent, repository),
+        skill=file_of(client.skill, repository),
+        permissions=permissions,
+        status_line=file_of(client.status_line, repository),
+    )
 
 
 def folder_target(client: Client, directory: Path) -> SetupTarget:
@@ -58,8 +73,7 @@ def folder_target(client: Client, directory: Path) -> SetupTarget:
         return _target(in_folder(client, str(project_folder(directory))), None)
     if not client.repository:
         return user_target(client)
-    config = config_file(client, _top_of(directory) or resolved(directory))
-    return SetupTarget(client, config, file_of(client.hooks, None), file_of(client.agent, None))
+    return _target(client, None, config_file(client, _top_of(directory) or resolved(directory)))
 
 
 def in_folder(client: Client, folder: str) -> Client:
@@ -89,12 +103,14 @@ def config_file(client: Client, repository: Path | None) -> Path:
     return _inside(repository, next((path for path in paths if path.exists()), paths[0]))
 
 
-def file_of(declared: Hooks | Agent | None, repository: Path | None) -> Path | None:
-    """Return the file of the client's hooks or librarian: the user's, or that of a repository."""
+def file_of(declared: ClientFile | None, repository: Path | None) -> Path | None:
+    """Return a declared file: the user's, or that of a repository; None if there is no such file."""
     if declared is None:
         return None
     if repository is None:
-        return _place(declared.user)
+        return _place(declared.user) if declared.user else None
+    if not declared.repository:
+        return None
     return _inside(repository, repository / declared.repository)
 
 

@@ -11,15 +11,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from memoryhub.client.setup import json_text
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import ConflictError, Invalid, Unavailable
 from memoryhub.core.foreign_files import check_toml, read_foreign
+from memoryhub.core.plain_yaml import load_yaml
 
 Place = tuple[str | int, ...]
 
 BACKUP_SUFFIX = ".before-memory-hub"
 _MARK = "\ufeff"
+_YAML = ".yaml"
 # A client's JSON has its history too and can be large
 _MAX_BYTES, _MAX_TOML = 32 * 2**20, 256 * 1024
 
@@ -38,6 +42,11 @@ class ConfigDocument:
     @property
     def is_toml(self) -> bool:
         return self.path.suffix == ".toml"
+
+    def require_written(self) -> None:
+        """Raise Invalid if the file has a format that is read but not changed."""
+        if self.path.suffix == _YAML:
+            raise Invalid(f"{self.path} is YAML, which this command does not change; change it by hand")
 
     def at(self, place: Place, default: Any) -> Any:
         """Return the value at a place, or ``default``."""
@@ -58,6 +67,7 @@ class ConfigDocument:
         Raises:
             Invalid: the text cannot be changed without side effects.
         """
+        self.require_written()
         data: Any = copy.deepcopy(self.data)
         parent = data
         for name, following in pairwise(place):
@@ -80,6 +90,7 @@ class ConfigDocument:
         Raises:
             Invalid: the text cannot be changed without side effects.
         """
+        self.require_written()
         data: Any = copy.deepcopy(self.data)
         parent = data
         for name in place[:-1]:
@@ -168,8 +179,13 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
             return tomllib.loads(text)
         if path.suffix in (".js", ".md"):
             return {"code": text} if text else {}
-        scan = json_text.plain(text)
-        data = json.loads(scan) if scan.strip() else {}
+        if path.suffix == _YAML:
+            data = load_yaml(text) or {}
+        else:
+            scan = json_text.plain(text)
+            data = json.loads(scan) if scan.strip() else {}
+    except yaml.YAMLError as error:
+        raise Invalid(f"{path} is not valid YAML: {' '.join(str(error).split())[:200]}; fix it first") from error
     except ValueError as error:  # also for a number of thousands of digits
         if path.suffix == ".toml":
             raise Invalid(f"{path} is not valid TOML: {error}; fix it first") from error
@@ -178,7 +194,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
     except RecursionError as error:
         raise Invalid(f"{path} is nested too deeply and was not changed; change it by hand") from error
     if not isinstance(data, dict):
-        raise Invalid(f"{path} must contain a JSON object; fix it first")
+        raise Invalid(f"{path} must contain {'a mapping' if path.suffix == _YAML else 'a JSON object'}; fix it first")
     return data
 
 

@@ -40,6 +40,12 @@ def variables() -> dict[str, str]:
     return {}
 
 
+def shell_command(*words: str) -> str:
+    """Return a command of this installation for a shell, with its settings."""
+    settings = [f"{name}={shlex.quote(value)}" for name, value in variables().items()]
+    return " ".join([*settings, shlex.join([*command_words(), *words])])
+
+
 def verb_index(words: Sequence[str], verb: str) -> int:
     """Return the index of ``verb`` in a command that starts the hub with it; 0 if the command is another one."""
     for at, word in enumerate(words[:-1], 1):
@@ -54,7 +60,7 @@ def find_server(client: Client, document: ConfigDocument) -> dict[str, Any] | No
     Raises:
         ConflictError: another server has its name.
     """
-    if not _is_file_of(document, (*client.user, *client.repository)):
+    if not is_file_of(document, (*client.user, *client.repository)):
         return None
     entry = document.at(server_place(client, document), {})
     if not entry:
@@ -132,8 +138,8 @@ def _take_input(client: Client, document: ConfigDocument, original: ConfigDocume
     if at is None:
         return document
     if len(inputs) > 1:
-        return _remove_value(document, ("inputs", at), original)
-    return _remove_value(document, ("inputs",), original)
+        return remove_value(document, ("inputs", at), original)
+    return remove_value(document, ("inputs",), original)
 
 
 def _input_at(inputs: Sequence[Any], name: str) -> int | None:
@@ -151,9 +157,11 @@ def stdio_entry(client: Client, present: dict[str, Any], project: str | None, pr
     if client.names_no_folder and "--project" not in arguments:
         raise Invalid(f"{client.name} does not start servers in a project's folder; name the project with --project ID")
     command = [*command_words(), "mcp", *arguments]
-    entry = {**client.entry, **present, "command": command}
-    if not client.command_is_list:
-        entry |= {"command": command[0], "args": command[1:]}
+    entry = {**client.entry, **present}
+    if client.command_is_list:
+        entry[client.command] = command
+    else:
+        entry |= {client.command: command[0], "args": command[1:]}
     environment = present.get(client.environment)
     if not isinstance(environment, dict):
         environment = {}
@@ -181,7 +189,7 @@ def _arguments(client: Client, added: list[str], project: str | None, profile: s
 
 
 def entry_words(entry: dict[str, Any]) -> list[str]:
-    command = entry.get("command") or []
+    command = entry.get("command") or entry.get("cmd") or []
     if not isinstance(command, list):
         command = [command, *(entry.get("args") or [])]
     return list(map(str, command))
@@ -191,15 +199,15 @@ def take_server(client: Client, document: ConfigDocument, original: ConfigDocume
     """Return the document without the hub's entry; parents that are in the original stay."""
     if not find_server(client, document):
         return document
-    return _take_input(client, _remove_value(document, server_place(client, document), original), original)
+    return _take_input(client, remove_value(document, server_place(client, document), original), original)
 
 
-def hook_groups(client: Client, hooks: Hooks) -> dict[str, Any]:
-    """Return what this installation adds to the list of each event."""
-    settings = [f"{name}={shlex.quote(value)}" for name, value in variables().items()]
+def hook_groups(client: Client, hooks: Hooks, hub: str = "") -> dict[str, Any]:
+    """Return what is added to the list of each event, with ``hub`` as the command instead of this installation's."""
+    hub = hub or shell_command()
     groups: dict[str, Any] = {}
     for event, declared in hooks.set_up().items():
-        command = " ".join([*settings, shlex.join([*command_words(), "hook", client.id, event])])
+        command = f"{hub} {shlex.join(['hook', client.id, event])}"
         hook = {"type": "command", "command": command, "timeout": declared.timeout or hooks.timeout}
         if hooks.flat:
             groups[event] = hook
@@ -214,13 +222,13 @@ def hook_groups(client: Client, hooks: Hooks) -> dict[str, Any]:
 def present_hooks(client: Client, document: ConfigDocument) -> dict[str, Any]:
     """Return the hub's item in the list of each event that has one."""
     hooks = client.hooks
-    if not hooks or hooks.plugin or not _is_file_of(document, (*hooks.user, hooks.repository)):
+    if not hooks or hooks.plugin or not is_file_of(document, (*hooks.user, hooks.repository)):
         return {}
     places = {event: _own_hooks(client, document, event) for event in hooks.set_up()}
     return {event: document.at(own_places[0][:3], {}) for event, own_places in places.items() if own_places}
 
 
-def _is_file_of(document: ConfigDocument, paths: Sequence[str]) -> bool:
+def is_file_of(document: ConfigDocument, paths: Sequence[str]) -> bool:
     return document.path.name in {Path(path).name for path in paths}
 
 
@@ -245,7 +253,7 @@ def take_hooks(client: Client, document: ConfigDocument, original: ConfigDocumen
             siblings = document.at(place[:-1], [])
             if len(siblings) == 1:
                 place = place[:3]  # noqa: PLW2901  (its group goes with it)
-            document = _remove_value(document, place, original)
+            document = remove_value(document, place, original)
     if client.hooks and client.hooks.version and set(document.data) == {"version"} and not original:
         document = document.take(("version",))
     return document
@@ -288,7 +296,7 @@ def is_own_plugin(document: ConfigDocument) -> bool:
     return document.path.suffix == ".js" and "`memory-hub setup" in document.text.partition("\n")[0]
 
 
-def _remove_value(document: ConfigDocument, place: Place, original: ConfigDocument | None) -> ConfigDocument:
+def remove_value(document: ConfigDocument, place: Place, original: ConfigDocument | None) -> ConfigDocument:
     stay = 0
     data: Any = original.data if original else None
     for name in place[:-1]:
@@ -308,7 +316,7 @@ def _own_hooks(client: Client, document: ConfigDocument, event: str) -> list[Pla
         else:
             hooks = document.at((*inside, "hooks"), [])
             candidates = [((*inside, "hooks", index), hook) for index, hook in enumerate(hooks)]
-        places += [place for place, hook in candidates if _is_own(client, hook)]
+        places += [place for place, hook in candidates if is_own_hook(client, hook)]
     return places
 
 
@@ -319,7 +327,7 @@ def _is_chained(command: str) -> bool:
     return any(word and set(word) <= set(";&|") for word in words)
 
 
-def _is_own(client: Client, hook: Any) -> bool:
+def is_own_hook(client: Client, hook: Any) -> bool:
     try:
         words = shlex.split(hook["command"])
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
-import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from decisions.prompts import agent_file, instructions
+import yaml
+
 from memoryhub.client.setup import json_text
-from memoryhub.client.setup.clients import SetupTarget, folder_target, in_folder, user_target
+from memoryhub.client.setup.agent_files import put_agent, put_policy, put_skill, read_own_file
+from memoryhub.client.setup.clients import SetupTarget, folder_target, in_folder, repository_target, user_target
 from memoryhub.client.setup.document import (
     ConfigDocument,
     backup_of,
@@ -42,7 +41,9 @@ from memoryhub.client.setup.entries import (
     take_server,
 )
 from memoryhub.client.setup.json_text import put_table
-from memoryhub.config.clients import SERVER, Agent, Client, SameName, find_client
+from memoryhub.client.setup.permissions import present_rules, put_rules, rules_for, take_rules
+from memoryhub.client.setup.status_line import put_status_line, status_line_of, take_status_line
+from memoryhub.config.clients import SERVER, Client, SameName, all_clients, find_client
 from memoryhub.core.errors import ConflictError, HubError
 from memoryhub.teams.connections import VARIABLE, all_connections
 from memoryhub.teams.transport import LOOPBACK
@@ -76,58 +77,146 @@ class ConfigChange:
         return "\n".join(difflib.unified_diff(*lines, old, str(self.path), lineterm=""))
 
 
-def plan_setup(
-    target: SetupTarget, *, project: str | None, hooks: bool, profile: str = "", url: str = "", variable: str = VARIABLE
-) -> list[ConfigChange]:
-    """Return the file changes that connect a client; none if it is already set up.
+@dataclass(frozen=True, slots=True)
+class SetupChoices:
+    """What to set up for a client."""
 
-    Args:
-        target: the client, and its files.
-        project: the project that the server is bound to; None for that of the folder where the client starts it.
-        hooks: whether to add the client's hooks and its librarian too.
-        profile: the tools that the server lists; "" for those of the entry that is there, else the default.
-        url: of a server over HTTP, instead of one that the client starts.
-        variable: the environment variable from which the client takes the token for ``url``.
+    # The project that the server is bound to; None for that of the folder where the client starts it
+    project: str | None = None
+    # The tools that the server lists; "" for those of the entry that is there, else the default
+    profile: str = ""
+    # A server over HTTP, instead of one that the client starts, and the environment variable of its token
+    url: str = ""
+    variable: str = VARIABLE
+    # The client's hooks, librarian, skill and status line too
+    hooks: bool = True
+    # The permission to use the read-only tools without asking
+    permissions: bool = False
+    # The status line, if there are hooks
+    status_line: bool = True
+
+
+def plan_setup(target: SetupTarget, choices: SetupChoices) -> list[ConfigChange]:
+    """Return the file changes that connect a client; none if it is already set up.
 
     Raises:
         Invalid: a file cannot be changed in place, or the client needs a project.
         ConflictError: another server has the hub's name, or the client could not start with both entries.
     """
     client = target.client
-    require_one_transport(target, url)
-    config = read_document(target.config)
-    changed = {config.path: (config, put_server(client, config, project, url, variable, profile=profile))}
-    if hooks and client.hooks and target.hooks:
-        before, after = changed.get(target.hooks) or (read_document(target.hooks),) * 2
+    require_one_transport(target, choices.url)
+    config = _Draft(read_document(target.config))
+    config.after = put_server(
+        client, config.before, choices.project, choices.url, choices.variable, profile=choices.profile
+    )
+    drafts = {target.config: config}
+    if choices.hooks and client.hooks and target.hooks:
+        draft = _draft(drafts, target.hooks)
         if client.hooks.plugin:
-            after = put_plugin(client, client.hooks, after)
+            draft.after = put_plugin(client, client.hooks, draft.after)
         else:
-            after = put_hooks(client, client.hooks, after, hook_groups(client, client.hooks))
-        changed[target.hooks] = (before, after)
-    agent = read_agent(target.agent)
-    if hooks and agent and client.agent:
-        changed[agent.path] = (agent, put_agent(client.agent, agent))
-    changes = []
-    for before, after in changed.values():
-        if before.text != after.text:
-            is_first = before.is_there and not (has_hooks(client, before) or has_entry(client, before))
-            changes.append(ConfigChange(before, after, adds_backup=is_first and not is_own_agent(before)))
-    return changes
+            draft.after = put_hooks(client, client.hooks, draft.after, hook_groups(client, client.hooks))
+    if choices.permissions and target.permissions and not _has_policy(client):
+        draft = _draft(drafts, target.permissions)
+        draft.after = put_rules(client, draft.after, rules_for(client, config.after))
+    # A team's hub has no status line: the command asks that of this machine
+    if choices.hooks and choices.status_line and target.status_line and not choices.url:
+        draft = _draft(drafts, target.status_line)
+        draft.after = put_status_line(client, draft.after)
+    changes = [draft.change(client) for draft in drafts.values()]
+    if choices.hooks:
+        changes += [ConfigChange(file, after) for file, after in _agent_files(target)]
+    policy = _policy_file(target)
+    if choices.permissions and policy and client.permissions:
+        rules = rules_for(client, config.after)
+        changes.append(ConfigChange(policy, put_policy(client.permissions, policy, rules)))
+    return [change for change in changes if change.before.text != change.after.text]
+
+
+def lacks_permissions(target: SetupTarget, choices: SetupChoices) -> bool:
+    """Return whether the client has a list of allowed tools that the hub's read-only tools can be added to."""
+    try:
+        return plan_setup(target, choices) != plan_setup(target, replace(choices, permissions=True))
+    except HubError:
+        return False
+
+
+@dataclass(slots=True)
+class _Draft:
+    before: ConfigDocument
+    after: ConfigDocument = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.after = self.before
+
+    def change(self, client: Client) -> ConfigChange:
+        is_set_up = _has_more_than_rules(client, self.before)
+        if present_rules(client, self.before) and backup_of(self.before.path).exists():
+            is_set_up = True
+        return ConfigChange(self.before, self.after, adds_backup=self.before.is_there and not is_set_up)
+
+
+def _draft(drafts: dict[Path, _Draft], path: Path) -> _Draft:
+    return drafts.setdefault(path, _Draft(read_document(path)))
+
+
+def _has_more_than_rules(client: Client, document: ConfigDocument) -> bool:
+    return has_hooks(client, document) or has_entry(client, document) or bool(status_line_of(client, document))
+
+
+# The librarian and the skill as they are, if the hub may write them, and as they should be
+def _agent_files(target: SetupTarget) -> Iterator[tuple[ConfigDocument, ConfigDocument]]:
+    agent, skill = read_own_file(target.agent), read_own_file(target.skill)
+    if agent and target.client.agent:
+        yield agent, put_agent(target.client.agent, agent)
+    if skill:
+        yield skill, put_skill(skill)
+
+
+def _has_policy(client: Client) -> bool:
+    return client.permissions is not None and client.permissions.is_whole_file
+
+
+# The file of the client's permissions, if it is the hub's as a whole
+def _policy_file(target: SetupTarget) -> ConfigDocument | None:
+    return read_own_file(target.permissions) if _has_policy(target.client) else None
 
 
 def plan_removal(target: SetupTarget, *, hooks: bool = True) -> list[ConfigChange]:
-    """Return the file changes that remove the hub from a client's configuration, with or without its hooks."""
+    """Return the file changes that remove the hub from a client's configuration.
+
+    Without ``hooks``, only the server goes: what counts in other folders too stays.
+    """
     client, paths = target.client, {target.config}
-    if hooks and target.hooks:
-        paths.add(target.hooks)
+    if hooks:
+        permissions = None if _has_policy(client) else target.permissions
+        paths |= {path for path in (target.hooks, permissions, target.status_line) if path}
     changes = []
     for document in map(read_document, sorted(paths)):
-        if find_server(client, document) is not None or (hooks and has_hooks(client, document)):
+        is_there = find_server(client, document) is not None
+        if is_there or (hooks and (_has_more_than_rules(client, document) or present_rules(client, document))):
             changes.append(_removal(client, document, hooks=hooks))
-    agent = read_agent(target.agent)
-    if hooks and agent and agent.is_there:
-        changes.append(ConfigChange(agent, _removed(agent)))
-    return changes
+    if hooks:
+        policy = _policy_file(target)
+        if policy and policy.is_there:
+            changes.append(ConfigChange(policy, _removed(policy)))
+        for document, _ in _agent_files(target):
+            if document.is_there and not _is_shared(target, document.path):
+                changes.append(ConfigChange(document, _removed(document)))
+    return [change for change in changes if change.before.text != change.after.text or not change.after.is_there]
+
+
+# Whether another client that is set up reads the same file
+def _is_shared(target: SetupTarget, path: Path) -> bool:
+    for client in all_clients().values():
+        if client.id == target.client.id or (target.repository and not client.repository):
+            continue
+        other = repository_target(client, target.repository) if target.repository else user_target(client)
+        if path in (other.agent, other.skill):
+            with suppress(HubError):
+                if _has_server(other):
+                    return True
+    return False
 
 
 def apply(changes: list[ConfigChange]) -> None:
@@ -140,12 +229,15 @@ def apply(changes: list[ConfigChange]) -> None:
             backup_of(change.path).unlink(missing_ok=True)
 
 
-def to_paste(
-    target: SetupTarget, project: str | None, url: str = "", variable: str = VARIABLE, profile: str = ""
-) -> str:
+def to_paste(target: SetupTarget, choices: SetupChoices) -> str:
     """Return the text to paste into the target's file by hand."""
     client = target.client
-    entry = http_entry(client, {}, url, variable) if url else stdio_entry(client, {}, project, profile)
+    if choices.url:
+        entry = http_entry(client, {}, choices.url, choices.variable)
+    else:
+        entry = stdio_entry(client, {}, choices.project, choices.profile)
+    if target.config.suffix == ".yaml":
+        return yaml.safe_dump({client.servers[0]: {SERVER: entry}}, sort_keys=False, allow_unicode=True)
     if target.config.suffix == ".toml":
         return put_table("", (*client.servers, SERVER), entry)
     return json_text.put("{}", (*client.servers, SERVER), entry) + "\n"
@@ -179,7 +271,7 @@ def _removal(client: Client, document: ConfigDocument, *, hooks: bool) -> Config
         require_own_hooks(client, document)
     try:
         original = read_backup(document.path)
-        is_whole = hooks or not has_hooks(client, document)
+        is_whole = hooks or not (has_hooks(client, document) or present_rules(client, document))
         is_same = is_whole and original is not None and _adds(client, original, document)
     except HubError:
         original, is_same = None, False
@@ -190,6 +282,8 @@ def _removal(client: Client, document: ConfigDocument, *, hooks: bool) -> Config
     after = take_server(client, document, original)
     if hooks:
         after = take_hooks(client, after, original)
+        after = take_rules(client, after, original)
+        after = take_status_line(client, after, original)
     is_original = original is not None and after.text == original.text
     has_content = after.text.split() not in ([], ["{}"], ["{", "}"])  # comments are content, too
     return ConfigChange(document, replace(after, is_there=has_content or bool(original)), removes_backup=is_original)
@@ -209,6 +303,10 @@ def _adds(client: Client, original: ConfigDocument, document: ConfigDocument) ->
         added = put_input(client, added)
     if client.hooks:
         added = put_hooks(client, client.hooks, added, present_hooks(client, document))
+    if client.permissions and not client.permissions.is_in_entry:
+        added = put_rules(client, added, present_rules(client, document))
+    if line := status_line_of(client, document):
+        added = put_status_line(client, added, line)
     return added.text == document.text
 
 
@@ -300,51 +398,3 @@ def _user_target(target: SetupTarget) -> SetupTarget:
 
 def _has_server(target: SetupTarget) -> bool:
     return find_server(target.client, read_document(target.config)) is not None
-
-
-# The digest shows whether the rest of the file is as the hub wrote it.
-_MARK = re.compile(r"^# From `memory-hub setup`, ([0-9a-f]{16})\n", re.MULTILINE)
-
-
-def read_agent(path: Path | None) -> ConfigDocument | None:
-    """Return the file if the hub may write or remove it: there is none, or it is as the hub wrote it."""
-    if path is None:
-        return None
-    try:
-        document = read_document(path)
-    except HubError:
-        return None  # a person's own, as it is not one that the hub writes
-    if document.is_there and not is_own_agent(document):
-        return None
-    return document
-
-
-def is_own_agent(document: ConfigDocument) -> bool:
-    mark = _MARK.search(document.text[:200])
-    return mark is not None and mark[1] == _agent_digest(_MARK.sub("", document.text, count=1))
-
-
-def put_agent(agent: Agent, document: ConfigDocument) -> ConfigDocument:
-    """Return the librarian's file in the client's form."""
-    front_matter = dict(line.split(": ", 1) for line in agent_file().split("\n---\n", 1)[0].splitlines()[1:])
-    fields = {name: front_matter[name] for name in agent.fields} | agent.more
-    if document.is_toml:
-        # A text of JSON is one of TOML.
-        values = {**fields, "developer_instructions": instructions()}
-        text = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
-        text = _agent_mark(text) + text
-    else:
-        # A text is written as it is.
-        values = {name: json.dumps(value) for name, value in fields.items() if not isinstance(value, str)}
-        lines = [f"{name}: {value}" for name, value in (fields | values).items()]
-        text = "\n".join(["---", *lines, "---", instructions(), ""])
-        text = text.replace("---\n", f"---\n{_agent_mark(text)}", 1)
-    return replace(document, text=text, data={"code": text}, is_there=True)
-
-
-def _agent_mark(text: str) -> str:
-    return f"# From `memory-hub setup`, {_agent_digest(text)}\n"
-
-
-def _agent_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -9,6 +9,7 @@ from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest, ContextRe
 from memoryhub.config.repository import working_folder
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import ProjectCommand, entity_id
+from memoryhub.management.terminal import outlined
 
 
 class Command(ProjectCommand):
@@ -31,4 +32,4 @@ class Command(ProjectCommand):
             else:
                 command = command_from(ContextPackRequest, {**options, "query": " ".join(options["query"])})
                 sent = pack_context(command=command, folder=None if options["project"] else working_folder())
-        self.answer(sent.data(), [sent.text])
+        self.answer(sent.data(), outlined(sent.text))

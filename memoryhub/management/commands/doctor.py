@@ -11,6 +11,7 @@ from memoryhub.core.log.rebuilding import SMALL_LOG
 from memoryhub.core.stores.store import StoreId
 from memoryhub.core.text import counted, hanging
 from memoryhub.management.base import HubCommand, add_store_options, store_option, use_cli_origin
+from memoryhub.management.terminal import Line, Style, highlight
 from memoryhub.ops.doctor.service import DoctorReport, examine, report_unusable
 
 EXIT_FOUND = 15
@@ -44,12 +45,16 @@ class Command(HubCommand):
             self._show(report or examine(store, deep=options["deep"]))
 
     def _show(self, report: DoctorReport) -> None:
-        lines = [hanging(f"{item.where}: {item.what}.\nrepair: {item.repair}") for item in report.findings]
+        lines: list[Line] = []
+        for item in report.findings:
+            text = hanging(f"{item.where}: {item.what}.\nrepair: {item.repair}")
+            lines.append(highlight(text, (text.partition("\n")[0], Style.RED)))
         lines += [f"{title}: {what}" for title, what in report.compared.items()]
         if report.server:
             lines.append(f"the database {report.server}: its server was checked")
         verdict = counted(len(report.findings), "finding") if report.findings else "all is well"
-        self.answer(report.findings, [*lines, f"{counted(report.stores, 'store')} examined: {verdict}"])
+        lines.append(highlight(f"{counted(report.stores, 'store')} examined: {verdict}", (verdict, Style.BOLD)))
+        self.answer(report.findings, lines)
         if report.findings:
             sys.exit(EXIT_FOUND)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from governance.imports import ImportRun, list_batches, preview_only, preview_undo, undo_import
+from governance.imports import ImportRun, ImportUndo, list_batches, preview_only, preview_undo, undo_import
 from memories.importing import MAX_HEADINGS
 from memoryhub.config.identity import bind_project, identify_project, renamed_hint
 from memoryhub.config.repository import working_folder
@@ -16,23 +16,25 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.stores.store import list_projects
 from memoryhub.core.text import counted, flat
 from memoryhub.management.base import ProjectCommand, entity_id, progress_bar, use_cli_origin
+from memoryhub.management.importing import import_plan, is_wanted, plan_lines
 from memoryhub.transfer.file_imports import FILE_IMPORTS, FileImport
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import ImportReport, ImportSource, batch_line, left_out_lines, report_line
 from memoryhub.transfer.sources import SOURCES
+from memoryhub.transfer.start import plan_start
 
 
 class Command(ProjectCommand):
     help = (
-        "Import files, decision records, git history, an exported store, or the memory of another tool. Importing "
-        "again adds only changes."
+        "Import files, decision records, git history, an exported store, or the memory of another tool; without "
+        "SOURCE, all that this machine knows of this repository. Importing again adds only changes."
     )
     creates_store = True
     reads = ("list",)
     interrupted = "interrupted; what was imported is kept, and the same command imports the rest"
 
     def add_arguments(self, parser: CommandParser) -> None:
-        kinds = parser.add_subparsers(dest="kind", required=True, metavar="SOURCE|list|undo")
+        kinds = parser.add_subparsers(dest="kind", metavar="SOURCE|list|undo")
         markdown = kinds.add_parser("markdown", help="import each section of Markdown and text files as a memory")
         markdown.add_argument("path", metavar="DIR", type=Path, help="the folder")
         markdown.add_argument("--tag", action="append", default=[], help="tag for all of them; may be repeated")
@@ -73,22 +75,41 @@ class Command(ProjectCommand):
         undo = kinds.add_parser("undo", help="undo an import, as if it had never been")
         undo.add_argument("batch", metavar="N", type=entity_id, help="its number, as `import list` shows it")
         undo.add_argument("--confirm", metavar="TOKEN", default="", help="from the preview, which is shown without it")
+        undo.add_argument("--yes", action="store_true", help="undo it without asking")
         for kind in (markdown, adr, git, jsonl, *tools, batches, undo):
             super().add_arguments(kind)
+        # Under other names: the defaults of a source's options would replace what is given before it
+        parser.add_argument("--project", metavar="ID", dest="all_project", help="the project; default: of this folder")
+        act = parser.add_mutually_exclusive_group()
+        act.add_argument("--preview", action="store_true", dest="all_preview", help="show it, and change nothing")
+        act.add_argument("--yes", action="store_true", dest="all_yes", help="import without asking")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if options["kind"] in ("list", "undo"):
+        for name in ("project", "preview", "yes"):
+            if options[f"all_{name}"] not in (None, False):
+                options[name] = options[f"all_{name}"]
+            options.setdefault(name, None)
+        if options["kind"] is None:
+            self._import_all(options)
+        elif options["kind"] in ("list", "undo"):
             self.creates_store = False
             with self.store(options):
                 if options["kind"] == "list":
                     batches = list_batches()
                     self.answer(batches, map(batch_line, batches))
                 else:
-                    self._undo(options["batch"], options["confirm"])
+                    self._undo(options)
         elif options["kind"] in SOURCES:
             self._tool(SOURCES[options["kind"]], options)
         else:
             self._import(options)
+
+    def _import_all(self, options: dict[str, Any]) -> None:
+        plan = plan_start(working_folder(), options["project"])
+        for line in plan_lines(plan):
+            self.stdout.write(line)
+        if plan.parts and not options["preview"] and is_wanted(self, "Import this?", is_yes=options["yes"]):
+            import_plan(self, plan)
 
     def _import(self, options: dict[str, Any]) -> None:
         path: Path = options["path"].expanduser().absolute()
@@ -141,7 +162,7 @@ class Command(ProjectCommand):
         if options["path"]:
             paths = [options["path"].expanduser().absolute()]
         else:
-            paths = source.find()
+            paths = source.find(working_folder())
         if not paths:
             raise Invalid(f"no data of {source.name} was found in its usual places; name the file or folder")
         project = identify_project(project=options["project"], directory=working_folder())
@@ -190,11 +211,20 @@ class Command(ProjectCommand):
             for line in left_out_lines(report):
                 self.stderr.write(f"  {line}")
 
-    def _undo(self, batch: int, token: str) -> None:
-        plan = undo_import(batch_id=batch, token=token) if token else preview_undo(batch)
-        state = "undone" if token else "would be undone"
+    def _undo(self, options: dict[str, Any]) -> None:
+        batch, token = options["batch"], options["confirm"]
+        if not token:
+            plan = preview_undo(batch)
+            self._report_undo(plan, "would be undone")
+            if not options["yes"] and not sys.stdin.isatty():
+                self.stdout.write(f"to undo it: memory-hub import undo {batch} --confirm {plan.token}")
+                return
+            if not is_wanted(self, "Undo it?", is_yes=options["yes"]):
+                return
+            token = plan.token
+        self._report_undo(undo_import(batch_id=batch, token=token), "undone")
+
+    def _report_undo(self, plan: ImportUndo, state: str) -> None:
         self.stdout.write(f"{state}: {plan.items_text or 'nothing'}, {counted(plan.events, 'event')}")
         for item in plan.kept_items:
             self.stdout.write(flat(f"kept #{item.id} {item.title}: {item.why}"))
-        if not token:
-            self.stdout.write(f"to undo it: memory-hub import undo {batch} --confirm {plan.token}")

@@ -7,7 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from governance.present import size
+from governance.findings.selectors import project_findings
+from governance.present import findings_lines, size
 from memoryhub.config.identity import SETTINGS_FILE, check_project_id, renamed_hint
 from memoryhub.config.repository import working_folder
 from memoryhub.core import clock
@@ -22,13 +23,15 @@ from memoryhub.registry.projects import ProjectCreate, ProjectDetails, ProjectRo
 class Command(HubCommand):
     help = "List, show or create projects; `memory-hub settings` changes their settings."
     group = CommandGroup.CONTENT
-    reads = ("list", "show")
+    reads = ("list", "show", "findings")
 
     def add_arguments(self, parser: CommandParser) -> None:
-        acts = parser.add_subparsers(dest="act", required=True, metavar="list|show|create")
+        acts = parser.add_subparsers(dest="act", required=True, metavar="list|show|findings|create")
         acts.add_parser("list", help="list all projects: id, name, events, size, last write, folder")
         show = acts.add_parser("show", help="show a project; default: that of this folder, and why it is that one")
         show.add_argument("id", nargs="?", metavar="ID")
+        findings = acts.add_parser("findings", help="the error met most, the command that fails first, and others")
+        findings.add_argument("id", nargs="?", metavar="ID")
         create = acts.add_parser("create", help="create a project")
         create.add_argument("id", metavar="ID", help="1 to 64 of a-z, 0-9, '.', '_', '-'")
         create.add_argument("--title", default="", help="display name")
@@ -77,6 +80,13 @@ class Command(HubCommand):
         settings = {name: {"value": value, "decided_by": by} for name, (value, by) in decided.items()}
         data = {**details.model_dump(), "because": because, "exists": True, "folder": row.folder, "settings": settings}
         self.answer(data, [*head, *_details(details, row, decided)])
+
+    def _findings(self, options: dict[str, Any]) -> None:
+        project = check_project_id(options["id"], "ID") if options["id"] else projects.locate(working_folder())[0]
+        projects.require_project(project)
+        with use_store(project_store(project)):
+            report = project_findings()
+        self.answer(report, findings_lines(report))
 
     def _create(self, options: dict[str, Any]) -> None:
         project = check_project_id(options["id"], "ID")

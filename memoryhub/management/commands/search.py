@@ -5,11 +5,13 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memories import selectors
-from memories.present import hit_line
+from memories.present import hit_line, reference, warnings
 from memories.schemas import MemorySearch
 from memoryhub.core.paging import as_lines
+from memoryhub.core.text import as_data, flat
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import ProjectCommand
+from memoryhub.management.terminal import Line, Style, highlight
 
 
 class Command(ProjectCommand):
@@ -29,7 +31,15 @@ class Command(ProjectCommand):
         command = command_from(MemorySearch, {**options, "query": " ".join(options["query"])})
         with self.store(options):
             listing = selectors.search(command=command)
-        lines = [as_lines(listing, hit_line, none="nothing found; try fewer or other words")]
+        text = as_lines(listing, hit_line, none="nothing found; try fewer or other words")
         if listing.meta.note and listing.results:
-            lines.append(f"({listing.meta.note})")
-        self.answer(listing, lines)
+            text += f"\n({listing.meta.note})"
+        hits = {hit_line(hit): hit for hit in listing.results}
+        self.answer(listing, [_styled(line, hits.get(line)) for line in text.split("\n")])
+
+
+def _styled(line: str, hit: dict[str, Any] | None) -> Line:
+    if hit is None:
+        return line
+    title = flat(as_data(hit["title"]))
+    return highlight(line, (reference(hit), Style.DIM), (title, Style.BOLD), (warnings(hit), Style.YELLOW))

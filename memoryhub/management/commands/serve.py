@@ -135,8 +135,7 @@ class Command(HubCommand):
         from memoryhub.web import signin
 
         with use_cli_origin():
-            token = signin.create_link_token(username=signin.ensure_owner().username)
-        link = signin.link(public_url or address, token)
+            link = signin.new_link(public_url or address)
         self.stdout.write(f"Sign in once, within 15 minutes: {link}")
         self.stdout.flush()
         if open_it:

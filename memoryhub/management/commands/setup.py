@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from getpass import getpass
 from pathlib import Path
 from shlex import quote
@@ -10,6 +11,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub.client.setup import plan
+from memoryhub.client.setup.agent_files import read_own_file
 from memoryhub.client.setup.clients import (
     SetupTarget,
     folder_target,
@@ -21,7 +23,7 @@ from memoryhub.client.setup.clients import (
 )
 from memoryhub.client.setup.document import read_document
 from memoryhub.client.setup.entries import find_server, server_url
-from memoryhub.client.setup.plan import ConfigChange, read_agent
+from memoryhub.client.setup.plan import ConfigChange, SetupChoices
 from memoryhub.client.setup.team import (
     Address,
     check_token,
@@ -78,7 +80,23 @@ class Command(HubCommand):
             "--profile", choices=PROFILES, help="which tools the server lists; default: as it is set up, else core"
         )
         parser.add_argument(
-            "--no-hooks", action="store_false", dest="hooks", help="only the MCP server: no hooks, no librarian"
+            "--no-hooks",
+            action="store_false",
+            dest="hooks",
+            help="only the MCP server: no hooks, librarian, skill and status line",
+        )
+        parser.add_argument(
+            "--no-status-line", action="store_false", dest="status_line", help="no status line in the client"
+        )
+        allow = parser.add_mutually_exclusive_group()
+        allow.add_argument(
+            "--permissions",
+            action="store_true",
+            default=None,
+            help="let the client use the hub's read-only tools without asking; default: ask at a terminal, else no",
+        )
+        allow.add_argument(
+            "--no-permissions", action="store_false", dest="permissions", help="do not ask, and allow nothing"
         )
         start = parser.add_mutually_exclusive_group()
         start.add_argument("--autostart", action="store_true", default=None, help="let clients start the hub (default)")
@@ -249,25 +267,47 @@ class Command(HubCommand):
             self.stdout.write(f"{config_path()}: {SETTING} = {str(value).lower()}")
 
     def _planned(self, target: SetupTarget, options: dict[str, Any]) -> list[ConfigChange]:
-        if options["hooks"] and target.agent and read_agent(target.agent) is None:
-            self.stdout.write(f"{target.agent} is your own and stays as it is: it is not the hub's librarian.")
-        project = check_project_id(options["project"], "--project") if options["project"] else None
-        url = options["url"] or ""
-        profile = options["profile"] or ""
-        variable = options.get("variable", VARIABLE)
+        for path in filter(None, (target.agent, target.skill)):
+            if options["hooks"] and read_own_file(path) is None:
+                self.stdout.write(f"{path} is your own and stays as it is: it is not the hub's.")
+        if options["remove"]:
+            stay = plan.needs_hooks(target, project_folder(working_folder()))
+            if stay and (target.client.hooks or target.skill):
+                self.stdout.write(f"The hub's hooks and skill in {target.client.name} stay: other folders need them.")
+            return plan.plan_removal(target, hooks=not stay)
+        choices = SetupChoices(
+            project=check_project_id(options["project"], "--project") if options["project"] else None,
+            profile=options["profile"] or "",
+            url=options["url"] or "",
+            variable=options.get("variable", VARIABLE),
+            hooks=options["hooks"],
+            status_line=options["status_line"],
+        )
         try:
-            if options["remove"]:
-                stay = plan.needs_hooks(target, project_folder(working_folder()))
-                if stay and target.client.hooks:
-                    self.stdout.write(f"The hooks of {target.client.name} stay: other folders need them.")
-                return plan.plan_removal(target, hooks=not stay)
-            return plan.plan_setup(
-                target, project=project, hooks=options["hooks"], profile=profile, url=url, variable=variable
-            )
+            if self._is_allowed(target, choices, options):
+                choices = replace(choices, permissions=True)
+            return plan.plan_setup(target, choices)
         except Invalid as error:
-            if "by hand" in error.message and not options["remove"]:
-                self.stdout.write(plan.to_paste(target, project, url, variable, profile))
+            if "by hand" in error.message:
+                self.stdout.write(plan.to_paste(target, choices))
             raise
+
+    def _is_allowed(self, target: SetupTarget, choices: SetupChoices, options: dict[str, Any]) -> bool:
+        client = target.client
+        allowed = bool(options["permissions"])
+        if allowed and not client.permissions:
+            self.stdout.write(f"{client.name} has no list of allowed tools in a file; allow them in the client.")
+        asks = options["permissions"] is None and not options["yes"] and not options["dry_run"] and sys.stdin.isatty()
+        if asks and plan.lacks_permissions(target, choices):
+            allowed = self._ask(f"May {client.name} use the hub's read-only tools without asking you?")
+        if allowed and client.permissions and client.permissions.note:
+            self.stdout.write(client.permissions.note)
+        return allowed
+
+    def _ask(self, question: str) -> bool:
+        self.stdout.write(f"{question} [y/N] ", ending="")
+        self.stdout.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def _is_wanted(self, changes: list[ConfigChange], options: dict[str, Any]) -> bool:
         for change in changes:
@@ -275,9 +315,7 @@ class Command(HubCommand):
         if options["yes"]:
             return True
         if not options["dry_run"] and sys.stdin.isatty():
-            self.stdout.write("Make this change? [y/N] ", ending="")
-            self.stdout.flush()
-            return sys.stdin.readline().strip().lower() in ("y", "yes")
+            return self._ask("Make this change?")
         self.stdout.write("nothing was changed; add --yes to make the change")
         return False
 

@@ -28,8 +28,7 @@ class Command(HubCommand):
         if options["role"] and not options["user"]:
             raise Invalid("--role needs --user")
         with use_cli_origin():
-            name = options["user"] or signin.ensure_owner().username
             if options["user"]:
-                ensure_person(name=name, role=options["role"])
-            token = signin.create_link_token(username=name)
-        self.stdout.write(signin.link(running.public_url or running.address, token))
+                ensure_person(name=options["user"], role=options["role"])
+            link = signin.new_link(running.public_url or running.address, username=options["user"] or "")
+        self.stdout.write(link)

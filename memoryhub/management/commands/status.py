@@ -5,6 +5,7 @@ from typing import Any
 from memoryhub.core import clock
 from memoryhub.core.text import counted
 from memoryhub.management.base import CommandGroup, HubCommand
+from memoryhub.management.terminal import Style, highlight
 from memoryhub.ops.serving.state import HubState, hub_state
 
 
@@ -16,7 +17,12 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         state = hub_state()
-        self.answer(state, _state_lines(state))
+        self.answer(state, (highlight(line, (_label(line), Style.BOLD)) for line in _state_lines(state)))
+
+
+def _label(line: str) -> str:
+    label, colon, _ = line.partition(":")
+    return "" if line.startswith(" ") else f"{label}{colon}"
 
 
 def _state_lines(state: HubState) -> list[str]:

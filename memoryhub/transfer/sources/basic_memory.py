@@ -61,7 +61,7 @@ def _projects() -> dict[str, Path]:
     return projects
 
 
-def _find_projects() -> list[Path]:
+def _find_projects(_: Path) -> list[Path]:
     return list(dict.fromkeys(_projects().values()))
 
 

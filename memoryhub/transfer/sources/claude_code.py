@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,26 +15,22 @@ from memories.importing.files import modified_at, split_front_matter
 from memories.models import RelationType
 from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
-from memoryhub.core.text import first_line
-from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord
+from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, Transcript
 from memoryhub.transfer.sources.reading import dict_or_empty, files_below, json_objects, list_or_empty, text_of
-from memoryhub.transfer.sources.rules import enters_repository, file_within, repository_records
+from memoryhub.transfer.sources.rule_files import CLAUDE
+from memoryhub.transfer.sources.rules import RuleReader, repository_rules
 from memoryhub.transfer.sources.texts import (
     Base,
     TextFile,
-    base_of,
-    current_repository,
     part_records,
     read_markdown,
-    rule_records,
+    repository_around,
     section_records,
     wiki_links,
-    without_code,
 )
-from sessions_app.services.past_sessions import PastCommand, PastTurn
+from memoryhub.transfer.sources.transcripts import TranscriptBuilder, first_text, time_of, transcripts_of
 
-_INSTRUCTIONS = ("CLAUDE.md", "CLAUDE.local.md")
-_RULES = (".claude", "rules")
+_INSTRUCTIONS = ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", ".claude/rules")
 # The types that the tool gives its memories
 _KINDS = {
     "user": ("knowledge", "context"),
@@ -44,15 +39,11 @@ _KINDS = {
     "reference": ("knowledge", "reference"),
 }
 _POINTER = re.compile(r"\s*[-*] \[[^\]]*\]\([^)\s]+\.md\).*")
-# Files that import one another, as deep as the tool reads them, and those that a reason names
-_MAX_IMPORTS, _MOST_NAMED = 5, 5
-_IMPORT = re.compile(r"(?:(?<=\s)|^)@[~.\w/-]+\.md\b", re.MULTILINE)
 
 
-def _find_claude_code() -> list[Path]:
+def _find_claude_code(folder: Path) -> list[Path]:
     configs = [path for path in _config_folders() if is_folder(path / "projects") or (path / "CLAUDE.md").is_file()]
-    names = (*_INSTRUCTIONS, ".claude/CLAUDE.md", ".claude/rules")
-    return configs + [top for top in current_repository() if any((top / name).exists() for name in names)]
+    return configs + [top for top in repository_around(folder) if any((top / name).exists() for name in _INSTRUCTIONS)]
 
 
 def _config_folders() -> list[Path]:
@@ -66,13 +57,7 @@ def _read_claude_code(path: Path) -> Iterator[Record]:
         return _read_config(folder, "")
     if folder.parent.name == "projects" and _is_config(folder.parent.parent):
         return _read_config(folder.parent.parent, folder.name)
-    return repository_records(
-        folder,
-        _Instructions(base_of(folder)).records,
-        includes=lambda path: path.name in _INSTRUCTIONS or (path.suffix == ".md" and _RULES in pairwise(path.parts)),
-        enters=lambda path: _RULES in pairwise(path.parts) or path.name == ".claude" or enters_repository(path),
-        named="CLAUDE.md, and nothing else of Claude Code,",
-    )
+    return repository_rules(folder, CLAUDE, named="CLAUDE.md, and nothing else of Claude Code,")
 
 
 # Its folders of projects are named by whole paths, with a dash for each sign: ``-srv-harbour``, ``C--harbour``
@@ -84,12 +69,11 @@ def _is_config(folder: Path) -> bool:
 def _read_config(folder: Path, only: str) -> Iterator[Record]:
     memory: _Memory | None = None
     top = "~/.claude" if folder.name == ".claude" else folder.name
-    instructions = _Instructions(Base(folder, top))
+    instructions = RuleReader(Base(folder, top))
     files = files_below(
         folder,
         includes=lambda path: _wants(path, only),
         enters=lambda path: _enters(path, only),
-        # Who keeps their settings in git seldom keeps the transcripts
         reads_ignored=True,
     )
     for file in files:
@@ -98,24 +82,26 @@ def _read_config(folder: Path, only: str) -> Iterator[Record]:
             continue
         parts = file.relative_to(folder).parts
         name = "/".join((top, *parts))
-        if parts[0] == "projects" and file.suffix == ".jsonl":
-            yield from session_records(file)
-        elif parts[0] == "projects":
+        if parts[0] == "projects":
             project = folder / parts[0] / parts[1]
             if memory is None or memory.folder != project:
                 memory = _Memory(project)
             yield from memory.records(file, "/".join(parts[1:]))
         else:
-            yield from instructions.records(TextFile(file, name, name, changed=modified_at(file)))
+            rule = CLAUDE[0] if file.name == "CLAUDE.md" else CLAUDE[-1]
+            yield from instructions.records(TextFile(file, name, name, changed=modified_at(file)), rule)
 
 
 def _wants(path: PurePosixPath, only: str) -> bool:
     match path.parts:
-        case ("projects", project, name):
-            return name.endswith(".jsonl") and not name.startswith("agent-") and only in ("", project)
         case ("projects", _, "memory", *_) | ("rules", *_):
             return path.suffix == ".md"
     return path.parts == ("CLAUDE.md",) and not only
+
+
+def _is_transcript(path: PurePosixPath, only: str) -> bool:
+    is_listed = len(path.parts) == 2 and only in ("", path.parts[0])
+    return is_listed and path.suffix == ".jsonl" and not path.name.startswith("agent-")
 
 
 def _enters(path: PurePosixPath, only: str) -> bool:
@@ -127,50 +113,6 @@ def _enters(path: PurePosixPath, only: str) -> bool:
         case ("projects", _, "memory", *_):
             return True
     return path.parts[0] == "rules" and not only
-
-
-@dataclass
-class _Instructions:
-    """The instructions of a folder, with the files of the folder that they import with @, each file once."""
-
-    base: Base
-    _read_paths: set[Path] = field(default_factory=set)
-
-    def records(self, file: TextFile, depth: int = 0) -> Iterator[Record]:
-        if file.path in self._read_paths:
-            return
-        self._read_paths.add(file.path)
-        if depth or file.path.name in (*_INSTRUCTIONS, "AGENTS.md"):
-            records = section_records(file)
-        else:
-            records = rule_records(file, globs="paths")
-        imports: dict[str, None] = {}
-        for record in records:
-            if isinstance(record, MemoryRecord):
-                imports |= dict.fromkeys(_IMPORT.findall(without_code(record.content)))
-                if not _IMPORT.sub("", record.content).strip():
-                    continue
-            yield record
-        yield from self._imported(file, imports, depth)
-
-    def _imported(self, file: TextFile, imports: Iterable[str], depth: int) -> Iterator[Record]:
-        outside = []
-        for name in imports:
-            place = file.path.parent / name[1:]
-            if name.startswith("@~/"):
-                place = Path(name[1:]).expanduser()
-            target = file_within(self.base.folder, place)
-            if target is None or depth == _MAX_IMPORTS:
-                outside.append(name)
-            else:
-                title = self.base.title_of(target)
-                imported = TextFile(target, self.base.name_of(target), title, changed=modified_at(target))
-                yield from self.records(imported, depth + 1)
-        if outside:
-            named = ", ".join(outside[:_MOST_NAMED])
-            yield LeftOutRecord(
-                str(file.path), f"it imports files that are not in its folder ({len(outside)}): {named}"
-            )
 
 
 @dataclass
@@ -235,17 +177,6 @@ def _detail(matter: dict[str, Any], name: str) -> str:
     return match[1] if match else ""
 
 
-CLAUDE_CODE = ImportSource(
-    "claude-code",
-    "what Claude Code knows: memory, CLAUDE.md, rules and the transcripts of sessions",
-    _find_claude_code,
-    _read_claude_code,
-)
-
-
-# Turns of a session, and characters of all of them
-MAX_TURNS = 10_000
-MAX_CHARACTERS = 16 * 2**20
 # What the client puts into messages beside the user's words
 _INJECTED = re.compile(
     r"<(system-reminder|ide_opened_file|ide_selection|local-command-(?:caveat|stdout|stderr)|bash-std(?:out|err)"
@@ -256,10 +187,30 @@ _COMMAND = re.compile(r"<(command-name|command-args|bash-input)>((?:(?!<\1>).)*?
 _INTERRUPTED = "[Request interrupted by user"
 # How a result begins whose command failed
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code ([1-9]\d{0,2})\b")
+# Tools that change a file
+_EDITING = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 # Around the summary of a conversation that was compacted
 _SUMMARY = re.compile(r"(?:.*?\bSummary:\n)?(.*?)(?:\n\nIf you need specific details.*)?", re.DOTALL)
-# Lines that are read to learn the folder of a session
-_HEAD = 100
+
+
+def _transcripts(path: Path) -> Iterator[Transcript]:
+    folder = resolved(path)
+    only = ""
+    if folder.parent.name == "projects" and _is_config(folder.parent.parent):
+        folder, only = folder.parent.parent, folder.name
+    elif not _is_config(folder):
+        return
+    top = folder / "projects"
+    if not is_folder(top):
+        return
+    files = files_below(
+        top,
+        includes=lambda file: _is_transcript(file, only),
+        enters=lambda file: len(file.parts) == 1 and only in ("", file.name),
+        # Who keeps their settings in git seldom keeps the transcripts
+        reads_ignored=True,
+    )
+    yield from transcripts_of(files, folder=folder_of, read=session_records)
 
 
 def session_records(path: Path) -> Iterator[Record]:
@@ -275,102 +226,48 @@ def session_records(path: Path) -> Iterator[Record]:
     except Invalid as error:
         yield LeftOutRecord(str(path), error.message)
         return
-    session = reader.session(path)
-    if session.turns:
-        yield session
-    else:
-        yield LeftOutRecord(str(path), "it has no turns")
-    if broken:
-        yield LeftOutRecord(f"{path}:{broken[0]}", f"lines that are cut off, too long or no JSON: {len(broken)}")
-    if reader.beyond:
-        yield LeftOutRecord(str(path), f"turns after the first {len(session.turns):,}: {reader.beyond:,}")
+    yield from reader.records(path, broken)
 
 
 def folder_of(path: Path) -> str:
     """Return the folder that a session was in, or "" if the first lines don't say."""
-    try:
-        for number, line in json_objects(path):
-            if line and (folder := text_of(line.get("cwd"))):
-                return folder
-            if number >= _HEAD:
-                return ""
-    except Invalid:
-        pass
-    return ""
-
-
-@dataclass(slots=True)
-class _TranscriptTurn:
-    prompt: str
-    at: datetime | None
-    is_command: bool
-    answers: list[str] = field(default_factory=list)
-    ended: datetime | None = None
-    commands: list[PastCommand] = field(default_factory=list)
-
-    def past(self) -> PastTurn:
-        return PastTurn(self.prompt, "\n\n".join(self.answers), self.at, self.ended, tuple(self.commands))
+    return first_text(path, "cwd")
 
 
 class _TranscriptReader:
     def __init__(self) -> None:
-        self._turns: list[_TranscriptTurn] = []
-        self._characters = 0
+        self._builder = TranscriptBuilder("claude-code")
         self._titles: dict[str, str] = {}
-        self._summary = ""
         # By the last message that they tell of: files have summaries of other sessions too
         self._summaries: dict[str, str] = {}
-        self._folder = ""
-        # Commands that were called, by the id of the call, and those whose last run failed
-        self._calls: dict[str, str] = {}
-        self._failing: set[str] = set()
-        self._started: datetime | None = None
-        self._ended: datetime | None = None
-        self.beyond = 0
 
     def read(self, line: dict[str, Any]) -> None:
-        self._summary = self._summaries.get(text_of(line.get("uuid")), self._summary)
+        self._builder.summary = self._summaries.get(text_of(line.get("uuid")), self._builder.summary)
+        at = time_of(line.get("timestamp"))
         match line:
             case {"type": "user", "message": {"content": content}}:
-                self._read_times(line)
-                self._read_user(line, content)
-                self._read_results(line, content)
+                self._builder.note(at, text_of(line.get("cwd")))
+                self._read_user(line, content, at)
+                self._read_results(content, at)
             case {"type": "assistant", "message": {"content": content, **message}}:
-                self._read_times(line)
-                self._calls |= _commands_in(content)
+                self._builder.note(at, text_of(line.get("cwd")))
+                self._read_calls(content)
                 if message.get("model") != "<synthetic>" and not line.get("isApiErrorMessage"):
-                    self._add_answer(_joined_turns(content), _time(line.get("timestamp")))
+                    self._builder.answer(_joined_turns(content), at)
             case {"type": "summary", "summary": str(summary), "leafUuid": str(leaf)}:
                 self._summaries[leaf] = summary
             case {"type": "custom-title", "customTitle": str(title)} | {"type": "ai-title", "aiTitle": str(title)}:
                 self._titles[line["type"]] = title
 
-    def session(self, path: Path) -> SessionRecord:
-        turns = [turn for turn in self._turns if turn.answers or not turn.is_command]
-        prompts = [first_line(turn.prompt) for turn in turns[:1]]
-        return SessionRecord(
-            key=path.stem,
-            purpose=self._titles.get("custom-title") or self._titles.get("ai-title") or "".join(prompts),
-            turns=tuple(turn.past() for turn in turns),
-            summary=self._summary,
-            agent="claude-code",
-            project=self._folder,
-            started=self._started,
-            ended=self._ended,
-            place=str(path),
-        )
+    def records(self, path: Path, broken: list[int]) -> Iterator[Record]:
+        self._builder.title = self._titles.get("custom-title") or self._titles.get("ai-title", "")
+        return self._builder.records(path.stem, str(path), broken=broken)
 
-    def _read_times(self, line: dict[str, Any]) -> None:
-        self._folder = self._folder or text_of(line.get("cwd"))
-        at = _time(line.get("timestamp"))
-        self._started = self._started or at
-        self._ended = at or self._ended
-
-    def _read_user(self, line: dict[str, Any], content: Any) -> None:
+    def _read_user(self, line: dict[str, Any], content: Any, at: datetime | None) -> None:
         text = _joined_turns(content)
         if line.get("isCompactSummary"):
             if match := _SUMMARY.fullmatch(text):
-                self._summary = match[1].strip()
+                self._builder.summary = match[1].strip()
         elif not line.get("isMeta") and not text.startswith(_INTERRUPTED):
             text = _INJECTED.sub("", text).strip()
             is_wrapped = text.startswith(("<command-", "<bash-input>"))
@@ -381,46 +278,27 @@ class _TranscriptReader:
             elif command:
                 prompt = f"{command.get('command-name', '')} {command.get('command-args', '')}".strip()
             if prompt:
-                self._begin(_TranscriptTurn(prompt, _time(line.get("timestamp")), bool(command)))
+                self._builder.begin(prompt, at, is_command=bool(command))
 
-    # The runs that failed, and the next of the same command that did not
-    def _read_results(self, line: dict[str, Any], content: Any) -> None:
+    def _read_calls(self, content: Any) -> None:
         for part in map(dict_or_empty, list_or_empty(content)):
-            command = self._calls.pop(text_of(part.get("tool_use_id")), "")
-            if not command or not self._turns or self.beyond:
+            arguments = dict_or_empty(part.get("input"))
+            if part.get("type") != "tool_use":
                 continue
+            if part.get("name") == "Bash":
+                self._builder.call(text_of(part.get("id")), text_of(arguments.get("command")))
+            elif part.get("name") in _EDITING:
+                self._builder.edit(text_of(arguments.get("file_path")) or text_of(arguments.get("notebook_path")))
+
+    def _read_results(self, content: Any, at: datetime | None) -> None:
+        for part in map(dict_or_empty, list_or_empty(content)):
             output = _joined_turns(part.get("content"))
-            failure = _EXIT_CODE.match(output) if part.get("is_error") else None
-            exit_code = int(failure[1]) if failure else 0
-            if failure:
-                output = output[failure.end() :].strip()
-                self._failing.add(command)
-            elif part.get("is_error") or command not in self._failing:
-                continue
-            else:
-                self._failing.remove(command)
-            at = _time(line.get("timestamp"))
-            self._characters += len(command) + len(output)
-            self._turns[-1].commands.append(PastCommand(command, output, exit_code, at))
-
-    def _begin(self, turn: _TranscriptTurn) -> None:
-        self._characters += len(turn.prompt)
-        if self.beyond or len(self._turns) >= MAX_TURNS or self._characters > MAX_CHARACTERS:
-            self.beyond += 1
-        else:
-            self._turns.append(turn)
-
-    def _add_answer(self, text: str, at: datetime | None) -> None:
-        self._characters += len(text)
-        if text and self._turns and not self.beyond and self._characters <= MAX_CHARACTERS:
-            self._turns[-1].answers.append(text)
-            self._turns[-1].ended = at or self._turns[-1].ended
-
-
-def _commands_in(content: Any) -> dict[str, str]:
-    parts = map(dict_or_empty, list_or_empty(content))
-    calls = [part for part in parts if part.get("type") == "tool_use" and part.get("name") == "Bash"]
-    return {text_of(call.get("id")): text_of(dict_or_empty(call.get("input")).get("command")) for call in calls}
+            exit_code: int | None = 0
+            if part.get("is_error"):
+                failure = _EXIT_CODE.match(output)
+                exit_code = int(failure[1]) if failure else None
+                output = output[failure.end() :].strip() if failure else output
+            self._builder.result(text_of(part.get("tool_use_id")), output, exit_code, at)
 
 
 # Only the text of a message's parts: no tools, images or thoughts
@@ -432,9 +310,10 @@ def _joined_turns(content: Any) -> str:
     return "\n".join(filter(None, texts))
 
 
-def _time(value: Any) -> datetime | None:
-    try:
-        at = datetime.fromisoformat(text_of(value))
-    except ValueError:
-        return None
-    return at.replace(tzinfo=at.tzinfo or UTC)
+CLAUDE_CODE = ImportSource(
+    "claude-code",
+    "what Claude Code knows: memory, CLAUDE.md, rules and the transcripts of sessions",
+    _find_claude_code,
+    _read_claude_code,
+    transcripts=_transcripts,
+)

@@ -41,7 +41,7 @@ _INJECTED = re.compile(r"<(claude-mem-context|system-reminder)>.*?(?:</\1>|\Z)",
 _KINDS = {"decision": ("knowledge", "decision"), "discovery": ("knowledge", "fact")}
 
 
-def _find_claude_mem() -> list[Path]:
+def _find_claude_mem(_: Path) -> list[Path]:
     path = Path(os.environ.get("CLAUDE_MEM_DATA_DIR") or Path.home() / ".claude-mem") / _FILE
     return list(filter(Path.is_file, [path]))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import chain, groupby
+from itertools import chain, count, groupby
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ MAX_GROUP = 10_000
 MAX_CHARACTERS = 16 * 2**20
 # Bytes; see https://sqlite.org/fileformat2.html
 _HEADER = 100
+# Keys that are listed, and a million steps of SQLite's for all statements together
+_MAX_KEYS, _MAX_STEPS = 1_000_000, 2_000
 Row = Mapping[str, Any]
 
 
@@ -43,10 +45,18 @@ class Database:
         # The columns of each table that was asked for and is there
         self.columns = columns
 
-    def rows(self, table: str, names: Sequence[str], *, order: str = "rowid") -> Iterator[dict[str, Any]]:
+    def rows(
+        self, table: str, names: Sequence[str], *, order: str = "rowid", equals: tuple[str, str] | None = None
+    ) -> Iterator[dict[str, Any]]:
         """Yield the rows of a table with the given columns; those that it lacks are None, and so are huge values.
 
         Text that is no UTF-8 has replacement characters.
+
+        Args:
+            table: one of those that the database was opened with.
+            names: of the columns.
+            order: columns to sort by.
+            equals: a column, which the table must have, and its value in the rows.
 
         Raises:
             Invalid: the database is damaged.
@@ -55,17 +65,52 @@ class Database:
         selected = ", ".join(_VALUE.format(name) if name in columns else "NULL" for name in names)
         try:
             # Sorted without their values, and read one at a time: a few values fill the memory
-            ordered = self._connection.execute(f'SELECT rowid FROM "{table}" ORDER BY {order}')
+            condition, values = (f'WHERE "{equals[0]}" = ?', [equals[1]]) if equals else ("", [])
+            ordered = self._connection.execute(f'SELECT rowid FROM "{table}" {condition} ORDER BY {order}', values)
             for number in list(chain.from_iterable(ordered)):
                 row = self._connection.execute(f'SELECT {selected} FROM "{table}" WHERE rowid = ?', [number]).fetchone()
                 yield dict(zip(names, row, strict=True))
         except sqlite3.Error as error:
             raise _damaged(self._path, error) from error
 
+    def keys(self, table: str, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield the keys that begin with ``prefix`` and the bytes of their values, from a table of keys and values.
+
+        Raises:
+            Invalid: the database is damaged.
+        """
+        statement = (
+            f'SELECT "key", {_SIZE.format("value")} FROM "{table}" '
+            f'WHERE "key" >= ? AND "key" < ? ORDER BY "key" LIMIT {_MAX_KEYS}'
+        )
+        try:
+            for key, size in self._connection.execute(statement, [prefix, f"{prefix[:-1]}{chr(ord(prefix[-1]) + 1)}"]):
+                yield key, size or 0
+        except sqlite3.Error as error:
+            raise _damaged(self._path, error) from error
+
+    def value(self, table: str, key: str, *, column: str = "value", by: str = "key") -> Any:
+        """Return the value of a key; None if there is none, or a huge one.
+
+        Raises:
+            Invalid: the database is damaged.
+        """
+        statement = f'SELECT {_VALUE.format(column)} FROM "{table}" WHERE "{by}" = ? LIMIT 1'
+        try:
+            row = self._connection.execute(statement, [key]).fetchone()
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            raise _damaged(self._path, error) from error
+        return row[0] if row else None
+
 
 @contextmanager
 def open_database(
-    path: Path, tool: str, tables: Mapping[str, Sequence[str]], *, optional: Sequence[str] = ()
+    path: Path,
+    tool: str,
+    tables: Mapping[str, Sequence[str]],
+    *,
+    optional: Sequence[str] = (),
+    by_key: Sequence[str] = (),
 ) -> Iterator[Database]:
     """Open a tool's database to read it.
 
@@ -74,23 +119,32 @@ def open_database(
         tool: the name of the tool, for messages.
         tables: that the database must have, with the columns that they must have.
         optional: tables that versions of the tool lack.
+        by_key: tables of which only keys and values are read. They are not checked as a whole, and a database with
+            such tables is not copied while its tool is running.
 
     Raises:
         Invalid: it cannot be read, or is no database of this tool.
     """
     _require_sqlite(path, tool)
-    with _stable(path) as (place, is_copy):
-        # A database that nobody writes can be read without locks, which SQLite keeps in files
-        mode = "mode=ro" if is_copy else "mode=ro&immutable=1"
-        connection = sqlite3.connect(f"{place.absolute().as_uri()}?{mode}", uri=True)
+    with _stable(path, may_be_shared=bool(by_key)) as (place, mode):
+        connection = sqlite3.connect(f"{place.absolute().as_uri()}?{mode}", uri=True, check_same_thread=False)
+        if by_key:
+            steps = count()
+            connection.set_progress_handler(lambda: next(steps) > _MAX_STEPS, 1_000_000)
         try:
-            yield _check_database(connection, path, tool, tables, optional)
+            yield _check_database(connection, path, tool, tables, optional=optional, by_key=by_key)
         finally:
             connection.close()
 
 
 def _check_database(
-    connection: sqlite3.Connection, path: Path, tool: str, tables: Mapping[str, Sequence[str]], optional: Sequence[str]
+    connection: sqlite3.Connection,
+    path: Path,
+    tool: str,
+    tables: Mapping[str, Sequence[str]],
+    *,
+    optional: Sequence[str],
+    by_key: Sequence[str],
 ) -> Database:
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     connection.set_authorizer(_only_reads)
@@ -107,7 +161,7 @@ def _check_database(
         if lacking:
             table, name = lacking[0]
             raise Invalid(f"{flat(str(path))} is no database of {tool}: its table {table} has no column {name}")
-        for table in columns:  # pages that are used twice can make a small file hold endless rows
+        for table in columns.keys() - set(by_key):  # pages that are used twice can make a small file hold endless rows
             ((verdict,),) = connection.execute(f"PRAGMA quick_check('{table}')").fetchmany(1)
             if verdict != "ok":
                 reason = flat(str(verdict))[:200]
@@ -155,12 +209,18 @@ def _require_sqlite(path: Path, tool: str) -> None:
         raise Invalid(f"{flat(str(path))} is cut off: {size:,} bytes are not the whole database")
 
 
-# A database with a write-ahead log is read from a copy: to read the log, SQLite writes beside it
+# A database with a write-ahead log is read from a copy: to read the log, SQLite writes beside it. While its tool is
+# running, SQLite can share the tool's index of the log, and then writes nothing
 @contextmanager
-def _stable(path: Path) -> Iterator[tuple[Path, bool]]:
+def _stable(path: Path, *, may_be_shared: bool) -> Iterator[tuple[Path, str]]:
     log = path.with_name(f"{path.name}-wal")
     if log.is_symlink() or not log.is_file() or log.stat().st_size == 0:
-        yield path, False
+        # A database that nobody writes can be read without locks, which SQLite keeps in files
+        yield path, "mode=ro&immutable=1"
+        return
+    index = path.with_name(f"{path.name}-shm")
+    if may_be_shared and index.is_file() and not index.is_symlink():
+        yield path, "mode=ro&readonly_shm=1"
         return
     if path.stat().st_size + log.stat().st_size > MAX_COPY:
         raise Invalid(f"{flat(str(path))} is in use and larger than {MAX_COPY // 2**30} GB; end its tool first")
@@ -171,10 +231,10 @@ def _stable(path: Path) -> Iterator[tuple[Path, bool]]:
             shutil.copyfile(log, copy.with_name("copy.db-wal"))
         except OSError as error:
             raise Invalid(f"can't copy {flat(str(path))}: {error.strerror}") from error
-        yield copy, True
+        yield copy, "mode=ro"
 
 
-def _damaged(path: Path, error: sqlite3.Error) -> Invalid:
+def _damaged(path: Path, error: Exception) -> Invalid:
     return Invalid(f"can't read {flat(str(path))}: {error}")
 
 

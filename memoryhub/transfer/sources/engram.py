@@ -13,7 +13,7 @@ from memoryhub.core.text import first_line, flat
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord
 from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database
 from memoryhub.transfer.sources.reading import ToolExport, file_in, is_sqlite, text_of
-from memoryhub.transfer.sources.texts import current_repository
+from memoryhub.transfer.sources.texts import repository_around
 from sessions_app.services.past_sessions import PastTurn
 
 _TOOL = "engram"
@@ -52,10 +52,10 @@ _KINDS = {
 _NOISE = ("tool_use", "file_change", "command", "file_read", "search")
 
 
-def _find_engram() -> list[Path]:
-    folder = Path(os.environ.get("ENGRAM_DATA_DIR") or Path.home() / ".engram")
-    shared = [top / _FOLDER for top in current_repository() if (top / _FOLDER / _MANIFEST).is_file()]
-    return [*filter(Path.is_file, [folder / _FILE]), *shared]
+def _find_engram(folder: Path) -> list[Path]:
+    data = Path(os.environ.get("ENGRAM_DATA_DIR") or Path.home() / ".engram")
+    shared = [top / _FOLDER for top in repository_around(folder) if (top / _FOLDER / _MANIFEST).is_file()]
+    return [*filter(Path.is_file, [data / _FILE]), *shared]
 
 
 def _read_engram(path: Path) -> Iterator[Record]:

@@ -32,7 +32,7 @@ _KINDS = {
 }
 
 
-def _find_service() -> list[Path]:
+def _find_service(_: Path) -> list[Path]:
     home = Path.home()
     configured = os.environ.get("MCP_MEMORY_SQLITE_PATH") or os.environ.get("MCP_MEMORY_SQLITEVEC_PATH")
     if configured:

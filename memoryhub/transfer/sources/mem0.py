@@ -25,7 +25,7 @@ _TIMES = ("created_at", "updated_at")
 _REQUIRED = ("memory_id", "new_memory", "event")
 
 
-def _find_mem0() -> list[Path]:
+def _find_mem0(_: Path) -> list[Path]:
     path = Path(os.environ.get("MEM0_DIR") or Path.home() / ".mem0") / _HISTORY
     return list(filter(Path.is_file, [path]))
 

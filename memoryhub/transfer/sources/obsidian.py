@@ -50,7 +50,7 @@ _ATTACHMENT = re.compile(r"\.(?!md$)[A-Za-z]\w{1,5}$")
 _MARKDOWN_LINK = re.compile(r"\]\(<?([^()<>\n#]+\.md)(#[^()<>\n]*)?>?\)")
 
 
-def _find_vaults() -> list[Path]:
+def _find_vaults(_: Path) -> list[Path]:
     vaults: dict[Path, None] = {}
     for place in _LISTS:
         settings = read_settings(Path.home() / place / "obsidian.json")

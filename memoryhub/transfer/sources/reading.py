@@ -247,12 +247,7 @@ def described(data: Any) -> str:
 
 def is_json(path: Path) -> bool:
     """Return whether a file begins as JSON; false if it cannot be read."""
-    try:
-        with _open_file(path) as file:
-            head = file.read(64)
-    except Invalid:
-        return False
-    return head.strip(_UNICODE_MARKS)[:1] in (b"{", b"[")
+    return read_head(path, 64).strip(_UNICODE_MARKS)[:1] in (b"{", b"[")
 
 
 def file_in(path: Path, name: str) -> Path:
@@ -293,6 +288,15 @@ def read_settings(path: Path) -> dict[str, Any]:
         return dict_or_empty(json.loads(read_text(path)))
     except (Invalid, ValueError, RecursionError):
         return {}
+
+
+def read_head(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file; none if it cannot be read."""
+    try:
+        with _open_file(path) as file:
+            return file.read(size)
+    except (Invalid, OSError):
+        return b""
 
 
 def _open_file(path: Path, *, follows_links: bool = False) -> BinaryIO:

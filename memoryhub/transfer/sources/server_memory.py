@@ -25,7 +25,7 @@ _TEXTS = ("content", "text", "observation")
 _BROKEN = "lines that are cut off, too long or no JSON"
 
 
-def _find_graphs() -> list[Path]:
+def _find_graphs(_: Path) -> list[Path]:
     # Beside the program, unless the client's settings name a file: where npx and npm -g install it
     places = [Path(name) for name in [os.environ.get("MEMORY_FILE_PATH")] if name]
     places += Path.home().glob(f".npm/_npx/*/{_PACKAGE}")

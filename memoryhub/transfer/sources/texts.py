@@ -15,7 +15,7 @@ from memories.importing.sections import TextDocument, parse_document, split_text
 from memories.kinds import BETWEEN_HEADINGS
 from memories.models import RelationType
 from memories.schemas import MAX_CONTENT
-from memoryhub.config.repository import find_repository, resolved, working_folder
+from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.cleaning import private_spans
 from memoryhub.transfer.records import LeftOutRecord, MemoryRecord, Record
@@ -62,7 +62,7 @@ def rule_records(file: TextFile, *, globs: str) -> Iterator[Record]:
     except Invalid as error:
         yield LeftOutRecord(str(file.path), error.message)
         return
-    applies = ", ".join(f"`{pattern}`" for pattern in texts(matter.get(globs)))
+    applies = ", ".join(f"`{pattern}`" for pattern in texts(matter.get(globs.lower())))
     content = "\n\n".join(part for part in (applies and f"Applies to {applies}.", body.strip()) if part)
     description = str(matter.get("description") or "")
     if body.strip():
@@ -137,9 +137,9 @@ def base_of(folder: Path) -> Base:
     return Base(top, repository.folder_name) if repository else Base(folder, folder.name)
 
 
-def current_repository() -> list[Path]:
-    """Return the top of the current folder's repository."""
-    folder = resolved(working_folder())
+def repository_around(folder: Path) -> list[Path]:
+    """Return the top of the repository that a folder is in."""
+    folder = resolved(folder)
     return [base_of(folder).folder] if find_repository(folder) else []
 
 

@@ -15,5 +15,5 @@ class Command(RunserverCommand):  # type: ignore[misc]
         super().on_bind(server_port)
         host = f"[{self.addr}]" if self._raw_ipv6 else self.addr
         with use_origin(source="cli", actor=getpass.getuser()):
-            token = signin.create_link_token(username=signin.ensure_owner().username)
-        self.stdout.write(f"Sign in once, within 15 minutes: {signin.link(f'http://{host}:{server_port}', token)}")
+            link = signin.new_link(f"http://{host}:{server_port}")
+        self.stdout.write(f"Sign in once, within 15 minutes: {link}")

@@ -1,0 +1,1 @@
+"""Findings: what the events of a project show of its work, each with its evidence."""

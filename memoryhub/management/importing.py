@@ -1,0 +1,85 @@
+"""What the commands ``start`` and ``import`` share: show a plan, import it, and say what it brought."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+
+from memoryhub.core import clock
+from memoryhub.core.autostart import start_in_background
+from memoryhub.core.text import counted, first_of, flat
+from memoryhub.management.base import HubCommand, progress_bar, use_cli_origin
+from memoryhub.transfer.start import PlanPart, StartPlan, StartResult, run_start
+
+_MOST_LEFT_OUT = 3
+_MEGABYTE = 1_000_000
+
+
+def plan_lines(plan: StartPlan) -> Iterator[str]:
+    """Yield a line for each part of a plan, and for what it leaves out."""
+    yield flat(f"{plan.project}: {plan.folder}")
+    if not plan.parts:
+        yield "  everything that this machine knows of it is in memory"
+    width = max((len(part.text) for part in plan.parts), default=0)
+    for part in plan.parts:
+        yield flat(f"  {part.text:>{width}}  {', '.join(_details(part))}")
+    for remark in plan.remarks:
+        yield flat(f"  not taken: {remark}")
+
+
+def _details(part: PlanPart) -> Iterator[str]:
+    if part.title:
+        yield part.title
+    if part.size:
+        yield f"{max(part.size / _MEGABYTE, 0.1):,.1f} MB"
+    if part.newest:
+        yield f"newest {clock.day(part.newest)}"
+
+
+def is_wanted(command: HubCommand, question: str, *, is_yes: bool) -> bool:
+    """Ask a person at the terminal; elsewhere nothing is done without ``--yes``."""
+    if is_yes:
+        return True
+    if not sys.stdin.isatty():
+        command.stdout.write("nothing was changed; add --yes")
+        return False
+    command.stdout.write(f"{question} [y/N] ", ending="")
+    command.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def import_plan(command: HubCommand, plan: StartPlan, *, seconds: float | None = None) -> StartResult:
+    """Import a plan with a progress bar, and print what it brought and how to undo it.
+
+    What is not imported after ``seconds`` goes on in the background.
+    """
+    begin = time.monotonic()
+    with use_cli_origin(), progress_bar("entries", plan.total) as advance:
+        result = run_start(plan, progress=advance, seconds=seconds)
+    if result.batch is None:
+        command.stdout.write("Nothing was new.")
+        return result
+    command.stdout.write(
+        f"Imported {counted(result.read, 'entry', 'entries')} in {time.monotonic() - begin:.0f} s. To undo it: "
+        f"memory-hub import undo {result.batch} --project {plan.project}"
+    )
+    if not result.is_complete:
+        start_in_background(
+            "start", "--continue", str(result.batch), "--project", plan.project, folder=str(plan.folder)
+        )
+        command.stdout.write("The older sessions and commits follow in the background.")
+    if result.secrets:
+        kinds = ", ".join(f"{count} {name}" for name, count in result.secrets.most_common())
+        command.stdout.write(flat(f"Masked on the way in: {kinds}"))
+    for line in left_out_lines(result):
+        command.stderr.write(line)
+    return result
+
+
+def left_out_lines(result: StartResult) -> Iterator[str]:
+    places: dict[str, list[str]] = {}
+    for place, why in result.left_out:
+        places.setdefault(flat(why), []).append(flat(place))
+    for why, alike in places.items():
+        yield f"left out, {why}: {first_of(alike, _MOST_LEFT_OUT)}"
