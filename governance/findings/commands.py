@@ -266,7 +266,7 @@ def _add_first_runs(session: SessionLog, commands: dict[str, _FirstRuns]) -> Non
         if run.type != COMMAND_RUN.name or run.payload["exit_code"] in (None, *_STOPPED):
             continue
         steps = normalized_command(run.payload["command"])
-        # Of several steps, nothing says which failed
+        # Nothing says which of several steps failed
         name = command_name(steps[0]) if len(steps) == 1 else ""
         if not name or looks(steps[0]) or name in seen:
             continue

@@ -54,9 +54,10 @@ class Command(ProjectCommand):
             self.stdout.write(f"  connect {client.name}: {', '.join(str(change.path) for change in files)}")
         if options["preview"]:
             return
-        if not is_wanted(self, "Do this?", is_yes=options["yes"]):
-            return
-        import_plan(self, plan, seconds=_SECONDS)
+        if plan.parts or changes:
+            if not is_wanted(self, "Do this?", is_yes=options["yes"]):
+                return
+            import_plan(self, plan, seconds=_SECONDS)
         for client, files in changes:
             setup_plan.apply(files)
             self.stdout.write(f"Connected {client.name}; restart it. To undo it: memory-hub setup {client.id} --remove")
