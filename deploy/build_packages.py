@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from decisions.prompts import agent_file, instructions
 from memoryhub import __version__
+from memoryhub.client.setup.agent_files import SKILL_FILE, agent_text
 from memoryhub.client.setup.entries import hook_groups
 from memoryhub.config.clients import SERVER, Client, find_client
 
 ROOT = Path(__file__).parents[1]
 TEMPLATES = ROOT / "deploy" / "packages"
-SKILL = ROOT / "memoryhub" / "client" / "setup" / "skill"
 KEYWORDS = ["memory", "mcp", "coding-agents", "local-first", "decisions"]
 # The time of all files in archives, as of hatchling's, unless SOURCE_DATE_EPOCH names another
 _EPOCH = 1580601600
@@ -128,7 +127,7 @@ def build_claude_code(release: Release, plugins: Path) -> None:
     write_json(folder / ".mcp.json", {"mcpServers": servers(release, client)})
     write_json(folder / "hooks" / "hooks.json", hooks_file(release, client))
     # Claude Code names the tools of a plugin's server so.
-    agent = agent_file().replace(f"mcp__{SERVER}__", f"mcp__plugin_{SERVER}_{SERVER}__")
+    agent = librarian(client).replace(f"mcp__{SERVER}__", f"mcp__plugin_{SERVER}_{SERVER}__")
     write(folder / "agents" / "librarian.md", agent)
     write_skill(folder)
 
@@ -204,23 +203,24 @@ def command_entry(release: Release, *words: str) -> dict[str, Any]:
 
 
 def hooks_file(release: Release, client: Client) -> dict[str, Any]:
-    """Return the hooks that `memory-hub setup` writes, with the packages' command."""
+    """Return the hooks that `memory-hub setup` writes, with a command that neither blocks nor downloads."""
     declared = client.hooks
     if declared is None:
         raise ValueError(client.id)
-    groups = hook_groups(client, declared, release.values["COMMAND"])
+    # A hook that fails with 2, as uv does without a network, blocks what the user does. Offline, uv waits for nothing.
+    command = release.values["COMMAND"].replace("uvx ", "uvx --offline ")
+    groups = hook_groups(client, declared, command)
+    for group in groups.values():
+        for hook in group.get("hooks", [group]):
+            hook["command"] += " || true"
     version = {"version": declared.version} if declared.version else {}
     return {**version, "hooks": {event: [group] for event, group in groups.items()}}
 
 
 def librarian(client: Client) -> str:
-    """Return the librarian with the fields of front matter that the client takes."""
     if client.agent is None:
         raise ValueError(client.id)
-    front_matter = dict(line.split(": ", 1) for line in agent_file().split("\n---\n", 1)[0].splitlines()[1:])
-    fields = {name: front_matter[name] for name in client.agent.fields}
-    fields |= {name: json.dumps(value) for name, value in client.agent.more.items()}
-    return "\n".join(["---", *(f"{name}: {value}" for name, value in fields.items()), "---", instructions(), ""])
+    return agent_text(client.agent)
 
 
 def core_tools() -> list[dict[str, str]]:
@@ -236,8 +236,7 @@ def core_tools() -> list[dict[str, str]]:
 
 
 def write_skill(folder: Path) -> None:
-    for path in sorted(SKILL.rglob("*.md")):
-        write(folder / "skills" / path.relative_to(SKILL), path.read_text("utf-8"))
+    write(folder / "skills" / SKILL_FILE.parent.name / SKILL_FILE.name, SKILL_FILE.read_text("utf-8"))
 
 
 def write(path: Path, text: str) -> None:

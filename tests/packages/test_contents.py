@@ -17,11 +17,12 @@ from django.test import SimpleTestCase
 
 from decisions.prompts import instructions
 from deploy import build_packages
-from deploy.build_packages import SKILL, Release, build_for_clients, build_formula, read_release
+from deploy.build_packages import Release, build_for_clients, build_formula, read_release
 from memoryhub import __version__
+from memoryhub.client.setup.agent_files import SKILL_FILE
 from memoryhub.client.setup.clients import user_target
 from memoryhub.client.setup.entries import command_words
-from memoryhub.client.setup.plan import plan_setup
+from memoryhub.client.setup.plan import SetupChoices, plan_setup
 from memoryhub.config.clients import find_client
 from memoryhub.config.enabled import switched_off_in
 from memoryhub.mcp.listing import listed_tools, load_tools
@@ -59,7 +60,7 @@ class ContentsTests(PackagesTestCase):
         self.addCleanup(shutil.rmtree, user)
         variables = {"HOME": user, "MEMORY_HUB_HOME": "", "CLAUDE_CONFIG_DIR": "", "CODEX_HOME": ""}
         with mock.patch.dict(os.environ, variables):
-            changes = plan_setup(user_target(find_client(client_id)), project=None, hooks=True)
+            changes = plan_setup(user_target(find_client(client_id)), SetupChoices())
         written = {}
         for change in changes:
             if "code" not in change.after.data:
@@ -67,11 +68,13 @@ class ContentsTests(PackagesTestCase):
                 written[change.path.name] = json.loads(json.dumps(change.after.data).replace(command, COMMAND))
         return written
 
-    def test_the_hooks_are_those_that_setup_writes(self):
+    def test_the_hooks_are_those_that_setup_writes_and_fail_without_blocking(self):
         for client_id, (folder, _) in PACKAGES.items():
             with self.subTest(client=client_id):
-                hooks = [data["hooks"] for data in self.set_up(client_id).values() if "hooks" in data]
-                self.assertEqual([self.read(f"{folder}/hooks/hooks.json")["hooks"]], hooks)
+                (hooks,) = (data["hooks"] for data in self.set_up(client_id).values() if "hooks" in data)
+                written = json.dumps(hooks).replace(COMMAND, COMMAND.replace("uvx", "uvx --offline"))
+                written = re.sub(r'("command": "[^"]+)"', r'\1 || true"', written)
+                self.assertEqual(self.read(f"{folder}/hooks/hooks.json")["hooks"], json.loads(written))
 
     def test_the_server_is_that_which_setup_writes(self):
         for client_id, (folder, name) in PACKAGES.items():
@@ -97,7 +100,7 @@ class ContentsTests(PackagesTestCase):
         self.assertEqual({version for pair in versions for version in pair if version}, {__version__})
 
     def test_every_plugin_has_the_skill(self):
-        text = (SKILL / "memory-hub" / "SKILL.md").read_text("utf-8")
+        text = SKILL_FILE.read_text("utf-8")
         copies = [path.read_text("utf-8") for path in sorted(self.folder.rglob("SKILL.md"))]
         self.assertEqual(copies, [text] * (len(PACKAGES) + 1))
 

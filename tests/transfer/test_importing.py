@@ -418,6 +418,7 @@ MEMORIES = {
     "mcp-memory-service/sqlite_vec.db": 5,
     "mem0/get_all.json": 4,
     "mem0/history.db": 5,
+    "mem0/memories_export_maya.zip": 2,
     "obsidian": 6,
     "roo": 0,
     "rules": 8,

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from decisions.prompts import agent_file, instructions
 from memoryhub.client.setup.document import ConfigDocument, read_document
@@ -55,19 +56,27 @@ def put_policy(permissions: Permissions, document: ConfigDocument, rules: Sequen
 
 def put_agent(agent: Agent, document: ConfigDocument) -> ConfigDocument:
     """Return the librarian's file in the client's form."""
-    front_matter = dict(line.split(": ", 1) for line in agent_file().split("\n---\n", 1)[0].splitlines()[1:])
-    fields = {name: front_matter[name] for name in agent.fields} | agent.more
-    if document.is_toml:
-        # A text of JSON is one of TOML.
-        values = {**fields, "developer_instructions": instructions()}
-        text = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
-        text = _mark_line(text) + text
-    else:
-        # A text is written as it is.
-        values = {name: json.dumps(value) for name, value in fields.items() if not isinstance(value, str)}
-        lines = [f"{name}: {value}" for name, value in (fields | values).items()]
-        return _marked(document, "\n".join(["---", *lines, "---", instructions(), ""]))
+    if not document.is_toml:
+        return _marked(document, agent_text(agent))
+    # A text of JSON is one of TOML.
+    values = {**_fields(agent), "developer_instructions": instructions()}
+    text = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
+    text = _mark_line(text) + text
     return replace(document, text=text, data={"code": text}, is_there=True)
+
+
+def agent_text(agent: Agent) -> str:
+    """Return the librarian as Markdown, with the front matter that the client takes."""
+    fields = _fields(agent)
+    # A text is written as it is.
+    values = {name: json.dumps(value) for name, value in fields.items() if not isinstance(value, str)}
+    lines = [f"{name}: {value}" for name, value in (fields | values).items()]
+    return "\n".join(["---", *lines, "---", instructions(), ""])
+
+
+def _fields(agent: Agent) -> dict[str, Any]:
+    front_matter = dict(line.split(": ", 1) for line in agent_file().split("\n---\n", 1)[0].splitlines()[1:])
+    return {name: front_matter[name] for name in agent.fields} | agent.more
 
 
 def _marked(document: ConfigDocument, text: str) -> ConfigDocument:

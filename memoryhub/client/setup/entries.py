@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from memoryhub import env
+from memoryhub import __version__, env
 from memoryhub.client.setup.document import ConfigDocument, Place
 from memoryhub.config.clients import SERVER, Client, Hooks
 from memoryhub.config.hook_table import HookEffect
@@ -21,16 +24,34 @@ from memoryhub.mcp.options import PROFILES
 from memoryhub.teams.connections import VARIABLE
 
 _PROGRAM, _SCRIPT = "memory-hub", "manage.py"
+# Folders of uv's cache in which `uvx` makes environments
+_CACHED = re.compile(r"/(archive|builds|environments)-v\d+/")
+# The extras of the distribution, by a package that only they bring
+_EXTRAS = {"onnxruntime": "semantic", "psycopg": "postgresql"}
 _CHECKOUT = Path(__file__).parents[3]
 
 
 def command_words() -> list[str]:
-    """Return the command of this installation: its ``memory-hub``, else its interpreter and ``manage.py``."""
+    """Return the command of this installation: its ``memory-hub``, else its interpreter and ``manage.py``.
+
+    One that `uvx` made has its own command, because uv removes what is in its cache.
+    """
+    if _CACHED.search(f"{Path(sys.prefix).as_posix()}/"):
+        return _uvx_words()
     interpreter = Path(sys.executable)  # not resolved: a virtual environment is identified by its symbolic link
     program = interpreter.with_name(_PROGRAM)
     if program.is_file():
         return [str(program)]
     return [str(interpreter), str(_CHECKOUT / _SCRIPT)]
+
+
+def _uvx_words() -> list[str]:
+    beside = Path(os.environ.get("UV") or "uv").with_name("uvx")
+    program = str(beside) if beside.is_absolute() and beside.exists() else shutil.which("uvx") or "uvx"
+    extras = ",".join(extra for package, extra in _EXTRAS.items() if find_spec(package))
+    requirement = f"django-memory-hub[{extras}]" if extras else "django-memory-hub"
+    # Without a network, uv would exit with 2, by which hooks block what the user does.
+    return [program, "--offline", "--from", f"{requirement}=={__version__}", _PROGRAM]
 
 
 def variables() -> dict[str, str]:
