@@ -314,6 +314,12 @@ class QwenTests(ClientTestCase):
         (session,) = self.sessions("qwen-code", home)
         self.assertEqual(([turn.prompt for turn in session.turns], session.purpose), (["a", "c"], "Tides"))
 
+    def test_only_folders_of_sessions_are_entered(self) -> None:
+        home = self.write_lines("projects/-srv-harbour/chats/s-1.jsonl", [])
+        write_files(home, {"extensions/x/y.md": ""})
+        (home / "extensions/z").symlink_to("/")
+        self.assertEqual(self.reasons("qwen-code", home), ["it has no turns"])
+
 
 class OpencodeTests(ClientTestCase):
     def database(self) -> Path:

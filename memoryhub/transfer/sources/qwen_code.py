@@ -55,7 +55,7 @@ def _transcripts(path: Path) -> Iterator[Transcript]:
     files = files_below(
         _HOME.check(path),
         includes=lambda file: file.match("projects/*/chats/*.jsonl") or file.match("tmp/*/chats/session-*.json"),
-        enters=lambda file: len(file.parts) < 3 or file.name == "chats",
+        enters=lambda file: file.parts[0] in ("projects", "tmp") and (len(file.parts) < 3 or file.name == "chats"),
         reads_ignored=True,
     )
     return session_transcripts(files, head=_head, reader=_reader)
