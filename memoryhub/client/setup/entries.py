@@ -47,7 +47,9 @@ def command_words() -> list[str]:
 
 def _uvx_words() -> list[str]:
     beside = Path(os.environ.get("UV") or "uv").with_name("uvx")
-    program = str(beside) if beside.is_absolute() and beside.exists() else shutil.which("uvx") or "uvx"
+    program = shutil.which("uvx") or "uvx"
+    if beside.is_absolute() and beside.exists():
+        program = str(beside)
     extras = ",".join(extra for package, extra in _EXTRAS.items() if find_spec(package))
     requirement = f"django-memory-hub[{extras}]" if extras else "django-memory-hub"
     # Without a network, uv would exit with 2, by which hooks block what the user does.
