@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from django.db.models import Count, Max, Min, QuerySet
@@ -22,11 +24,13 @@ from governance.rollback.selectors import EventHeader, SelectedEvents
 from governance.rollback.tracing import find_downstream, touched_by, touched_things
 from memories.events import MEMORY_WRITTEN
 from memories.models import Memory, MemoryQuerySet, MemoryTag, Relation
+from memoryhub import env
 from memoryhub.core import clock, log
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import ConflictError, NotFound, PreconditionFailed
 from memoryhub.core.events.event_types import EventType
 from memoryhub.core.events.projection import void_sql
+from memoryhub.core.file_locks import is_locked, lock
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import Origin, current_origin, use_origin
 from memoryhub.core.permissions import Act, demand
@@ -41,6 +45,8 @@ from sessions_app.models import Session, Turn
 TRACE = "import:"
 _MAX_PLACE = 1_000
 _MOST_TAGS = 10
+# A look at the lock takes it for a moment
+_LOCK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,8 @@ class Batch:
     is_undone: bool
     # Position of the event that ended it, 0 if it was interrupted
     ended: int = 0
+    # Whether a process of this machine still writes it
+    is_running: bool = False
 
 
 def batch_of_trace(trace_id: str) -> int:
@@ -182,7 +190,32 @@ def list_batches() -> list[Batch]:
             batches[batch.id] = replace(batch, counts=payload["counts"], ended=event.position)
         elif batch:
             batches[batch.id] = replace(batch, is_undone=True)
-    return sorted(batches.values(), key=lambda batch: -batch.id)
+    newest_first = sorted(batches.values(), key=lambda batch: -batch.id)
+    if newest_first and newest_first[0].counts is None and is_locked(str(_lock_path())):
+        newest_first[0] = replace(newest_first[0], is_running=True)
+    return newest_first
+
+
+def _lock_path() -> Path:
+    return env.home() / "run" / f"import-{current_store().alias.replace(':', '-')}"
+
+
+@contextmanager
+def hold_imports() -> Iterator[None]:
+    """Keep other processes of this machine from importing into the current store in the same way meanwhile.
+
+    Raises:
+        ConflictError: another one does it now.
+    """
+    path = _lock_path()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if not lock(descriptor, seconds=_LOCK_SECONDS):
+            raise ConflictError(f"another import into {current_store().name} is running; wait until it has ended")
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)

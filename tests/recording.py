@@ -6,6 +6,7 @@ and paths, is replaced, so that a recording changes only when the product's answ
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -14,8 +15,12 @@ import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
+from typing import Any
+
+from tests.web.server import serving
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs/images/first-minute.svg"
@@ -26,15 +31,17 @@ class Scene:
     command: str
     # Lines of the answer that are shown; the number of the others follows
     most_lines: int = 8
+    # How the first line begins that is shown; what is above it was on the screen before
+    shown_from: str = ""
 
 
 # To record another command, add it here
 SCENES = (
-    Scene("memory-hub import git ."),
-    Scene("memory-hub import markdown ."),
-    Scene("memory-hub setup claude-code --dry-run", most_lines=11),
-    Scene('memory-hub search "how do I run the tests"'),
-    Scene('memory-hub search "why do we wait for late readings"'),
+    Scene("memory-hub start --preview", most_lines=10),
+    Scene("memory-hub start --yes", shown_from="Imported"),
+    Scene("memory-hub project findings", most_lines=11),
+    Scene('memory-hub search "why are the tests red" --limit 3'),
+    Scene('memory-hub search "why do we wait for late readings" --limit 2'),
 )
 
 
@@ -47,10 +54,12 @@ class Take:
 FILES = {
     "README.md": "# Harbour\n\n## Tests\n\nRun `make test`. It needs no network: gauges are replayed.\n",
     "CLAUDE.md": "# Rules\n\n- Times are UTC in code.\n- Migrations go one way: never edit one that has run.\n",
+    "docs/adr/0001-sqlite.md": "# 1. Keep readings in SQLite\n\nStatus: accepted\n\n## Context\n\nOne machine."
+    "\n\n## Decision\n\nOne file in WAL mode.\n",
     "gauges.py": "LATEST = 40 * 60\n",
 }
 COMMITS = (
-    ("Warn by SMS when a gauge passes the quay", ("README.md", "CLAUDE.md")),
+    ("Warn by SMS when a gauge passes the quay", ("README.md", "CLAUDE.md", "docs/adr/0001-sqlite.md")),
     (
         "Wait 40 minutes for late readings\n\nThe feed lags by up to 31 minutes. We alarmed twice for nothing.",
         ("gauges.py",),
@@ -58,6 +67,18 @@ COMMITS = (
 )
 _DATE = "2026-11-28T09:00:00+00:00"
 _SHOWN_DAY = "2026-11-28"
+# A remark below the hits, which a hub with the model does not make
+_BY_WORDS = "(by words alone"
+_FAILED = "Exit code 2\nModuleNotFoundError: No module named 'gauges'\nmake: *** [Makefile:4: test] Error 2"
+_CURE = "The package was not installed: run `pip install -e .` before `make test`."
+_TOKEN = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"  # as GitHub's look, and nobody's
+# The days of past sessions of Claude Code, and what was said and run in them
+_RUNS = (("make test", _FAILED), ("pip install -e .", ""), ("make test", ""))
+SESSIONS = (
+    ("2026-11-18", "Why are the tests red?", _RUNS, _CURE),
+    ("2026-11-22", "Why are the tests red?", _RUNS, _CURE),
+    ("2026-11-25", f"Deploy it with the token {_TOKEN}", (), "Deployed."),
+)
 
 
 def record(folder: Path, scenes: Sequence[Scene] = SCENES) -> list[Take]:
@@ -73,15 +94,40 @@ def record(folder: Path, scenes: Sequence[Scene] = SCENES) -> list[Take]:
     (user / ".memory-hub/config.toml").write_text('search_mode = "fts5"\n')
     environment = _environment(user)
     _commit_files(repository, environment)
-    takes = []
-    for scene in scenes:
-        lines = [_stable(line, user) for line in _run(scene.command, repository, environment)]
-        lines = list(filter(None, lines))
-        hidden = len(lines) - scene.most_lines
-        if hidden > 0:
-            lines = [*lines[: scene.most_lines], f"… {hidden} more lines"]
-        takes.append(Take(scene.command, lines))
-    return takes
+    _write_transcripts(user, repository)
+    with serving("--no-worker", home=user / ".memory-hub"):
+        return [Take(scene.command, _shown_lines(scene, repository, environment, user)) for scene in scenes]
+
+
+def _shown_lines(scene: Scene, repository: Path, environment: dict[str, str], user: Path) -> list[str]:
+    answer = _run(scene.command, repository, environment)
+    lines = [_stable(line, user) for line in answer if line and not line.startswith(_BY_WORDS)]
+    while not lines[0].startswith(scene.shown_from):
+        del lines[0]
+    hidden = len(lines) - scene.most_lines
+    if hidden > 0:
+        lines = [*lines[: scene.most_lines], f"… {hidden} more lines"]
+    return lines
+
+
+def _write_transcripts(user: Path, repository: Path) -> None:
+    folder = user / ".claude/projects" / str(repository).replace("/", "-")
+    folder.mkdir(parents=True)
+    for number, (day, prompt, runs, answer) in enumerate(SESSIONS):
+        name = f"0a1b2c3d-0000-4000-8000-00000000000{number}"
+        entries: list[tuple[str, Any]] = [("user", prompt)]
+        for call, (command, output) in enumerate(runs):
+            use = {"type": "tool_use", "id": f"call-{call}", "name": "Bash", "input": {"command": command}}
+            result = {"type": "tool_result", "tool_use_id": f"call-{call}", "content": output or "ok"}
+            entries += [("assistant", [use]), ("user", [{**result, "is_error": bool(output)}])]
+        entries.append(("assistant", [{"type": "text", "text": answer}]))
+        path = folder / f"{name}.jsonl"
+        with path.open("w") as file:
+            for minute, (role, content) in enumerate(entries):
+                fields = {"cwd": str(repository), "sessionId": name, "timestamp": f"{day}T09:{minute:02}:00.000Z"}
+                file.write(json.dumps({**fields, "type": role, "message": {"role": role, "content": content}}) + "\n")
+        written = datetime.fromisoformat(f"{day}T10:00:00+00:00").timestamp()
+        os.utime(path, (written, written))
 
 
 def _environment(user: Path) -> dict[str, str]:
@@ -93,7 +139,8 @@ def _environment(user: Path) -> dict[str, str]:
         "HOME": str(user),
         "MEMORY_HUB_HOME": str(user / ".memory-hub"),
         "MEMORY_HUB_AUTOSTART": "off",
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        # Without the clients of this machine
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
         "PYTHONPATH": str(ROOT),
         "PYTHONDEVMODE": "",
         "TZ": "UTC",
@@ -107,6 +154,7 @@ def _commit_files(repository: Path, environment: dict[str, str]) -> None:
     subprocess.run([*git, "init", "--quiet"], cwd=repository, env=environment, check=True)
     for message, names in COMMITS:
         for name in names:
+            (repository / name).parent.mkdir(parents=True, exist_ok=True)
             (repository / name).write_text(FILES[name])
         subprocess.run([*git, "add", *names], cwd=repository, env=environment, check=True)
         subprocess.run([*git, "commit", "--quiet", "-m", message], cwd=repository, env=environment, check=True)
@@ -134,8 +182,10 @@ def _stable(line: str, user: Path) -> str:
     for folder in (programs, programs.resolve()):
         line = line.replace(f"{folder}/", "")
     line = line.replace(str(user), "~")
-    line = re.sub(r" in \d+\.\d+ s$", "", line)
-    return re.sub(r"\b20\d\d-\d\d-\d\d\b", _SHOWN_DAY, line)
+    line = re.sub(r" in [\d.]+ s\b", "", line)
+    line = re.sub(r"http://127\.0\.0\.1:\d+/signin/\S+", "http://127.0.0.1:8321/signin/…", line)
+    line = re.sub(r"(\[REDACTED:[\w-]+:)\w{4}\]", r"\g<1>7de6]", line)
+    return line.replace(datetime.now(UTC).date().isoformat(), _SHOWN_DAY)
 
 
 # Columns and rows of the terminal, and pixels
@@ -144,7 +194,7 @@ _LINE, _CHARACTER, _LEFT, _TOP = 20, 7.83, 22, 58
 _WIDTH = int(_COLUMNS * _CHARACTER) + 2 * _LEFT
 _HEIGHT = _TOP + _ROWS * _LINE + 8
 # Seconds
-_PER_CHARACTER, _BEFORE_ANSWER, _PER_LINE, _TO_READ, _AT_END = 0.035, 0.5, 0.09, 2.2, 5.0
+_PER_CHARACTER, _BEFORE_ANSWER, _PER_LINE, _TO_READ, _AT_END = 0.035, 0.5, 0.09, 3.0, 6.0
 
 _STYLE = """
 text { font: 13px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace }

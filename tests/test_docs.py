@@ -26,6 +26,7 @@ from memoryhub.config.project_settings import InFolder, ProjectSettings, setting
 from memoryhub.core import errors
 from memoryhub.core.events.event_types import EventType, Retention, event_types
 from memoryhub.core.events.rollback import effects
+from memoryhub.core.kinds import KINDS, type_name
 from memoryhub.core.tools import Tool, all_resources, all_tools
 from memoryhub.management import parsers
 from memoryhub.management.base import CommandGroup, HubCommand
@@ -314,6 +315,17 @@ class LanguageTests(SimpleTestCase):
                 if OLD_WORDS.search(line) and not any(stored in line for stored in STORED):
                     found.append(f"{name}:{number}: {line.strip()[:100]}")
         self.assertEqual([], found)
+
+    def test_an_entry_is_called_a_memory(self) -> None:
+        words = re.compile(r"\b(observations?|knowledge (?:entry|entries)|pieces? of knowledge)\b(?!`)", re.IGNORECASE)
+        pages = [ROOT / "README.md", ROOT / "docs/quick-start.md", *(ROOT / "templates").rglob("*.html")]
+        found = [f"{page.name}: {match[0]}" for page in pages for match in words.finditer(page.read_text())]
+        self.assertEqual(found, [])
+        labels = [text for kind in KINDS.values() for text in (kind.label, kind.plural, kind.add_label, *kind.counted)]
+        self.assertEqual([label for label in labels if words.search(label) or label == "knowledge"], [])
+        names = {("observation", "note"): "memory", ("knowledge", "fact"): "memory", ("guideline", "x"): "guideline/x"}
+        names |= {("observation", "task"): "memory/task", ("knowledge", "reference"): "memory", ("", "user"): "user"}
+        self.assertEqual({pair: type_name(*pair) for pair in names}, names)
 
 
 def guided_pages() -> list[Path]:

@@ -7,18 +7,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from operator import attrgetter
 from typing import NamedTuple
 
-from governance.findings.reading import SessionLog, evidence_of, excerpt
-from governance.findings.schemas import Finding, FindingEvidence, FindingKind
+from governance.findings.reading import SessionLog, evidence_of, excerpt, when
+from governance.findings.schemas import FindingEvidence, FindingKind, ProjectFinding
 from memories.lessons.rules import Cure, command_key, looks, normalized_command, only_looks
 from memories.search.output import error_lines, without_varying
 from memoryhub.core.text import counted
 from sessions_app.events.client import COMMAND_RUN
 from sessions_app.selectors import SessionEvent
 
-# Sessions that must meet an error, and those in which a command must fail first, before either is told
+# Sessions that must meet an error, and those in which a command must fail first, before one is a finding
 LEAST_SESSIONS = 2
 _LEAST_FIRST = 3
 # Share of the sessions that ran a command in which its first run must have failed
@@ -51,21 +50,21 @@ class _RecurringError:
         return sum(map(len, self.failures.values()))
 
     @property
-    def rank(self) -> tuple[int, int, bool, int, int]:
+    def rank(self) -> tuple[int, int, bool, int, tuple[str, int]]:
         """Greater is worse; of several lines of the same outputs, one that names what is missing says the most."""
-        newest = max(failure.run.position for met in self.failures.values() for failure in met)
+        newest = max(when(failure.run) for met in self.failures.values() for failure in met)
         return len(self.failures), self.count, bool(_NAMING.search(self.line)), -self.place, newest
 
 
-def find_error(sessions: Sequence[SessionLog]) -> Finding | None:
+def find_error(sessions: Sequence[SessionLog]) -> ProjectFinding | None:
     """Return the error that most sessions met, with what cured it; None if no two sessions met the same."""
     errors: dict[str, _RecurringError] = {}
-    newest = sorted(_failures(sessions), key=lambda met: -met[1].run.position)[:_MOST_FAILURES]
-    for session_id, failure in reversed(newest):
+    oldest_first = sorted(_failures(sessions), key=lambda met: when(met[1].run))
+    for session_id, failure in oldest_first[-_MOST_FAILURES:]:
         for place, line in enumerate(error_lines(failure.run.payload["output"], _MOST_LINES)):
             if key := error_key(line):
                 error = errors.setdefault(key, _RecurringError(line, place))
-                error.line = line
+                error.line = _MARGIN.sub("", line)
                 error.failures[session_id].append(failure)
     recurring = [error for error in errors.values() if len(error.failures) >= LEAST_SESSIONS]
     if not recurring:
@@ -76,7 +75,7 @@ def find_error(sessions: Sequence[SessionLog]) -> Finding | None:
     if error.count > len(error.failures):
         met += f", {error.count:,} times"
     cure, passed = _cure_of(error)
-    return Finding(
+    return ProjectFinding(
         kind=FindingKind.ERROR,
         subject=excerpt(error.line),
         sentence=f"“{excerpt(error.line, _LINE)}” came up in {met}. {cure}",
@@ -147,7 +146,8 @@ def error_key(line: str) -> str:
     return key if is_specific else ""
 
 
-_passed_at = attrgetter("passed.position")
+def _passed_at(cure: Cure) -> tuple[str, int]:
+    return when(cure.passed)
 
 
 def _cure_of(error: _RecurringError) -> tuple[str, SessionEvent | None]:
@@ -167,7 +167,8 @@ def _cure_of(error: _RecurringError) -> tuple[str, SessionEvent | None]:
         witness = max(
             (cure for cure in cured.values() if change in _changes_of([cure])), key=_passed_at, default=latest
         )
-        return f"It passed {change} in {count} of them.", witness.passed
+        where = _of_all(count, len(error.failures))
+        return f"It passed {change} in {where}.", witness.passed
     if changes and len(latest.change) <= _CHANGE:
         return f"The last time, it passed {latest.change}.", latest.passed
     return f"The command passed later in {_of_all(len(cured), len(error.failures))}.", latest.passed
@@ -193,13 +194,12 @@ def _changes_of(cures: Iterable[Cure]) -> list[str]:
 def _error_evidence(line: str, failures: Sequence[Failure], passed: SessionEvent | None) -> list[FindingEvidence]:
     evidence = [evidence_of(passed, "command", f"passed: {passed.payload['command']}")] if passed else []
     sessions: set[str] = set()
-    for failure in sorted(failures, key=lambda failure: -failure.run.position):
-        run = failure.run
+    for run in sorted((failure.run for failure in failures), key=when, reverse=True):
         if run.session_id not in sessions and len(evidence) < _MOST_EVIDENCE:
             sessions.add(run.session_id)
             text = f"{excerpt(run.payload['command'], _COMMAND)} failed with {run.payload['exit_code']}: {line}"
             evidence.append(evidence_of(run, "command", text))
-    return sorted(evidence, key=lambda item: -item.id)
+    return evidence
 
 
 @dataclass(slots=True)
@@ -214,8 +214,8 @@ class _FirstRuns:
     @property
     def instead(self) -> tuple[str, int]:
         """The other command that passed in most sessions, and in how many."""
-        others = Counter(filter(None, self.cures.values()))
-        return max(others.items(), key=lambda item: item[1], default=("", 0))
+        commands = Counter(filter(None, self.cures.values()))
+        return max(commands.items(), key=lambda item: item[1], default=("", 0))
 
     @property
     def is_telling(self) -> bool:
@@ -225,7 +225,7 @@ class _FirstRuns:
         return count >= least and count >= _LEAST_SHARE * (count + self.passed)
 
 
-def find_first_failure(sessions: Sequence[SessionLog]) -> Finding | None:
+def find_first_failure(sessions: Sequence[SessionLog]) -> ProjectFinding | None:
     """Return the command whose first run in a session fails most often; None if no command does so repeatedly."""
     commands: dict[str, _FirstRuns] = defaultdict(_FirstRuns)
     for session in sessions:
@@ -245,11 +245,11 @@ def find_first_failure(sessions: Sequence[SessionLog]) -> Finding | None:
     else:
         sentence += " It did not pass later in any of them."
     evidence = []
-    for run in sorted(runs.failed, key=lambda run: -run.position)[:_MOST_EVIDENCE]:
+    for run in sorted(runs.failed, key=when, reverse=True)[:_MOST_EVIDENCE]:
         lines = error_lines(run.payload["output"], 1)
         text = f"{excerpt(run.payload['command'], _COMMAND)} failed with {run.payload['exit_code']}"
         evidence.append(evidence_of(run, "command", ": ".join([text, *lines])))
-    return Finding(
+    return ProjectFinding(
         kind=FindingKind.COMMAND,
         subject=excerpt(name),
         sentence=sentence,
@@ -266,7 +266,7 @@ def _add_first_runs(session: SessionLog, commands: dict[str, _FirstRuns]) -> Non
         if run.type != COMMAND_RUN.name or run.payload["exit_code"] in (None, *_STOPPED):
             continue
         steps = normalized_command(run.payload["command"])
-        # Of several steps, nothing says which failed
+        # Nothing says which of several steps failed
         name = command_name(steps[0]) if len(steps) == 1 else ""
         if not name or looks(steps[0]) or name in seen:
             continue

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from decisions.models import CommitLink, Decision, DecisionEdge, DecisionStatus, EdgeRelation, LinkType
 from governance.findings.reading import excerpt
-from governance.findings.schemas import Finding, FindingEvidence, FindingKind
+from governance.findings.schemas import FindingEvidence, FindingKind, ProjectFinding
 from governance.staleness.schemas import Why
 from governance.staleness.working_tree import tree_reasons
 from memories.models import Memory
@@ -44,7 +44,7 @@ class _Contradiction:
     evidence: list[FindingEvidence]
 
 
-def find_contradiction() -> Finding | None:
+def find_contradiction() -> ProjectFinding | None:
     """Return the strongest contradiction of a decision in force, and how many there are; None if there is none."""
     accepted = outside_quarantine(Decision.objects.filter(status=DecisionStatus.ACCEPTED))
     decisions = {row[0]: _Entry(*row) for row in accepted.values_list("id", "title", "decided_at")}
@@ -62,7 +62,7 @@ def find_contradiction() -> Finding | None:
     sentence = first.sentence
     if len(contradictions) > 1:
         sentence += f" There {'is' if len(contradictions) == 2 else 'are'} {len(contradictions) - 1:,} more."
-    return Finding(
+    return ProjectFinding(
         kind=FindingKind.DECISIONS,
         sentence=sentence,
         count=len(contradictions),

@@ -13,8 +13,8 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from decisions.models import CommitFile
-from governance.findings.reading import SessionLog, evidence_of, excerpt
-from governance.findings.schemas import Finding, FindingEvidence, FindingKind
+from governance.findings.reading import SessionLog, evidence_of, excerpt, when
+from governance.findings.schemas import FindingEvidence, FindingKind, ProjectFinding
 from memories.lessons.rules import Correction, corrected_turns
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import counted, first_line
@@ -28,12 +28,12 @@ _MOST_EVIDENCE = 3
 _PATH = 120
 
 
-def find_corrected_file(sessions: Sequence[SessionLog]) -> Finding | None:
+def find_corrected_file(sessions: Sequence[SessionLog]) -> ProjectFinding | None:
     """Return the file with the most corrections by users; without any that repeats, by commits; None without both."""
     return _corrected_by_users(sessions) or _corrected_by_commits()
 
 
-def _corrected_by_users(sessions: Sequence[SessionLog]) -> Finding | None:
+def _corrected_by_users(sessions: Sequence[SessionLog]) -> ProjectFinding | None:
     files: dict[str, list[Correction]] = defaultdict(list)
     seen: set[tuple[str, str]] = set()
     for session in sessions:
@@ -48,12 +48,12 @@ def _corrected_by_users(sessions: Sequence[SessionLog]) -> Finding | None:
     recurring = {path: met for path, met in files.items() if len(_sessions_of(met)) >= _LEAST_SESSIONS}
     if not recurring:
         return None
-    path = max(recurring, key=lambda path: (len(recurring[path]), recurring[path][-1].prompt.position))
-    corrections = sorted(recurring[path], key=lambda correction: -correction.prompt.position)
+    path = max(recurring, key=lambda path: (len(recurring[path]), max(map(_at, recurring[path]))))
+    corrections = sorted(recurring[path], key=_at, reverse=True)
     count, sessions_with = len(corrections), len(_sessions_of(corrections))
     where = f"in {counted(sessions_with, 'session')}"
     times = f"{count:,} times " if count > sessions_with else ""
-    return Finding(
+    return ProjectFinding(
         kind=FindingKind.FILE,
         subject=excerpt(path),
         sentence=f"You corrected what was done to `{excerpt(path, _PATH)}` {times}{where}.",
@@ -62,6 +62,10 @@ def _corrected_by_users(sessions: Sequence[SessionLog]) -> Finding | None:
         evidence=[evidence_of(item.prompt, "prompt", item.text) for item in corrections[:_MOST_EVIDENCE]],
         advice="A guideline about this file, in your words, keeps the next session from the same mistake.",
     )
+
+
+def _at(correction: Correction) -> tuple[str, int]:
+    return when(correction.prompt)
 
 
 def _sessions_of(corrections: Iterable[Correction]) -> set[str]:
@@ -82,10 +86,14 @@ def _is_inside(path: str) -> bool:
 _FIXING = re.compile(
     r"(?:revert|(?:hot|bug)?fix(?:e[sd]|up)?|fixing|correct(?:s|ed)?|repair(?:s|ed)?)\b", re.IGNORECASE
 )
+# ``[parser]`` or ``parser:`` before the words
+_SCOPE = re.compile(r"^(?:\[[^\]]{1,30}\]|[\w./-]{1,30}:)\s+")
 _REVERT = re.compile(r"revert\b", re.IGNORECASE)
 # Commits of other matters that begin so
 _NO_FIX = re.compile(
-    r"\b(?:typos?|lint|linting|format(?:ting)?|docs?|changelog|readme|spelling|warnings?)\b", re.IGNORECASE
+    r"^(?:tests?|chore|ci|build|style)\b|\b(?:typos?|lint|linting|format(?:ting)?|docs?|changelog|readme|spelling"
+    r"|warnings?)\b",
+    re.IGNORECASE,
 )
 # A correction comes so soon after another commit of the file
 _SOON = timedelta(days=7)
@@ -110,15 +118,12 @@ class _FileCommit(NamedTuple):
 
     @property
     def is_fix(self) -> bool:
-        return bool(_FIXING.match(_without_scope(self.subject))) and not _NO_FIX.search(self.subject)
+        fixes = _FIXING.match(self.subject) or _FIXING.match(_SCOPE.sub("", self.subject))
+        return bool(fixes) and not _NO_FIX.search(self.subject)
 
     @property
     def evidence(self) -> FindingEvidence:
         return FindingEvidence(id=self.id, type="commit", text=excerpt(self.subject), at=self.at)
-
-
-def _without_scope(subject: str) -> str:
-    return re.sub(r"^(?:\[[^\]]{1,30}\]|[\w./-]{1,30}:)\s+(?=\S)", "", subject)
 
 
 @dataclass(slots=True)
@@ -131,7 +136,7 @@ class _Fixes:
         return len(self.fixes), self.fixes[-1].at
 
 
-def _corrected_by_commits() -> Finding | None:
+def _corrected_by_commits() -> ProjectFinding | None:
     files = {path: _fixes_among(commits) for path, commits in _commits_by_file().items()}
     recurring = {path: fixes for path, fixes in files.items() if len(fixes.fixes) >= _LEAST_FIXES}
     if not recurring:
@@ -151,7 +156,7 @@ def _corrected_by_commits() -> Finding | None:
         f"{counted(len(fixes), 'commit')} that {kinds} something touched `{excerpt(path, _PATH)}` within "
         f"{_SOON.days} days of another commit to it, of {counted(recurring[path].commits, 'commit')} to it in all."
     )
-    return Finding(
+    return ProjectFinding(
         kind=FindingKind.FILE,
         subject=excerpt(path),
         sentence=sentence,

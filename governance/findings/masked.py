@@ -7,14 +7,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from governance.findings.reading import excerpt
-from governance.findings.schemas import Finding, FindingEvidence, FindingKind
+from governance.findings.schemas import FindingEvidence, FindingKind, ProjectFinding
 from governance.imports import batch_of_trace, list_batches
 from memoryhub.core import clock, log
+from memoryhub.core.events.projection import void_positions
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import counted
+from sessions_app.models import Session
 
 # As the sanitiser writes it: the kind, and four digits that are the same for the same secret
 _TAG = re.compile(r"\[REDACTED:([a-z0-9-]{1,40}):([0-9a-f]{4})\]")
@@ -25,7 +28,7 @@ _MOST_EVIDENCE = 3
 _MOST_KINDS, _MOST_SOURCES = 4, 3
 _AROUND = 60
 _IN_MEMORY = 200
-# Interfaces by the source of an event
+# Interfaces by the source of an event that belongs to no session and no import
 _SOURCES = {
     "hook": "hooks",
     "mcp": "agents over MCP",
@@ -44,7 +47,7 @@ class _MaskedSecrets:
     evidence: list[FindingEvidence] = field(default_factory=list)
 
 
-def find_masked_secrets() -> Finding | None:
+def find_masked_secrets() -> ProjectFinding | None:
     """Return how many secrets were masked on the way in; None without any."""
     masked = _masked_secrets()
     count = masked.kinds.total()
@@ -52,27 +55,34 @@ def find_masked_secrets() -> Finding | None:
         return None
     kinds = _listed(masked.kinds, _MOST_KINDS, "of other kinds")
     sources = _listed(masked.sources, _MOST_SOURCES, "from elsewhere")
+    if len(masked.sources) == 1:
+        sources = next(iter(masked.sources))
     were = "was" if count == 1 else "were"
-    return Finding(
+    return ProjectFinding(
         kind=FindingKind.SECRETS,
-        sentence=f"{counted(count, 'secret')} {were} masked before anything was stored: {kinds}. Source: {sources}.",
+        sentence=f"{counted(count, 'secret')} {were} masked before anything was stored: {kinds}; {sources}.",
         count=count,
         sessions=len({item.session_id for item in masked.evidence if item.session_id}),
-        evidence=masked.evidence[-_MOST_EVIDENCE:][::-1],
+        evidence=sorted(masked.evidence, key=_at, reverse=True)[:_MOST_EVIDENCE],
         advice="They still are where they came from, such as in transcripts and files: replace those in use.",
     )
 
 
-def _listed(counts: Counter[str], most: int, others: str) -> str:
+def _at(item: FindingEvidence) -> datetime:
+    return item.at or datetime.min.replace(tzinfo=UTC)
+
+
+def _listed(counts: Counter[str], most: int, remainder: str) -> str:
     parts = [f"{count:,} {name}" for name, count in counts.most_common(most)]
     if more := counts.total() - sum(count for _, count in counts.most_common(most)):
-        parts.append(f"{more:,} {others}")
+        parts.append(f"{more:,} {remainder}")
     return ", ".join(parts)
 
 
 def _masked_secrets() -> _MaskedSecrets:
     masked = _MaskedSecrets()
     tools = {batch.id: batch.tool for batch in list_batches()}
+    agents = dict(Session.objects.values_list("session_id", "agent"))
     seen: set[str] = set()
     for position, session_id, occurred_at, source, trace_id, text in _masked_events():
         tags = [tag for tag in _TAG.finditer(text or "") if tag[0] not in seen]
@@ -81,7 +91,8 @@ def _masked_secrets() -> _MaskedSecrets:
                 continue
             seen.add(tag[0])
             masked.kinds[tag[1]] += 1
-            masked.sources[_source_name(source, tools.get(batch_of_trace(trace_id), ""))] += 1
+            name = agents.get(session_id) or tools.get(batch_of_trace(trace_id)) or _SOURCES.get(source, source)
+            masked.sources[f"from {name}"] += 1
         if tags:
             payload = json.loads(text or "{}")
             at = clock.from_text(payload.get("written_at") or occurred_at)
@@ -90,19 +101,15 @@ def _masked_secrets() -> _MaskedSecrets:
     return masked
 
 
-def _source_name(source: str, tool: str) -> str:
-    return f"from {tool}" if tool else f"from {_SOURCES.get(source, source)}"
-
-
-# Without those that a person redacted since: the tags of these say nothing of the way in
+# Without those of imports that were undone, and those that a person redacted: tags of these say nothing of the way in
 def _masked_events() -> Iterator[tuple[int, str, str, str, str, str | None]]:
-    redacted: set[int] = set()
+    left_out = set(void_positions())
     for payload in log.events().of_type(log.PAYLOAD_REDACTED).payloads().values():
-        redacted |= set(map(int, payload["digests"]))
+        left_out |= set(map(int, payload["digests"]))
     marked = outside_quarantine(log.events().filter(payload_json__contains=_BEGINNING), "position")
     columns = marked.values_list("position", "session_id", "occurred_at", "source", "trace_id", "payload_json")
     for row in columns[:_MOST_EVENTS].iterator(_IN_MEMORY):
-        if row[0] not in redacted:
+        if row[0] not in left_out:
             yield row
 
 

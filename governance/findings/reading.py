@@ -13,6 +13,7 @@ from governance.findings.schemas import FindingEvidence
 from memories.lessons.rules import Cure, cured_failures
 from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import Speech, names_of_speech
+from memoryhub.core.events.projection import void_positions
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import flat, one_line
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
@@ -74,8 +75,10 @@ def _begun_sessions() -> Iterator[tuple[str, int, str]]:
 def _events() -> Iterator[SessionEvent]:
     types = (*names_of_speech(Speech.PROMPT), COMMAND_RUN.name, FILE_EDITED.name)
     newest = log.events().of_type(*types).order_by("-position")
+    void = void_positions()
     for event in read_events(newest, MOST_EVENTS):
-        yield event._replace(payload=_needed(event))
+        if event.position not in void:
+            yield event._replace(payload=_needed(event))
 
 
 # Answers are long, and only that there is one matters
@@ -106,6 +109,11 @@ def moment_of(event: SessionEvent) -> datetime | None:
     """Return when an event happened, which is earlier than when it was imported."""
     text = event.payload.get("written_at") or event.occurred_at
     return clock.from_text(text) if text else None
+
+
+def when(event: SessionEvent) -> tuple[str, int]:
+    """Return what orders events by time; an import may bring the newest session first."""
+    return event.payload.get("written_at") or event.occurred_at, event.position
 
 
 def evidence_of(event: SessionEvent, kind: str, text: str) -> FindingEvidence:

@@ -46,7 +46,7 @@ class FindingEvidence(BaseModel):
     at: datetime | None = None
 
 
-class Finding(BaseModel):
+class ProjectFinding(BaseModel):
     """One statement about the project."""
 
     kind: FindingKind
@@ -66,7 +66,7 @@ class Finding(BaseModel):
 class FindingsReport(BaseModel):
     """The findings about a project, at most one of each kind; empty if its events show none."""
 
-    findings: list[Finding] = Field(default_factory=list)
+    findings: list[ProjectFinding] = Field(default_factory=list)
     # What was read
     sessions: int
     commits: int

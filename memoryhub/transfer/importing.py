@@ -154,8 +154,8 @@ _MAX_KEY = 200
 _MAX_PLACE = 1_000
 _MAX_TAGS, _MAX_TAG = 32, 64
 _NOT_STATE = {"if_exists", "named", "related_chunks", "idempotency_key"}
-# Names that are the same in every hub, such as a UUID
-_UNIQUE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+# Names that are the same in every hub: a UUID, or an id of OpenCode
+_UNIQUE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|ses_[0-9A-Za-z]{26}")
 
 
 class ProjectImport:

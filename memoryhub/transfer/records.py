@@ -190,6 +190,8 @@ def batch_line(batch: Batch) -> str:
     state = ""
     if batch.is_undone:
         state = "undone"
+    elif batch.is_running:
+        state = "running"
     elif batch.counts is None:
         state = "interrupted"
     facts = [f"#{batch.id} {batch.tool} {clock.minute(batch.began_at)}", batch.place]

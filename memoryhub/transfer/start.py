@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from itertools import chain, islice
 from pathlib import Path
 
-from governance.imports import ImportRun, counts_of, list_batches
+from governance.imports import ImportRun, counts_of, hold_imports, list_batches
 from memories.importing import MAX_HEADINGS
 from memories.importing.files import find_files, record_reason
 from memoryhub.config.clients import all_clients
@@ -371,22 +371,23 @@ def run_start(
         batch: the number of the batch to continue.
 
     Raises:
-        ConflictError: the batch was undone.
+        ConflictError: the batch was undone, or another process imports the same.
     """
     run = ImportRun(TOOL, str(plan.folder), store=project_store(plan.project), batch=batch)
     result = StartResult(plan.project)
     bind_project(plan.project, plan.folder)
-    ends = None if seconds is None else time.monotonic() + seconds
-    for count in _steps(plan, run, result):
-        result.read += count
-        progress(result.read)
-        if run.batch and ends is not None and time.monotonic() > ends:
-            result.is_complete = False
-            break
-    result.batch = run.batch
-    if run.batch and result.is_complete:
-        with _recording(plan, run):
-            run.end(counts_of(run.batch))
+    with use_store(run.store, create=True), hold_imports():
+        ends = None if seconds is None else time.monotonic() + seconds
+        for count in _steps(plan, run, result):
+            result.read += count
+            progress(result.read)
+            if run.batch and ends is not None and time.monotonic() > ends:
+                result.is_complete = False
+                break
+        result.batch = run.batch
+        if run.batch and result.is_complete:
+            with _recording(plan, run):
+                run.end(counts_of(run.batch))
     return result
 
 

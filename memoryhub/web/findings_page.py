@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from governance.findings.schemas import Finding, FindingEvidence, FindingKind, FindingsReport
+from governance.findings.schemas import FindingEvidence, FindingKind, FindingsReport, ProjectFinding
 from governance.findings.selectors import project_findings
 from governance.imports import list_batches
 from memoryhub.core import clock, log
@@ -38,7 +38,9 @@ _ICONS = {
 @dataclass(frozen=True, slots=True)
 class _CachedReport:
     report: FindingsReport
+    # The end of the log that it was read to
     position: int
+    digest: str
     at: datetime
 
 
@@ -49,7 +51,7 @@ _reports: dict[StoreId, _CachedReport] = {}
 class FindingRow:
     """A finding as the page shows it."""
 
-    finding: Finding
+    finding: ProjectFinding
     sentence: SafeString
     icon: str
     # Pages of the evidence, and of its session, "" without one
@@ -88,26 +90,28 @@ def receipt() -> Receipt:
 
 
 def _current_report() -> FindingsReport:
-    store, now, position = current_store(), clock.now(), log.head()[0]
+    store, now = current_store(), clock.now()
     cached = _reports.pop(store, None)
-    if cached is None or not _is_current(cached, now, position):
-        cached = _CachedReport(project_findings(), position, now)
+    if cached is None or not _is_current(cached, now):
+        position, digest = log.head()
+        cached = _CachedReport(project_findings(), position, digest, now)
     _reports[store] = cached
     while len(_reports) > _MOST_CACHED:
         _reports.pop(next(iter(_reports)), None)
     return cached.report
 
 
-def _is_current(cached: _CachedReport, now: datetime, position: int) -> bool:
-    if cached.position == position:
-        return True
-    if position < cached.position or abs(now - cached.at) >= _RENEWED_AFTER or erased_after(cached.position):
+def _is_current(cached: _CachedReport, now: datetime) -> bool:
+    # A store of the same name may be another one: deleted and created again, or restored
+    if log.digest_at(cached.position) != cached.digest:
+        return False
+    if abs(now - cached.at) >= _RENEWED_AFTER or erased_after(cached.position):
         return False
     hiding = log.events().window(after=cached.position).of_type(*names_where(lambda kind: kind.group is GOVERNANCE))
     return not hiding.exists()
 
 
-def _row(finding: Finding) -> FindingRow:
+def _row(finding: ProjectFinding) -> FindingRow:
     evidence = [(item, page_of_entity(item.type, item.id), _session_page(item)) for item in finding.evidence]
     label, url = _next_page(finding)
     return FindingRow(finding, _with_code(finding.sentence), _ICONS[finding.kind], evidence, label, url)
@@ -117,7 +121,7 @@ def _session_page(item: FindingEvidence) -> str:
     return reverse("admin:stream", args=[f"session:{item.session_id}"]) if item.session_id else ""
 
 
-def _next_page(finding: Finding) -> tuple[str, str]:
+def _next_page(finding: ProjectFinding) -> tuple[str, str]:
     match finding.kind:
         case FindingKind.FILE:
             return "Blame", reverse("admin:blame", query={"file": finding.subject})

@@ -73,7 +73,7 @@ class CommandRun(ClientPayload):
     agent_id: str = Field("", max_length=200)
     # When it ran, if it was imported later
     written_at: Instant | None = None
-    # Of an imported run that failed: the same program ran in the session before, and passed
+    # For an imported run that failed: the same program ran in the session before, and passed
     passed_before: bool = False
 
 

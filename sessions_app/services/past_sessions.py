@@ -40,7 +40,7 @@ class PastCommand:
     output: str
     exit_code: int
     at: datetime | None = None
-    # Of one that failed: whether the same program passed before in the session
+    # For one that failed: whether the same program passed before in the session
     passed_before: bool = False
 
 

@@ -148,10 +148,10 @@ class RetentionPageTests(RetentionTestCase):
 
     def test_the_plan_that_was_seen_of_this_project_alone_is_run_once_its_name_is_typed(self):
         plan = text_of(self.page(RETENTION))
-        self.assert_shows(plan, "1 deleted observation", "Marmalade", lacks=["Of beta"])
+        self.assert_shows(plan, "1 deleted memory", "Marmalade", lacks=["Of beta"])
         digest = self.digest()
         self.old("Porridge")
-        self.assert_shows(self.run_page(digest=digest), "The retention plan has changed", "2 deleted observations")
+        self.assert_shows(self.run_page(digest=digest), "The retention plan has changed", "2 deleted memories")
         self.assertIn("Type alpha to confirm. Nothing was deleted.", self.run_page(typed="beta"))
         self.assertEqual(self.runs(), 0)
         self.assert_shows(self.run_page(), "Deleted 2 items in 4 events", "(text deleted)")

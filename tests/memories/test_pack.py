@@ -24,7 +24,7 @@ from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.search import engine
 from memories.services.links import create_relation
 from memoryhub.core import clock, log
-from memoryhub.core.contributions import PlannedAction, note_of, opening_of, recall_of
+from memoryhub.core.contributions import PlannedAction, note_of, opening_of, recall_of, status_of
 from memoryhub.core.errors import Invalid, Locked, NotFound, Unavailable
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
@@ -559,6 +559,17 @@ class GivenTests(RecallTestCase):
         with self.store("beta"):
             self.write(*HUB)
             self.assertIn("8321", self.recall(), "a project with one memory")
+
+    def test_the_status_line_counts_what_a_session_was_given_and_what_waits(self) -> None:
+        self.assertEqual(status_of("s-1"), "")
+        self.write(*HUB)
+        self.recall()
+        self.write("Use pnpm", "Use pnpm, not npm.", kind="guideline", tags=["correction"])
+        self.assertIn("pnpm", note_of(PlannedAction("s-1", command="npm install lodash")))
+        self.assertEqual(status_of("s-1"), "1 recalled, 1 note")
+        with mock.patch("memories.pack.status.count_waiting", return_value=2):
+            self.assertEqual(status_of("s-1"), "1 recalled, 1 note, 2 to review")
+            self.assertEqual(status_of("s-2"), "2 to review")
 
     def test_no_more_than_three_within_the_budget(self) -> None:
         for number in range(9):

@@ -63,8 +63,8 @@ class PermissionsTests(PermissionsTestCase):
                 self.set_up(client, "--permissions")
                 rules = self.rules(client)
                 names = [rule.removeprefix(client.permissions.rule.removesuffix("TOOL")) for rule in rules]
-                tools = [find_tool(name) for name in names]
-                self.assertEqual([tool.name for tool in tools if tool is None or tool.writes], [])
+                tools = {name: find_tool(name) for name in names}
+                self.assertEqual([name for name, tool in tools.items() if tool is None or tool.writes], [])
                 self.assertLessEqual({"memory_search", "memory_get", "memory_timeline", "decision_get"}, set(names))
                 self.assertIn("nothing to do", self.set_up(client, "--permissions"))
                 self.assertIn("nothing to do", self.set_up(client))
@@ -148,26 +148,26 @@ class PermissionsTests(PermissionsTestCase):
 
 
 class StatusLineTests(PermissionsTestCase):
-    def settings(self) -> dict[str, Any]:
+    def written_settings(self) -> dict[str, Any]:
         data: dict[str, Any] = json.loads((self.user / ".claude/settings.json").read_text())
         return data
 
     def test_it_runs_the_hook_command_and_goes_with_the_hooks(self) -> None:
         client = find_client("claude-code")
         self.set_up(client)
-        line = self.settings()["statusLine"]
+        line = self.written_settings()["statusLine"]
         self.assertEqual(line["type"], "command")
         self.assertTrue(line["command"].endswith(" hook claude-code StatusLine"))
         self.run_setup(client.id, "--remove", "--yes")
         self.assertEqual(self.files(), {})
         self.set_up(client, "--no-status-line")
-        self.assertNotIn("statusLine", self.settings())
+        self.assertNotIn("statusLine", self.written_settings())
 
     def test_one_of_the_user_stays(self) -> None:
         theirs = {"type": "command", "command": "~/.claude/line.sh"}
         file = self.file(".claude/settings.json", json.dumps({"statusLine": theirs}))
         self.set_up(find_client("claude-code"))
-        self.assertEqual(self.settings()["statusLine"], theirs)
+        self.assertEqual(self.written_settings()["statusLine"], theirs)
         self.run_setup("claude-code", "--remove", "--yes")
         self.assertEqual(json.loads(file.read_text()), {"statusLine": theirs})
 

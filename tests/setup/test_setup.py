@@ -121,6 +121,17 @@ class SetupTests(SetupTestCase):
                 self.assertFalse(path.exists())
                 self.assertIn("nothing to do", self.run_setup(client.id, "--remove", "--yes"))
 
+    def test_a_client_is_not_installed_because_another_was_set_up(self):
+        self.assertNotIn(" installed ", self.run_setup())
+        for client in written_clients():
+            self.set_up(client)
+            installed = [line.split()[0] for line in self.run_setup().splitlines() if " installed " in line]
+            # Roo Code is an extension of VS Code, and its file is there
+            self.assertEqual(set(installed) - {"vscode"}, {client.id} - {"vscode"})
+            self.run_setup(client.id, "--remove", "--yes")
+            for path in sorted(self.user.iterdir()):
+                shutil.rmtree(path)
+
     def test_the_rest_of_a_file_its_mode_and_its_link_stay(self):
         real = self.claude()
         link = self.user / "linked" / ".claude.json"

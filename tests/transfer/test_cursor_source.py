@@ -67,7 +67,7 @@ class CursorEditorTests(CursorTestCase):
         failed, edit, passed = tests.actions
         assert isinstance(failed, PastCommand) and isinstance(passed, PastCommand)
         self.assertEqual((failed.command, failed.exit_code, failed.output), ("make test", 2, "KeyError: 'tide'"))
-        self.assertEqual(edit, PastEdit("/srv/harbour/gauge.py"))
+        self.assertEqual(edit, PastEdit("gauge.py"))
         self.assertEqual((passed.exit_code, passed.output), (0, "1 passed"))
         self.assertEqual((retry.prompt, retry.answer), ("How long does a retry wait?", "A retry waits an hour."))
         began = datetime(2026, 11, 25, 9, 46, 40, tzinfo=UTC)
@@ -107,6 +107,14 @@ class CursorEditorTests(CursorTestCase):
                 session = self.session(self.user, NEW)
             editor.stdin.write("\n")
         self.assertEqual(session.turns[-1].answer, "A retry waits two hours.")
+
+    def test_the_rules_of_the_user_are_a_guideline(self) -> None:
+        self.install()
+        self.assertEqual(self.memories("cursor", self.user), {})
+        with closing(sqlite3.connect(self.database)) as connection, connection:
+            connection.execute("INSERT INTO ItemTable VALUES ('aicontext.personalContext', 'Answer in Danish. ')")
+        (rules,) = self.memories("cursor", self.user).values()
+        self.assert_record(rules, key="user-rules", content="Answer in Danish.", kind="guideline")
 
     def test_broken_rows_leave_the_other_sessions(self) -> None:
         self.install()
@@ -169,7 +177,7 @@ class CursorAgentTests(CursorTestCase):
         session = self.session(self.agent, SAID)
         (turn,) = session.turns
         self.assertEqual((turn.prompt, turn.answer), ("When is low water?", "I look at the table.\n\nAt 12:31."))
-        self.assertEqual(turn.actions, (PastEdit("/srv/harbour/notes.md"),))
+        self.assertEqual(turn.actions, (PastEdit("notes.md"),))
         self.assertEqual((turn.began_at, session.project), (datetime(2026, 11, 26, 9, 2, tzinfo=UTC), "/srv/harbour"))
 
     def test_a_store_without_a_transcript_is_read_in_its_order(self) -> None:
@@ -179,7 +187,7 @@ class CursorAgentTests(CursorTestCase):
         self.assertEqual((turn.prompt, turn.answer), ("Build the charts.", "I build them.\n\nThe charts are built."))
         failed, edit, passed = turn.actions
         assert isinstance(failed, PastCommand) and isinstance(passed, PastCommand)
-        self.assertEqual((failed.exit_code, edit, passed.exit_code), (2, PastEdit("/srv/harbour/Makefile"), 0))
+        self.assertEqual((failed.exit_code, edit, passed.exit_code), (2, PastEdit("Makefile"), 0))
         self.assert_record(session, purpose="Charts", project="/srv/harbour")
 
     def test_what_the_editor_has_is_not_read_again(self) -> None:

@@ -18,6 +18,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import LeftOutRecord, Record, SessionRecord
 from memoryhub.transfer.sources import SOURCES
 from sessions_app.services.past_sessions import PastCommand, PastEdit
+from tests.sessions_app.test_git import Repository
 from tests.transfer.test_text_sources import DATA, SourceTestCase, write_files
 
 VALUES = st.recursive(
@@ -149,6 +150,19 @@ class ClineTests(EditorSourceTestCase):
         turns = [(turn.prompt, turn.answer) for turn in session.turns]
         self.assertEqual(turns, [("Low water?", "12:31."), ("/tides", "0.8 m")])
         self.assertEqual(session.summary, "The summary.")
+
+    def test_a_memory_bank_becomes_an_observation_for_each_section(self) -> None:
+        folder = self.folder() / "harbour"
+        write_files(
+            folder, {"memory-bank/techContext.md": "# Stack\n\nPython 3.11.\n\n# Tests\n\nUse recorded gauges.\n"}
+        )
+        write_files(folder, {"memory-bank/.hidden/x.md": "Hidden."})
+        Repository(folder)
+        self.assertEqual(SOURCES["cline"].find(folder), [folder])
+        stack, tests = self.memories("cline", folder).values()
+        key = "harbour/memory-bank/techContext.md#stack"
+        self.assert_record(stack, key=key, kind="observation", content="Python 3.11.", tags=("memory-bank",))
+        self.assertEqual(tests.title, "memory-bank/techContext.md › Tests")
 
     def test_data_is_found_where_editors_keep_it(self) -> None:
         self.assertEqual(SOURCES["cline"].find(self.home), [])

@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.test import tag
 
 from decisions.models import Decision
-from governance.imports import find_batch, list_batches, preview_undo, undo_import
+from governance.imports import find_batch, hold_imports, list_batches, preview_undo, undo_import
 from memories.models import Memory
 from memoryhub.config.identity import bind_project
 from memoryhub.core import log
@@ -181,6 +181,14 @@ class RunTests(StartTestCase):
             with self.assertRaisesMessage(ConflictError, f"import #{batch} was undone meanwhile"):
                 run_start(self.plan(), batch=batch)
             self.assertEqual(log.head(), head)
+
+    def test_a_second_import_is_refused_while_one_runs(self) -> None:
+        plan = self.plan()
+        with self.store(), hold_imports():
+            with mock.patch("governance.imports._LOCK_SECONDS", 0), self.assertRaises(ConflictError) as refused:
+                run_start(plan)
+            self.assertIn("another import into alpha is running", refused.exception.message)
+            self.assertEqual(log.head()[0], 0)
 
 
 class CommandTests(StartTestCase):

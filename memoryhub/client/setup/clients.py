@@ -90,7 +90,9 @@ def project_folder(directory: Path) -> Path:
 
 
 def is_installed(client: Client) -> bool:
-    return bool(shutil.which(client.program)) or any(Path(_filled(folder)).is_dir() for folder in client.folders)
+    if shutil.which(client.program) or _place(client.user).exists():
+        return True
+    return any(Path(folder).is_dir() for folder in map(_filled, client.folders) if folder)
 
 
 def config_file(client: Client, repository: Path | None) -> Path:

@@ -211,11 +211,10 @@ def _is_shared(target: SetupTarget, path: Path) -> bool:
     for client in all_clients().values():
         if client.id == target.client.id or (target.repository and not client.repository):
             continue
-        other = repository_target(client, target.repository) if target.repository else user_target(client)
-        if path in (other.agent, other.skill):
-            with suppress(HubError):
-                if _has_server(other):
-                    return True
+        with suppress(HubError):  # the other client cannot be set up, or its file cannot be read
+            other = repository_target(client, target.repository) if target.repository else user_target(client)
+            if path in (other.agent, other.skill) and _has_server(other):
+                return True
     return False
 
 

@@ -2,17 +2,21 @@ from __future__ import annotations
 
 from argparse import SUPPRESS
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from django.core.management import call_command
 from django.core.management.base import CommandError, CommandParser
 
+from governance.findings.selectors import project_findings
+from governance.present import findings_lines
 from memoryhub.client.setup import plan as setup_plan
 from memoryhub.client.setup.clients import is_installed, user_target
 from memoryhub.client.setup.plan import ConfigChange, SetupChoices
 from memoryhub.config.clients import Client, all_clients
 from memoryhub.config.repository import working_folder
 from memoryhub.core.errors import HubError
+from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.management.base import CommandGroup, ProjectCommand, entity_id, use_cli_origin
 from memoryhub.management.importing import import_plan, is_wanted, plan_lines
 from memoryhub.transfer.start import plan_start, run_start
@@ -50,17 +54,24 @@ class Command(ProjectCommand):
             self.stdout.write(f"  connect {client.name}: {', '.join(str(change.path) for change in files)}")
         if options["preview"]:
             return
-        if not is_wanted(self, "Do this?", is_yes=options["yes"]):
-            return
-        import_plan(self, plan, seconds=_SECONDS)
+        if plan.parts or changes:
+            if not is_wanted(self, "Do this?", is_yes=options["yes"]):
+                return
+            import_plan(self, plan, seconds=_SECONDS)
         for client, files in changes:
             setup_plan.apply(files)
             self.stdout.write(f"Connected {client.name}; restart it. To undo it: memory-hub setup {client.id} --remove")
+        self._show_findings(plan.project)
         self.stdout.flush()
         try:
             call_command("open", plan.project, print=not options["opens"])
         except CommandError as error:
             self.stderr.write(str(error))
+
+    def _show_findings(self, project: str) -> None:
+        with suppress(HubError), use_store(project_store(project)):
+            for line in findings_lines(project_findings()):
+                self.stdout.write(line)
 
 
 # The clients of this machine that are not connected yet, with the changes of their files

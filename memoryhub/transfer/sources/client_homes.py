@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,14 +14,15 @@ from typing import Any, Protocol
 from memories.importing.files import modified_at
 from memoryhub.config.repository import resolved
 from memoryhub.core.errors import Invalid
-from memoryhub.core.foreign_files import open_foreign
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOutRecord, Record, Transcript
-from memoryhub.transfer.sources.reading import Wanted, dict_or_empty, files_below, json_objects, text_of
+from memoryhub.transfer.sources.reading import Wanted, dict_or_empty, files_below, json_objects, read_head, text_of
 from memoryhub.transfer.sources.texts import TextFile, section_records
 from memoryhub.transfer.sources.transcripts import HEAD, transcripts_of
 
 _HEAD_BYTES = 8192
+# Folders of what a client remembers by itself
+_MEMORIES = ("memory", "memories")
 _PATCHED = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE)
 
 
@@ -31,7 +31,7 @@ class ClientHome:
     """Where a client keeps what it knows of all projects."""
 
     client: str
-    # Of the folder, in the names of memories and in messages
+    # The name of the folder in the names of memories
     name: str
     # Files and folders that tell that it is one
     parts: tuple[str, ...]
@@ -65,19 +65,14 @@ class ClientHome:
                 yield file
                 continue
             name = f"{self.name}/{file.relative_to(folder).as_posix()}"
-            kind = "observation" if file.parent != folder else "guideline"
+            kind = "observation" if file.parent.name in _MEMORIES else "guideline"
             text = TextFile(file, name, name, kind=kind, project=project(file), changed=modified_at(file))
             yield from section_records(text)
 
 
 def head_text(path: Path) -> str:
     """Return the first characters of a file; "" if it can't be read, which its reading tells."""
-    try:
-        descriptor = open_foreign(path, follows_links=False)
-    except OSError:
-        return ""
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(_HEAD_BYTES).decode("utf-8", "replace")
+    return read_head(path, _HEAD_BYTES).decode("utf-8", "replace")
 
 
 def object_in(text: object) -> dict[str, Any]:

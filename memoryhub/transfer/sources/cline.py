@@ -17,6 +17,7 @@ from memoryhub.transfer.records import ImportSource, LeftOutRecord, Record, Tran
 from memoryhub.transfer.sources import cline_tasks
 from memoryhub.transfer.sources.databases import moment_of
 from memoryhub.transfer.sources.editors import extension_folders
+from memoryhub.transfer.sources.memory_bank import has_memory_bank, memory_bank_records
 from memoryhub.transfer.sources.reading import (
     dict_or_empty,
     files_below,
@@ -25,6 +26,7 @@ from memoryhub.transfer.sources.reading import (
     read_settings,
     text_of,
 )
+from memoryhub.transfer.sources.texts import repository_around
 from memoryhub.transfer.sources.transcripts import TranscriptBuilder, transcripts_of
 
 _EXTENSIONS = {
@@ -42,23 +44,25 @@ _CONTINUED = ("[TASK RESUMPTION]", "The user approved switching to act mode.")
 _EXIT_CODE = re.compile(r"\[?Command exited with code (\d{1,3})\]?\n?")
 
 
-def _data_folders(tool: str, _: Path) -> list[Path]:
+def _data_folders(tool: str, folder: Path) -> list[Path]:
     folders = []
     if tool == "cline":
         top = Path(os.environ.get("CLINE_DIR") or Path.home() / ".cline")
         folders.append(Path(os.environ.get("CLINE_DATA_DIR") or top / "data"))
-    return list(filter(_has_sessions, [*map(resolved, folders), *extension_folders(_EXTENSIONS[tool])]))
+    places = filter(_has_sessions, [*map(resolved, folders), *extension_folders(_EXTENSIONS[tool])])
+    return [*places, *filter(has_memory_bank, repository_around(folder))]
 
 
 def _has_sessions(folder: Path) -> bool:
     return is_folder(folder / "tasks") or is_folder(folder / "sessions")
 
 
-def _no_memories(tool: str, path: Path) -> Iterator[Record]:
+def _read(tool: str, path: Path) -> Iterator[Record]:
     folder = resolved(path)
-    if not _has_sessions(folder) and not (folder / _UI).is_file():
-        raise Invalid(f"{flat(str(path))} has no tasks of {tool}")
-    yield from ()
+    if is_folder(folder) and has_memory_bank(folder):
+        yield from memory_bank_records(folder)
+    elif not _has_sessions(folder) and not (folder / _UI).is_file():
+        raise Invalid(f"{flat(str(path))} has no tasks of {tool}, and no memory-bank")
 
 
 def _transcripts(tool: str, path: Path) -> Iterator[Transcript]:
@@ -206,15 +210,15 @@ def _read_results(builder: TranscriptBuilder, part: Mapping[str, Any], message: 
 def _source(tool: str, name: str, takes: str) -> ImportSource:
     return ImportSource(
         tool,
-        f"the sessions of {name}",
+        f"the sessions of {name}, and the memory bank of a repository",
         partial(_data_folders, tool),
-        partial(_no_memories, name),
+        partial(_read, name),
         takes=takes,
         transcripts=partial(_transcripts, tool),
     )
 
 
-_STORAGE = "the folder {} in an editor's globalStorage"
+_STORAGE = "the folder {} in an editor's globalStorage, or a repository with a memory-bank"
 CLINE = _source("cline", "Cline", f"~/.cline/data, or {_STORAGE.format(_EXTENSIONS['cline'])}")
 ROO = _source("roo", "Roo Code", _STORAGE.format(_EXTENSIONS["roo"]))
 KILO = _source("kilo", "Kilo Code", _STORAGE.format(_EXTENSIONS["kilo"]))

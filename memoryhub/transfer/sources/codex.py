@@ -75,7 +75,7 @@ def _head(path: Path) -> SessionHead | None:
     return SessionHead(key or path.stem, folder)
 
 
-# Without the wrapper, as versions of before September 2025 wrote the lines
+# Without the wrapper, as version 0.20 wrote the lines
 def _unwrapped(line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     payload = line.get("payload")
     if isinstance(payload, dict):
@@ -168,7 +168,7 @@ def _prompt(item: dict[str, Any]) -> str:
     metadata = dict_or_empty(item.get("internal_chat_message_metadata_passthrough"))
     kinds = list_or_empty(metadata.get("content_item_kinds"))
     if len(kinds) == len(texts):
-        texts = [text for text, kind in zip(texts, kinds, strict=True) if text_of(kind).startswith("user")]
+        texts = [text for text, kind in zip(texts, kinds, strict=True) if text_of(kind).startswith("user.")]
     texts = [text.partition(_REQUEST)[2] or text for text in texts]
     return "\n".join(text.strip() for text in texts if not _INJECTED.match(text.strip())).strip()
 
@@ -196,9 +196,9 @@ def _outcome(output: Any) -> tuple[str, int | None]:
     result = object_in(text) if text.startswith("{") else {}
     if "metadata" in result:
         return text_of(result.get("output")), exit_code_of(dict_or_empty(result["metadata"]).get("exit_code"))
-    head, _, rest = text.partition("Output:\n")
+    head, _, printed = text.partition("Output:\n")
     match = _EXIT_CODE.search(head)
-    return rest, int(match[1]) if match else None
+    return printed, int(match[1]) if match else None
 
 
 CODEX = ImportSource(

@@ -29,7 +29,7 @@ _SHELLS = ("bash", "powershell", "shell")
 
 
 def _find(_: Path) -> list[Path]:
-    # The XDG folders are those of versions before 0.0.400
+    # Earlier versions, such as 0.0.372, used the XDG folders
     variables = [os.environ.get("XDG_STATE_HOME"), os.environ.get("XDG_CONFIG_HOME"), Path.home()]
     return _HOME.find(os.environ.get("COPILOT_HOME"), *(Path(base) / ".copilot" for base in variables if base))
 
@@ -115,9 +115,9 @@ class _EventReader:
 
     def _rewind(self, data: dict[str, Any]) -> None:
         removed = {data.get("upToEventId"), *filter(None, map(text_of, list_or_empty(data.get("eventIds"))))}
-        kept = next((at for at, name in enumerate(self._prompts) if name in removed), len(self._prompts))
-        self._builder.undo(len(self._prompts) - kept)
-        del self._prompts[kept:]
+        count = next((at for at, name in enumerate(self._prompts) if name in removed), len(self._prompts))
+        self._builder.undo(len(self._prompts) - count)
+        del self._prompts[count:]
 
     def _read_call(self, call: dict[str, Any]) -> None:
         name, arguments = text_of(call.get("toolCallId")), call.get("arguments")

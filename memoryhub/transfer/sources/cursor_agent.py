@@ -39,9 +39,9 @@ def agent_transcripts(folder: Path, known_sessions: set[str]) -> Iterator[Transc
     folders: dict[str, str] = {}
     if is_folder(folder / "projects"):
         files = files_below(folder / "projects", includes=_is_transcript, enters=_enters, reads_ignored=True)
-        wanted = (file for file in files if isinstance(file, LeftOutRecord) or file.stem not in known_sessions)
+        missing = (file for file in files if isinstance(file, LeftOutRecord) or file.stem not in known_sessions)
         for transcript in transcripts_of(
-            wanted, folder=partial(_folder_of, chats, folders), read=partial(_transcript_records, chats, folders)
+            missing, folder=partial(_folder_of, chats, folders), read=partial(_transcript_records, chats, folders)
         ):
             names.add(transcript.key)
             yield transcript

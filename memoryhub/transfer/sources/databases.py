@@ -70,7 +70,7 @@ class Database:
             for number in list(chain.from_iterable(ordered)):
                 row = self._connection.execute(f'SELECT {selected} FROM "{table}" WHERE rowid = ?', [number]).fetchone()
                 yield dict(zip(names, row, strict=True))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             raise _damaged(self._path, error) from error
 
     def keys(self, table: str, prefix: str) -> Iterator[tuple[str, int]]:
@@ -86,7 +86,7 @@ class Database:
         try:
             for key, size in self._connection.execute(statement, [prefix, f"{prefix[:-1]}{chr(ord(prefix[-1]) + 1)}"]):
                 yield key, size or 0
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             raise _damaged(self._path, error) from error
 
     def value(self, table: str, key: str, *, column: str = "value", by: str = "key") -> Any:
@@ -98,7 +98,7 @@ class Database:
         statement = f'SELECT {_VALUE.format(column)} FROM "{table}" WHERE "{by}" = ? LIMIT 1'
         try:
             row = self._connection.execute(statement, [key]).fetchone()
-        except (sqlite3.Error, UnicodeEncodeError) as error:
+        except (sqlite3.Error, UnicodeError) as error:
             raise _damaged(self._path, error) from error
         return row[0] if row else None
 
@@ -161,12 +161,13 @@ def _check_database(
         if lacking:
             table, name = lacking[0]
             raise Invalid(f"{flat(str(path))} is no database of {tool}: its table {table} has no column {name}")
-        for table in columns.keys() - set(by_key):  # pages that are used twice can make a small file hold endless rows
+        # Pages that are used twice can make a small file hold endless rows
+        for table in (name for name in columns if name not in by_key):
             ((verdict,),) = connection.execute(f"PRAGMA quick_check('{table}')").fetchmany(1)
             if verdict != "ok":
-                reason = flat(str(verdict))[:200]
+                reason = flat(str(verdict)).removeprefix("*** in database main *** ")[:100]
                 raise Invalid(f"can't read {flat(str(path))}: its table {table} is damaged: {reason}")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError) as error:
         raise _damaged(path, error) from error
     return Database(connection, path, columns)
 

@@ -17,11 +17,8 @@ def user_folders(*editors: str) -> Iterator[Path]:
     """Yield the folders ``User`` of the editors of this machine, of all if none are named."""
     home = Path.home()
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    folders = [
-        top / editor / "User"
-        for top in (settings, home / "Library/Application Support")
-        for editor in editors or _EDITORS
-    ]
+    tops = (settings, home / "Library/Application Support")
+    folders = [top / editor / "User" for top in tops for editor in editors or _EDITORS]
     if not editors:
         folders += [home / server / "data/User" for server in _SERVERS]
         folders.append(Path(os.environ.get("XDG_DATA_HOME") or home / ".local/share") / "code-server/User")

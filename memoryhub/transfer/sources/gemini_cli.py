@@ -92,12 +92,8 @@ class _Projects:
         names = dict_or_empty(read_settings(home / "projects.json").get("projects"))
         self._folders = {name: folder for folder, name in names.items() if isinstance(name, str)}
         # Older versions have hashes of the paths, and no list of them
-        candidates = [
-            *names,
-            *read_settings(home / "trustedFolders.json"),
-            *map(str, repository_around(working_folder())),
-        ]
-        for folder in (*candidates, str(working_folder())):
+        current = [working_folder(), *repository_around(working_folder())]
+        for folder in (*names, *read_settings(home / "trustedFolders.json"), *map(str, current)):
             self._folders.setdefault(sha256(folder.encode("utf-8", "surrogatepass")).hexdigest(), folder)
 
     def folder_of(self, name: str) -> str:
@@ -197,7 +193,9 @@ def shell_outcome(text: str, display: Any) -> tuple[str, int | None]:
         output = display
     if code:
         return output, int(code[1])
-    return output, 0 if result and "\nSignal: " not in text else None
+    if result is None or "\nSignal: " in text:
+        return output, None
+    return output, 0
 
 
 def clean_prompt(text: str) -> str:

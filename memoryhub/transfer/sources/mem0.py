@@ -1,4 +1,4 @@
-"""The memories of Mem0: its history, or what ``get_all()`` returns as JSON."""
+"""The memories of Mem0: its history, what ``get_all()`` returns as JSON, or the export of OpenMemory."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record
 from memoryhub.transfer.sources.databases import Database, moment_of, open_database
+from memoryhub.transfer.sources.openmemory import export_items, is_export, items_of_tables
 from memoryhub.transfer.sources.reading import described, dict_or_empty, is_sqlite, read_json, text_of
 from memoryhub.transfer.sources.texts import clean_tags, texts
 
@@ -21,6 +22,8 @@ _HISTORY = "history.db"
 _VECTORS = ("storage.sqlite", "collection/*/storage.sqlite", "*/collection/*/storage.sqlite")
 _PICKLED = "its rows are pickled Python objects, which can run code; import history.db or the JSON of get_all()"
 _EVENTS = ("ADD", "UPDATE", "DELETE")
+# States of OpenMemory
+_PUT_AWAY = ("deleted", "archived")
 _TIMES = ("created_at", "updated_at")
 _REQUIRED = ("memory_id", "new_memory", "event")
 
@@ -82,11 +85,18 @@ def _history_record(row: Mapping[str, Any], place: str) -> Record:
 
 
 def _export(path: Path) -> Iterator[Record]:
-    data = read_json(path)
+    data = export_items(path) if is_export(path) else read_json(path)
+    if isinstance(data, dict) and "export_meta" in data:
+        data = items_of_tables(data)
     named = data if isinstance(data, dict) else {"results": data}
     items, relations = named.get("results", named.get("memories")), named.get("relations")
     if not isinstance(items, list):
         raise Invalid(f"{flat(str(path))} is no JSON of Mem0: it has no list of results, but {described(data)}")
+    present = [item for item in items if dict_or_empty(item).get("state") not in _PUT_AWAY]
+    if len(present) < len(items):
+        why = f"memories that were deleted or archived there: {len(items) - len(present)}"
+        yield LeftOutRecord(str(path), why)
+        items = present
     records = {record.key: record for item in items if (record := _item_record(item, path))}
     if items and not records:
         raise Invalid(f"{flat(str(path))} is no JSON of Mem0: its entries have no id and memory")
@@ -124,8 +134,8 @@ def _categories(fields: Mapping[str, Any]) -> list[str]:
 
 MEM0 = ImportSource(
     "mem0",
-    "the memories of Mem0: its history.db, or the JSON of get_all()",
+    "the memories of Mem0 and OpenMemory: history.db, the JSON of get_all(), or OpenMemory's export",
     _find_mem0,
     _read_mem0,
-    takes="~/.mem0/history.db, or a JSON file with the list that get_all() returns as `results` or `memories`",
+    takes="~/.mem0/history.db, a JSON file with the `results` or `memories` of get_all(), or OpenMemory's ZIP file",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,6 +24,7 @@ _HOME = ClientHome("OpenCode", "~/.config/opencode", ("opencode.db", "storage", 
 _SESSION = ("id", "parent_id", "directory", "title", "time_created", "time_updated")
 _MESSAGE = ("id", "session_id", "data")
 _PART = ("id", "message_id", "session_id", "data")
+_QUOTED = re.compile(r'"([^"]+)"')
 _NO_TITLE = re.compile(r"(?:New|Child) session - \d{4}-")
 # A fork has copies of the messages of the other session, with their times
 _TOLERANCE = timedelta(seconds=1)
@@ -61,7 +62,7 @@ class _Store(Protocol):
 def _transcripts(path: Path) -> Iterator[Transcript]:
     folder = _HOME.check(path)
     keys = set()
-    # Versions since 1.2 have copied the files into the database
+    # Newer versions have copied the files into the database
     for database in sorted(folder.glob("opencode*.db")):
         try:
             sessions = list(_database_sessions(database))
@@ -69,19 +70,19 @@ def _transcripts(path: Path) -> Iterator[Transcript]:
             left_out = LeftOutRecord(str(database), error.message)
             yield Transcript(str(database), "", database, 0, EPOCH, partial(iter, [left_out]))
             continue
-        store = _DatabaseStore(database)
-        size = database.stat().st_size // max(len(sessions), 1)
         keys |= {session.key for session in sessions}
-        yield from _listed(sessions, store, size)
+        yield from _listed(sessions, _DatabaseStore(database))
     if (folder / "storage").is_dir():
         files = _FileStore(folder / "storage")
         sessions = [session for session in files.sessions() if session.key not in keys]
-        yield from _listed(sessions, files, 0)
+        yield from _listed(sessions, files)
 
 
-def _listed(sessions: Iterable[_SessionInfo], store: _Store, size: int) -> Iterator[Transcript]:
+def _listed(sessions: list[_SessionInfo], store: _Store) -> Iterator[Transcript]:
     for session in sessions:
         if not session.parent:  # it is a sub-agent's otherwise
+            # What is in a database has no size of its own
+            size = max(session.place.stat().st_size // len(sessions), 1)
             changed = session.updated or session.created or EPOCH
             read = partial(_session_records, store, session)
             yield Transcript(session.key, session.directory, session.place, size, changed, read)
@@ -131,7 +132,7 @@ class _DatabaseStore:
 
 
 class _FileStore:
-    """The files of versions before 1.2: one for each session, message and part."""
+    """The files of earlier versions, such as 1.0: one for each session, message and part."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -202,8 +203,8 @@ def _is_text(part: dict[str, Any]) -> bool:
 
 # `opencode run` puts quotes around a prompt of several words
 def _unquoted(text: str) -> str:
-    inner = text[1:-1]
-    return inner if text == f'"{inner}"' and '"' not in inner else text
+    match = _QUOTED.fullmatch(text)
+    return match[1] if match else text
 
 
 def _read_tool(builder: TranscriptBuilder, part: dict[str, Any]) -> None:

@@ -32,6 +32,7 @@ MAX_ENTRIES = 200_000
 MAX_DEPTH = 64
 # Entries of a folder that a message names
 _MOST_NAMED = 5
+_DECODER = json.JSONDecoder()
 # See https://sqlite.org/fileformat2.html
 SQLITE = b"SQLite format 3\0"
 _UNICODE_MARKS = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"
@@ -61,12 +62,11 @@ def json_values(path: Path, *, follows_links: bool = True) -> Iterator[tuple[int
 
 
 def _decoded_values(line: bytes) -> Iterator[Any]:
-    decoder = json.JSONDecoder()
     text = line.decode("utf-8-sig", "replace").strip()
     at = 0
     while at < len(text):
         try:
-            value, at = decoder.raw_decode(text, at)
+            value, at = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             yield None
             return
@@ -116,12 +116,28 @@ def read_json(path: Path) -> Any:
     Raises:
         Invalid: it cannot be read, is a link, larger than 64 MB or no JSON.
     """
+    return parse_json(read_packed(path), path)
+
+
+def read_packed(path: Path) -> bytes:
+    """Return the content of a file, unpacked if its name ends in ``.gz``.
+
+    Raises:
+        Invalid: it cannot be read, is a link or larger than 64 MB.
+    """
     try:
         raw = read_foreign(path, limit=MAX_FILE, follows_links=False)
     except OSError as error:
         raise _unreadable(path, error) from error
-    if path.suffix == ".gz":
-        raw = _unpacked(raw, path)
+    return unpacked(raw, path) if path.suffix == ".gz" else raw
+
+
+def parse_json(raw: bytes, path: Path) -> Any:
+    """Return the value of JSON that was read from a file.
+
+    Raises:
+        Invalid: it is no JSON, or has too many values.
+    """
     if _count_values(raw) > MAX_VALUES:
         raise Invalid(f"{flat(str(path))} has more than {MAX_VALUES:,} values; export less at once")
     try:
@@ -130,15 +146,20 @@ def read_json(path: Path) -> Any:
         raise Invalid(f"{flat(str(path))} is no JSON; is this the right file?") from error
 
 
-def _unpacked(raw: bytes, path: Path) -> bytes:
+def unpacked(raw: bytes, path: Path) -> bytes:
+    """Return what was packed with gzip, at most 64 MB.
+
+    Raises:
+        Invalid: it is damaged or larger.
+    """
     try:
         with gzip.open(io.BytesIO(raw)) as file:
-            unpacked = file.read(MAX_FILE + 1)
+            content = file.read(MAX_FILE + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise Invalid(f"{flat(str(path))} is damaged, or not compressed with gzip") from error
-    if len(unpacked) > MAX_FILE:
+    if len(content) > MAX_FILE:
         raise Invalid(f"{flat(str(path))} unpacks to more than {MAX_FILE // 2**20} MB")
-    return unpacked
+    return content
 
 
 class ToolExport:

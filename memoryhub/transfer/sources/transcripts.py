@@ -94,7 +94,7 @@ class TranscriptBuilder:
         command = self._calls.pop(call_id, "")
         if not command or exit_code is None or not self._turns or self.beyond:
             return
-        run = self._runs.kept(PastCommand(command, output, exit_code, at))
+        run = self._runs.stored(PastCommand(command, output, exit_code, at))
         if run:
             self._characters += len(run.command) + len(run.output)
             self._turns[-1].actions.append(run)
@@ -153,8 +153,8 @@ class _CommandRuns:
         # Programs that passed
         self._passed: set[str] = set()
 
-    def kept(self, run: PastCommand) -> PastCommand | None:
-        """Return a run as it is kept; None for one that says nothing about a failure."""
+    def stored(self, run: PastCommand) -> PastCommand | None:
+        """Return a run as it is stored; None for one that says nothing about a failure."""
         self._number += 1
         steps = normalized_command(run.command)
         if not steps:
