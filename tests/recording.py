@@ -38,8 +38,7 @@ class Scene:
 # To record another command, add it here
 SCENES = (
     Scene("memory-hub start --preview", most_lines=10),
-    Scene("memory-hub start --yes", shown_from="Imported"),
-    Scene("memory-hub project findings", most_lines=11),
+    Scene("memory-hub start --yes", most_lines=15, shown_from="Imported"),
     Scene('memory-hub search "why are the tests red" --limit 3'),
     Scene('memory-hub search "why do we wait for late readings" --limit 2'),
 )

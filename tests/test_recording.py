@@ -21,7 +21,7 @@ class RecordingTests(SimpleTestCase):
         self.assertEqual([take.command for take in takes], [scene.command for scene in SCENES])
         answers = {take.command: "\n".join(take.lines) for take in takes}
         self.assertIn("Masked on the way in: 1 github-token", answers["memory-hub start --yes"])
-        self.assertIn("It passed after `pip install -e .`", answers["memory-hub project findings"])
+        self.assertIn("It passed after `pip install -e .`", answers["memory-hub start --yes"])
         self.assertIn("run `pip install -e .`", answers[SCENES[-2].command])
         self.assertIn("lags by up to 31 minutes", answers[SCENES[-1].command])
         text = "\n".join(answers.values())
