@@ -100,7 +100,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _run_own(argv: list[str], name: str, command: dict[str, Any]) -> int:
-    from memoryhub.management.parsers import build, completion_script
+    from memoryhub.management.parsers import build, completion_script, is_answered_by_hub
 
     if name != "completion" and not _asks_for_help(argv):
         _check_home(argv)
@@ -108,6 +108,12 @@ def _run_own(argv: list[str], name: str, command: dict[str, Any]) -> int:
     if name == "completion":
         sys.stdout.write(completion_script(chosen.shell))
         return 0
+    if is_answered_by_hub(command, argv[1:]):
+        from memoryhub.management.ask_hub import run_in_hub
+
+        code = run_in_hub(argv[1:])
+        if code is not None:
+            return code
     return _run_in_django(argv, "memoryhub.settings_store" if command["slim"] else "memoryhub.settings")
 
 

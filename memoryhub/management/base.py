@@ -96,6 +96,8 @@ class HubCommand(BaseCommand):
     is_slim: ClassVar[bool] = False
     # Whether the command reads, or which of its sub-commands do: they take ``--json`` and call ``answer``
     reads: ClassVar[bool | tuple[str, ...]] = False
+    # Whether a running hub answers the command, or which of its sub-commands: they only read
+    is_asked_of_hub: ClassVar[bool | tuple[str, ...]] = False
     as_json = False
     stdout: CommandOutput
     stderr: CommandOutput
@@ -119,7 +121,12 @@ class HubCommand(BaseCommand):
 
     def described(self, name: str) -> dict[str, Any]:
         """Return the command as ``parsers.json`` keeps it."""
-        facts = {"group": self.group, "summary": _END.split(self.help)[0], "slim": self.is_slim}
+        facts = {
+            "group": self.group,
+            "summary": _END.split(self.help)[0],
+            "slim": self.is_slim,
+            "hub": self.is_asked_of_hub,
+        }
         return {**facts, **describe(self.create_parser("memory-hub", name), {**_VALUES, **self.values()})}
 
     def answer(self, data: Any, lines: Iterable[Line]) -> None:
@@ -188,7 +195,7 @@ def _file_error(error: OSError) -> str:
 
 def _filtered(wrapper: Any, stream: Any, *, may_colour: bool) -> CommandOutput:
     output = CommandOutput(stream or wrapper._out)
-    output.has_colour = may_colour and has_colour(output)
+    output.has_colour = may_colour and has_colour(output.unfiltered)
     output.style_func = wrapper.style_func if output.has_colour else str
     return output
 
