@@ -114,10 +114,11 @@ def _run_own(argv: list[str], name: str, command: dict[str, Any]) -> int:
         code = run_in_hub(argv[1:])
         if code is not None:
             return code
-    return _run_in_django(argv, "memoryhub.settings_store" if command["slim"] else "memoryhub.settings")
+    settings = "memoryhub.settings_store" if command["slim"] else "memoryhub.settings"
+    return _run_in_django(argv, settings, is_own=True)
 
 
-def _run_in_django(argv: list[str], settings: str, *, migrates: bool = False) -> int:
+def _run_in_django(argv: list[str], settings: str, *, is_own: bool = False, migrates: bool = False) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
     if argv[1:] and not _asks_for_help(argv):
         _check_home(argv)
@@ -127,6 +128,10 @@ def _run_in_django(argv: list[str], settings: str, *, migrates: bool = False) ->
         import django
 
         django.setup()
+        if is_own:
+            from importlib import import_module
+
+            import_module(f"memoryhub.management.commands.{argv[1]}")
     if migrates:
         from memoryhub.ops.hub_databases import prepare_databases
 

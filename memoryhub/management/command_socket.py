@@ -1,4 +1,4 @@
-"""Run reading commands in the hub's process for command lines that ask it (decision 101).
+"""Run reading commands in the hub's process for command lines that ask it.
 
 The socket is in the home folder, so only its owner can connect, who could run the command as well. One thread answers,
 one command after the other. What it refuses, the asking process does itself.
@@ -71,7 +71,7 @@ class _Handler(StreamRequestHandler):
         content = self.rfile.read(_MAX_REQUEST)
         try:
             answer = run_request(json.loads(content))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, LookupError, TypeError, AttributeError):  # no request
             answer = None
         if answer is not None:
             with suppress(OSError):  # the asker is gone
