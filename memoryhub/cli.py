@@ -108,14 +108,20 @@ def _run_own(argv: list[str], name: str, command: dict[str, Any]) -> int:
     if name == "completion":
         sys.stdout.write(completion_script(chosen.shell))
         return 0
-    if is_answered_by_hub(command, argv[1:]):
+    asks_hub = is_answered_by_hub(command, argv[1:])
+    if asks_hub:
         from memoryhub.management.ask_hub import run_in_hub
 
         code = run_in_hub(argv[1:])
         if code is not None:
             return code
     settings = "memoryhub.settings_store" if command["slim"] else "memoryhub.settings"
-    return _run_in_django(argv, settings, is_own=True)
+    code = _run_in_django(argv, settings, is_own=True)
+    if asks_hub and name != "status" and sys.stdout.isatty():
+        from memoryhub.core.autostart import start_hub
+
+        start_hub()  # the person's next command is answered at once
+    return code
 
 
 def _run_in_django(argv: list[str], settings: str, *, is_own: bool = False, migrates: bool = False) -> int:

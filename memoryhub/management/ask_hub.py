@@ -1,4 +1,4 @@
-"""Ask the running hub to run a reading command: it has imported what a new process would need a second for.
+"""Ask the running hub to run a command: it has imported what a new process would need a second for.
 
 Standard library only. Whatever is unusual (variables of the hub, another version, no answer) is left to this process.
 """
@@ -32,6 +32,7 @@ def run_in_hub(arguments: list[str]) -> int | None:
         "version": memoryhub.__version__,
         "arguments": arguments,
         "directory": working_folder_text(),
+        "is_typed": sys.stdin.isatty(),
         "colour": [has_colour(sys.stdout), has_colour(sys.stderr)],
     }
     try:

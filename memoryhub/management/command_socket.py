@@ -1,4 +1,4 @@
-"""Run reading commands in the hub's process for command lines that ask it.
+"""Run short commands in the hub's process for command lines that ask it.
 
 The socket is in the home folder, so only its owner can connect, who could run the command as well. One thread answers,
 one command after the other. What it refuses, the asking process does itself.
@@ -23,6 +23,7 @@ import memoryhub
 from memoryhub import env
 from memoryhub.config.repository import work_in
 from memoryhub.management.ask_hub import SOCKET
+from memoryhub.management.base import InputNeeded, asked_by
 from memoryhub.management.parsers import is_answered_by_hub, read_commands
 from memoryhub.management.terminal import Span, Style, rendered
 
@@ -97,9 +98,9 @@ def run_request(request: dict[str, Any]) -> dict[str, Any] | None:
     output.is_coloured, errors.is_coloured = request["colour"]
     close_old_connections()
     try:
-        with work_in(Path(request["directory"])):
+        with work_in(Path(request["directory"])), asked_by(is_typed=bool(request["is_typed"])):
             code = _run(command, arguments, output, errors)
-    except CommandError:  # the asker's parser says what is wrong with the options
+    except (CommandError, InputNeeded):  # the asker's parser says what is wrong with the options
         return None
     finally:
         close_old_connections()

@@ -16,7 +16,9 @@ from unittest import mock
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub import __version__
+from memoryhub.cli import main
 from memoryhub.config.repository import working_folder
+from memoryhub.core import autostart, log
 from memoryhub.management.ask_hub import SOCKET, run_in_hub
 from memoryhub.management.command_socket import answer_commands, run_request
 from memoryhub.management.parsers import is_answered_by_hub, read_commands
@@ -33,11 +35,13 @@ class CommandSocketTestCase(HubTestCase):
         with self.store("alpha"):
             write_memory(command=MemoryWrite(title="Port \x1b[31m", content="It listens on 8321."))
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMORY_HUB_")}
-        environment.pop("TZ", None)
+        for name in ("TZ", "DJANGO_SETTINGS_MODULE"):
+            environment.pop(name, None)
         self.environment = {**environment, "MEMORY_HUB_HOME": str(self.home)}
 
     def asked(self, *arguments: str, **changes: Any) -> dict[str, Any] | None:
         request = {"version": __version__, "arguments": list(arguments), "directory": "/", "colour": [False, False]}
+        request["is_typed"] = False
         return run_request({**request, **changes})
 
     def run_in_hub(self, *arguments: str) -> tuple[int | None, str, str]:
@@ -83,7 +87,8 @@ class AnswerTests(CommandSocketTestCase):
 
     def test_what_writes_and_what_is_of_another_version_is_left_to_the_asker(self) -> None:
         for arguments in (
-            ["remember", "x", *ALPHA],
+            ["remember", "-", *ALPHA],
+            ["remember", *ALPHA],
             ["settings", "review_policy", "all", *ALPHA],
             ["import", "git", *ALPHA],
             ["rollback", "--actor", "ada", "--yes", *ALPHA],
@@ -96,14 +101,58 @@ class AnswerTests(CommandSocketTestCase):
                 self.assertIsNone(self.asked(*arguments))
         self.assertIsNone(self.asked("search", "port", *ALPHA, version="0.0.9"))
 
-    def test_only_commands_that_read_are_answered(self) -> None:
+    def test_a_memory_is_a_persons_if_the_asker_types(self) -> None:
+        for is_typed, door in ((True, "terminal"), (False, "cli")):
+            answer = self.asked("remember", f"Typed is {is_typed}", *ALPHA, is_typed=is_typed)
+            assert answer
+            self.assertRegex(answer["output"], rf"^Created #\d+\. Typed is {is_typed}\n")
+            with self.store("alpha"):
+                self.assertEqual(log.events().of_type("memory.written").order_by("-position")[0].source, door)
+
+    def test_only_commands_that_read_and_remember_are_answered(self) -> None:
         answered = {
             name: described["hub"] for name, described in read_commands()["commands"].items() if described.get("hub")
         }
-        whole = {"context", "get", "search", "show", "status", "worth"}
+        whole = {"context", "get", "remember", "search", "show", "status", "worth"}
         self.assertEqual(answered, {**dict.fromkeys(whole, True), "import": ["list"]})
         self.assertFalse(is_answered_by_hub(None, ["import"]))
         self.assertFalse(is_answered_by_hub({"hub": ["list"]}, ["import"]))
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class AutostartTests(CommandSocketTestCase):
+    def test_a_person_who_searches_starts_the_hub_for_the_next_command(self) -> None:
+        for stream, words, starts in (
+            (Terminal(), ["search", "port"], True),
+            (io.StringIO(), ["search", "port"], False),
+            (Terminal(), ["status"], False),
+            (Terminal(), ["verify"], False),
+        ):
+            where = () if words == ["status"] else ALPHA
+            with self.subTest(words), redirect_stdout(stream), mock.patch.object(autostart, "start_hub") as start:
+                self.assertEqual(main(["memory-hub", *words, *where]), 0)
+            self.assertEqual(start.called, starts)
+
+
+class LightImportTests(CommandSocketTestCase):
+    def test_a_command_without_a_hub_imports_no_web_no_sdk_and_no_model(self) -> None:
+        heavy = {"django.contrib", "django_q", "ninja", "mcp", "numpy", "onnxruntime", "rich", "starlette", "uvicorn"}
+        heavy |= {"memoryhub.web", "memoryhub.rest", "memoryhub.client", "memoryhub.transfer", "whitenoise"}
+        for words in ("status", "search port", "show 1", "get 1", "context port", "remember x", "settings"):
+            where = [] if words == "status" else ALPHA
+            program = [sys.executable, "-X", "importtime", str(ROOT / "manage.py"), *words.split(), *where]
+            done = subprocess.run(
+                program, capture_output=True, text=True, timeout=120, env=self.environment, check=False
+            )
+            imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+            with self.subTest(words):
+                self.assertEqual(done.returncode, 0, done.stderr[-500:])
+                self.assertIn("django.core.management", imported)
+                self.assertEqual(imported & heavy, set())
 
 
 class SocketTests(CommandSocketTestCase):
