@@ -41,8 +41,7 @@ class CommandSocketTestCase(HubTestCase):
 
     def asked(self, *arguments: str, **changes: Any) -> dict[str, Any] | None:
         request = {"version": __version__, "arguments": list(arguments), "directory": "/", "colour": [False, False]}
-        request["is_typed"] = False
-        return run_request({**request, **changes})
+        return run_request({**request, "is_typed": False, **changes})
 
     def run_in_hub(self, *arguments: str) -> tuple[int | None, str, str]:
         output, errors = io.StringIO(), io.StringIO()
