@@ -100,7 +100,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _run_own(argv: list[str], name: str, command: dict[str, Any]) -> int:
-    from memoryhub.management.parsers import build, completion_script
+    from memoryhub.management.parsers import build, completion_script, is_answered_by_hub
 
     if name != "completion" and not _asks_for_help(argv):
         _check_home(argv)
@@ -108,10 +108,23 @@ def _run_own(argv: list[str], name: str, command: dict[str, Any]) -> int:
     if name == "completion":
         sys.stdout.write(completion_script(chosen.shell))
         return 0
-    return _run_in_django(argv, "memoryhub.settings_store" if command["slim"] else "memoryhub.settings")
+    asks_hub = is_answered_by_hub(command, argv[1:])
+    if asks_hub:
+        from memoryhub.management.ask_hub import run_in_hub
+
+        code = run_in_hub(argv[1:])
+        if code is not None:
+            return code
+    settings = "memoryhub.settings_store" if command["slim"] else "memoryhub.settings"
+    code = _run_in_django(argv, settings, is_own=True)
+    if asks_hub and name != "status" and sys.stdout.isatty():
+        from memoryhub.core.autostart import start_hub
+
+        start_hub()  # the person's next command is answered at once
+    return code
 
 
-def _run_in_django(argv: list[str], settings: str, *, migrates: bool = False) -> int:
+def _run_in_django(argv: list[str], settings: str, *, is_own: bool = False, migrates: bool = False) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
     if argv[1:] and not _asks_for_help(argv):
         _check_home(argv)
@@ -121,6 +134,10 @@ def _run_in_django(argv: list[str], settings: str, *, migrates: bool = False) ->
         import django
 
         django.setup()
+        if is_own:
+            from importlib import import_module
+
+            import_module(f"memoryhub.management.commands.{argv[1]}")
     if migrates:
         from memoryhub.ops.hub_databases import prepare_databases
 

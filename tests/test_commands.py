@@ -650,6 +650,7 @@ READINGS = {
     "worth": (["--period", "all"], "projects/alpha/worth?period=all"),
     "project list": ([], None),
     "project show": (["alpha"], "projects/alpha"),
+    "project findings": (["alpha"], "projects/alpha/findings"),
 }
 # Take no --project
 OF_THE_HUB = {"status", "token list", "project list", "project show", "jobs"}

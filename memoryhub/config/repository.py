@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -103,8 +105,24 @@ def resolved(path: Path) -> Path:
         return path.absolute()
 
 
+# The folder of the person for whom the hub runs a command
+_working_folder: ContextVar[Path | None] = ContextVar("working_folder", default=None)
+
+
+@contextmanager
+def work_in(folder: Path) -> Iterator[None]:
+    """Let ``working_folder`` return this folder inside."""
+    token = _working_folder.set(folder)
+    try:
+        yield
+    finally:
+        _working_folder.reset(token)
+
+
 def working_folder() -> Path:
     """Return the folder that this process works in, which may be deleted."""
+    if folder := _working_folder.get():
+        return folder
     try:
         return Path.cwd()
     except OSError:

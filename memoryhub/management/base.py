@@ -11,6 +11,7 @@ import sys
 from argparse import ArgumentTypeError, _MutuallyExclusiveGroup, _SubParsersAction
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
@@ -96,6 +97,8 @@ class HubCommand(BaseCommand):
     is_slim: ClassVar[bool] = False
     # Whether the command reads, or which of its sub-commands do: they take ``--json`` and call ``answer``
     reads: ClassVar[bool | tuple[str, ...]] = False
+    # Whether a running hub runs the command for others, or which of its sub-commands
+    is_asked_of_hub: ClassVar[bool | tuple[str, ...]] = False
     as_json = False
     stdout: CommandOutput
     stderr: CommandOutput
@@ -119,7 +122,12 @@ class HubCommand(BaseCommand):
 
     def described(self, name: str) -> dict[str, Any]:
         """Return the command as ``parsers.json`` keeps it."""
-        facts = {"group": self.group, "summary": _END.split(self.help)[0], "slim": self.is_slim}
+        facts = {
+            "group": self.group,
+            "summary": _END.split(self.help)[0],
+            "slim": self.is_slim,
+            "hub": self.is_asked_of_hub,
+        }
         return {**facts, **describe(self.create_parser("memory-hub", name), {**_VALUES, **self.values()})}
 
     def answer(self, data: Any, lines: Iterable[Line]) -> None:
@@ -164,13 +172,39 @@ def use_cli_origin() -> AbstractContextManager[Origin]:
     return use_origin(source="cli", actor=getpass.getuser())
 
 
+# Whether the asker of a command that the hub runs is a person at a terminal; None in a process of the command's own
+_asker_types: ContextVar[bool | None] = ContextVar("asker_types", default=None)
+
+
+class InputNeeded(Exception):
+    """The command reads standard input, which only the asker's process has."""
+
+
+@contextmanager
+def asked_by(*, is_typed: bool) -> Iterator[None]:
+    """Run a command inside for another process."""
+    token = _asker_types.set(is_typed)
+    try:
+        yield
+    finally:
+        _asker_types.reset(token)
+
+
 def is_typed() -> bool:
     """Return whether a person runs the command at a terminal, rather than a script or a client's shell."""
-    return sys.stdin.isatty()
+    asker_types = _asker_types.get()
+    return sys.stdin.isatty() if asker_types is None else asker_types
 
 
 def read_input(limit: int = -1) -> str:
-    """Return standard input, at most ``limit`` characters; raise Invalid if it is not in the terminal's encoding."""
+    """Return standard input, at most ``limit`` characters.
+
+    Raises:
+        Invalid: it is not in the terminal's encoding.
+        InputNeeded: the hub runs the command.
+    """
+    if _asker_types.get() is not None:
+        raise InputNeeded
     try:
         return sys.stdin.read(limit)
     except UnicodeDecodeError as error:
@@ -188,7 +222,7 @@ def _file_error(error: OSError) -> str:
 
 def _filtered(wrapper: Any, stream: Any, *, may_colour: bool) -> CommandOutput:
     output = CommandOutput(stream or wrapper._out)
-    output.has_colour = may_colour and has_colour(output)
+    output.has_colour = may_colour and has_colour(output.unfiltered)
     output.style_func = wrapper.style_func if output.has_colour else str
     return output
 

@@ -59,6 +59,12 @@ def read_commands() -> dict[str, Any]:
     return described
 
 
+def is_answered_by_hub(described: dict[str, Any] | None, arguments: list[str]) -> bool:
+    """Return whether a running hub answers a command line."""
+    answered = described.get("hub", False) if described else False
+    return answered if isinstance(answered, bool) else arguments[1:2] in [[name] for name in answered]
+
+
 def _unknown(word: str, parser: Parser, siblings: list[Parser]) -> str:
     what = f"unknown {'option' if word.startswith('-') else 'argument'} {word!r}"
     takers = [sibling.prog for sibling in siblings if word in _options(sibling)]

@@ -13,6 +13,7 @@ from memories.kinds import number_defaults
 from memories.present import doubts, end_text, reference, version_text
 from memories.selectors.versions import conflict_side
 from memoryhub.core import clock
+from memoryhub.core.events.event_types import event_type
 from memoryhub.core.kinds import type_name
 from memoryhub.core.text import as_data, counted, flat, indented
 from memoryhub.management.terminal import Line, Span, Style, highlight
@@ -194,7 +195,9 @@ def _turn(turn: dict[str, Any]) -> Sheet:
 
 
 def _event_title(event: dict[str, Any]) -> str:
-    return event_title(event["event_type"], event["payload"] or {}, "")
+    title = event_title(event["event_type"], event["payload"] or {}, "")
+    declared = event_type(event["event_type"])
+    return title or getattr(declared, "label", "")
 
 
 def _commit(commit: dict[str, Any]) -> Sheet:

@@ -35,7 +35,9 @@ _REFERENCE = re.compile(r"(?:- )?(\w*#\d+)\b")
 
 
 def has_colour(stream: Any) -> bool:
-    """Return whether a stream is a terminal that may be coloured (https://no-color.org)."""
+    """Return whether a stream is a terminal that may be coloured (https://no-color.org), or says so itself."""
+    if (is_coloured := getattr(stream, "is_coloured", None)) is not None:
+        return bool(is_coloured)
     if os.environ.get("NO_COLOR") or os.environ.get("TERM", "") in ("", "dumb"):
         return False
     return bool(stream.isatty())

@@ -17,6 +17,7 @@ class Command(ProjectCommand):
         "Print a context pack within a token budget: guidelines, decisions, facts, turns, conflicts, the last session."
     )
     reads = True
+    is_asked_of_hub = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

@@ -31,6 +31,7 @@ class Command(ProjectCommand):
     )
     creates_store = True
     reads = ("list",)
+    is_asked_of_hub = ("list",)
     interrupted = "interrupted; what was imported is kept, and the same command imports the rest"
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -27,6 +27,8 @@ class Command(ProjectCommand):
         "Write a memory of this project: a fact, a rule, or what was learnt. What you type at a terminal is accepted."
     )
 
+    is_asked_of_hub = True
+
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("text", metavar="TEXT", nargs="*", help="what to remember; - or nothing: standard input")

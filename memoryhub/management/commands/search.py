@@ -17,6 +17,7 @@ from memoryhub.management.terminal import Line, Style, highlight
 class Command(ProjectCommand):
     help = "Search decisions, memories, commits, sessions, messages and failed commands; one hit per line, best first."
     reads = True
+    is_asked_of_hub = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

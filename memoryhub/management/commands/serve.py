@@ -45,6 +45,7 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         from memories.embeddings.engine import can_run
+        from memoryhub.management.command_socket import answer_commands
         from memoryhub.mcp.mount import McpMount
         from memoryhub.ops.serving import process, web
         from memoryhub.ops.serving.edge import VARIABLE as LIMITS
@@ -81,6 +82,7 @@ class Command(HubCommand):
             address = address_of(listener)
             publish(address, network.public_url)
             self._prepare()
+            stack.enter_context(answer_commands())
             modules = []
             if not options["no_worker"]:
                 modules = [process.WORKER, process.EMBEDDING] if can_run() else [process.WORKER]

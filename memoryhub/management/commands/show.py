@@ -16,6 +16,7 @@ from memoryhub.registry.entity_texts import EntityText, read_entities
 class Command(ProjectCommand):
     help = "Show anything by its id: a memory, a decision, a session, a commit, an import; or a memory by its title."
     reads = True
+    is_asked_of_hub = True
     # For a person: what a memory is related to
     has_relations = True
 

@@ -14,6 +14,7 @@ class Command(HubCommand):
     group = CommandGroup.RUN
     is_slim = True
     reads = True
+    is_asked_of_hub = True
 
     def handle(self, *args: Any, **options: Any) -> None:
         state = hub_state()

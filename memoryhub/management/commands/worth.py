@@ -15,6 +15,7 @@ from memoryhub.management.base import ProjectCommand
 class Command(ProjectCommand):
     help = "Print what context packs cost, what became of them, and sessions with and without memory."
     reads = True
+    is_asked_of_hub = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
