@@ -653,7 +653,7 @@ READINGS = {
     "project findings": (["alpha"], "projects/alpha/findings"),
 }
 # Take no --project
-OF_THE_HUB = {"status", "token list", "project list", "project show", "jobs"}
+OF_THE_HUB = {"status", "token list", "project list", "project show", "project findings", "jobs"}
 # Tested elsewhere, because they need a file, standard input, a service manager, a client or a home of their own
 OTHERS = {"bench", "blame", "bundle apply", "bundle verify", "changes", "import list", "memtest", "mirror", "sanitise"}
 OTHERS |= {"service status", "setup"}
