@@ -404,10 +404,10 @@ def _steps(plan: StartPlan, run: ImportRun, result: StartResult) -> Iterator[int
         reports = _importer(source, plan, run).run(ProjectRecords(source, path, plan), place=str(path))
         result.add(reports)
         yield sum(report.created + report.revised for report in reports)
-    for folder in plan.record_folders:
-        yield from _file_steps(AdrImport(folder, _FILE_OPTIONS), plan, run)
     sessions = _session_steps(plan, run, result)
     yield from islice(sessions, 2)
+    for folder in plan.record_folders:
+        yield from _file_steps(AdrImport(folder, _FILE_OPTIONS), plan, run)
     if plan.has_commits:
         yield from _commit_steps(plan, run, _NEWEST_COMMITS)
     yield from islice(sessions, 4)

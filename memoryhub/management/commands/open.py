@@ -15,6 +15,7 @@ from memoryhub.core import autostart
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.stores.store import list_projects, project_store
 from memoryhub.management.base import CommandGroup, ProjectCommand, entity_id, use_cli_origin
+from memoryhub.ops.hub_databases import prepare_databases
 from memoryhub.ops.serving.process import Running, find_running
 from memoryhub.registry.entity_texts import read_entities
 from memoryhub.registry.projects import require_project
@@ -42,6 +43,7 @@ class Command(ProjectCommand):
 
         path = self._path(options)  # a wrong name starts no hub
         running = find_running() or self._start()
+        prepare_databases()  # a hub that has just started has an address before it has its tables
         with use_cli_origin():
             link = signin.new_link(running.public_url or running.address, path=path)
         if not options["print"] and has_display() and webbrowser.open(link):

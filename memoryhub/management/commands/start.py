@@ -15,7 +15,7 @@ from memoryhub.client.setup.clients import is_installed, user_target
 from memoryhub.client.setup.plan import ConfigChange, SetupChoices
 from memoryhub.config.clients import Client, all_clients
 from memoryhub.config.repository import working_folder
-from memoryhub.core.errors import HubError
+from memoryhub.core.errors import ConflictError, HubError
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.management.base import CommandGroup, ProjectCommand, entity_id, use_cli_origin
 from memoryhub.management.importing import import_plan, is_wanted, plan_lines
@@ -57,7 +57,10 @@ class Command(ProjectCommand):
         if plan.parts or changes:
             if not is_wanted(self, "Do this?", is_yes=options["yes"]):
                 return
-            import_plan(self, plan, seconds=_SECONDS)
+            try:
+                import_plan(self, plan, seconds=_SECONDS)
+            except ConflictError as error:  # an earlier one goes on in the background
+                self.stderr.write(error.message)
         for client, files in changes:
             setup_plan.apply(files)
             self.stdout.write(f"Connected {client.name}; restart it. To undo it: memory-hub setup {client.id} --remove")
