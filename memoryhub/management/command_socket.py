@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 _MAX_REQUEST = 256 * 1024
 _READ_SECONDS = 5.0
+# Until the end of the hub is seen
+_POLL_SECONDS = 0.1
 
 
 @contextmanager
@@ -43,13 +45,13 @@ def answer_commands() -> Iterator[None]:
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         path.unlink(missing_ok=True)  # of a hub that was killed: this one has the home's lock
-        server = _Server(str(path), _Handler)
+        server = _Server(str(path), _CommandHandler)
     except OSError as error:
         logger.warning("commands are not answered by the hub: %s", error)
         yield
         return
     path.chmod(0o600)
-    thread = threading.Thread(target=server.serve_forever, name="commands", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(_POLL_SECONDS,), name="commands", daemon=True)
     thread.start()
     try:
         yield
@@ -65,7 +67,7 @@ class _Server(UnixStreamServer):
         logger.exception("a command could not be answered")
 
 
-class _Handler(StreamRequestHandler):
+class _CommandHandler(StreamRequestHandler):
     timeout = _READ_SECONDS
 
     def handle(self) -> None:
