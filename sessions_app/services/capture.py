@@ -163,7 +163,7 @@ def take_event(*, event: HookEvent, client: str, project: str, idempotency_key: 
 
 
 def hint_for(event: HookEvent, project: str) -> str:
-    """Return what the first session of a project is told: that it may have had another name, or what to import."""
+    """Return the hint of a project's first session: that it may have had another name, or what to import."""
     if not event.answers or event.effect.answer != PACK or not event.directory or project in list_projects():
         return ""
     folder = Path(event.directory)
