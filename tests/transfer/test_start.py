@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import signal
+import subprocess
+import sys
 from contextlib import chdir
 from io import StringIO
 from pathlib import Path
 from unittest import mock
+from urllib.parse import urlsplit
+from urllib.request import HTTPCookieProcessor, build_opener
 
 from django.core.management import CommandError, call_command
 from django.test import tag
@@ -20,14 +26,17 @@ from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, Invalid
 from memoryhub.core.log import table_digests
 from memoryhub.core.stores.store import list_projects
+from memoryhub.ops.serving.process import find_running
 from memoryhub.transfer import start
 from memoryhub.transfer.start import StartPlan, StartResult, offer_start, plan_of_project, plan_start, run_start
 from sessions_app.hook_parser import parse_hook
 from sessions_app.models import Commit, Session
 from sessions_app.services.capture import take_event
 from tests.admin.base import AdminTestCase
+from tests.databases import at_home
 from tests.sessions_app.test_git import Repository
 from tests.support import HubTestCase
+from tests.test_import_command import MANAGE
 
 RECORD = b"# 1. Use WAL\n\nStatus: accepted\n\n## Context\n\nReaders wait.\n\n## Decision\n\nUse WAL.\n"
 TOKEN = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
@@ -262,6 +271,32 @@ class PageTests(StartTestCase, AdminTestCase):
         with self.store(), self.assertRaisesMessage(Invalid, "run `memory-hub start` in its folder"):
             plan_of_project("alpha")
         self.assertEqual(self.client.get(self.address("imports/start/")).status_code, 302)
+
+
+@tag("process")
+class FreshHomeTests(StartTestCase):
+    def test_one_command_leads_a_new_user_to_a_page_of_their_project(self) -> None:
+        fresh = self.home / "fresh"
+        environment = {**os.environ, "MEMORY_HUB_HOME": str(fresh), "MEMORY_HUB_AUTOSTART": "on"}
+        environment.pop("DJANGO_SETTINGS_MODULE", None)
+        command = [sys.executable, str(MANAGE), "start", "--yes", "--no-clients", "--no-open"]
+        self.addCleanup(self._stop_hub, fresh)
+        done = subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("unavailable", done.stderr)
+        opener = build_opener(HTTPCookieProcessor())
+        with opener.open(done.stdout.splitlines()[-1], timeout=60) as page:
+            self.assertEqual(urlsplit(page.url).path, "/p/alpha/admin/")
+
+    def _stop_hub(self, home: Path) -> None:
+        with at_home(home):
+            running = find_running()
+            if running:
+                os.kill(running.pid, signal.SIGTERM)
+            with (home / "serve.lock").open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # until it has ended
 
 
 def _run_now(title: str, *, page: str, work, describe):
