@@ -9,7 +9,6 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from governance.findings.schemas import FindingEvidence, FindingKind, FindingsReport, ProjectFinding
@@ -17,6 +16,7 @@ from governance.findings.selectors import project_findings
 from governance.imports import list_batches
 from memoryhub.core import clock, log
 from memoryhub.core.admin import page_of_entity
+from memoryhub.core.admin.cells import with_code
 from memoryhub.core.events.event_types import GOVERNANCE, names_where
 from memoryhub.core.log.read import erased_after
 from memoryhub.core.stores.store import Scope, StoreId, current_store
@@ -114,7 +114,7 @@ def _is_current(cached: _CachedReport, now: datetime) -> bool:
 def _row(finding: ProjectFinding) -> FindingRow:
     evidence = [(item, page_of_entity(item.type, item.id), _session_page(item)) for item in finding.evidence]
     label, url = _next_page(finding)
-    return FindingRow(finding, _with_code(finding.sentence), _ICONS[finding.kind], evidence, label, url)
+    return FindingRow(finding, with_code(finding.sentence), _ICONS[finding.kind], evidence, label, url)
 
 
 def _session_page(item: FindingEvidence) -> str:
@@ -130,16 +130,3 @@ def _next_page(finding: ProjectFinding) -> tuple[str, str]:
         case FindingKind.SECRETS:
             return "Secrets", reverse("admin:secrets")
     return "Search for it", reverse("admin:memories_searchdocument_changelist", query={"q": finding.subject})
-
-
-# What is between two backquotes as code
-def _with_code(sentence: str) -> SafeString:
-    parts = sentence.split("`")
-    # An odd one out is a character like others
-    if len(parts) % 2 == 0:
-        parts[-2:] = ["`".join(parts[-2:])]
-    marked = []
-    for number, part in enumerate(parts):
-        form = "<code>{}</code>" if number % 2 else "{}"
-        marked.append((format_html(form, part),))
-    return format_html_join("", "{}", marked)

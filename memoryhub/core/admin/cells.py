@@ -47,6 +47,19 @@ def code(text: str) -> SafeString:
     return format_html('<code class="id">{}</code>', text) if text else NONE
 
 
+# What is between two backquotes as code
+def with_code(sentence: str) -> SafeString:
+    parts = sentence.split("`")
+    # An odd one out is a character like others
+    if len(parts) % 2 == 0:
+        parts[-2:] = ["`".join(parts[-2:])]
+    marked = []
+    for number, part in enumerate(parts):
+        form = "<code>{}</code>" if number % 2 else "{}"
+        marked.append((format_html(form, part),))
+    return format_html_join("", "{}", marked)
+
+
 def split_actor(name: str) -> tuple[str, str]:
     """Split the actor of a person's token, such as ``ann/laptop``; the client of all others is empty."""
     person, _, client = name.partition("/")
