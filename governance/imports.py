@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +198,20 @@ def list_batches() -> list[Batch]:
 
 def _lock_path() -> Path:
     return env.home() / "run" / f"import-{current_store().alias.replace(':', '-')}"
+
+
+def note_complete_look(began: datetime) -> None:
+    """Note on this machine when an import began that has looked at everything, whether something was new or not."""
+    with suppress(FileNotFoundError):
+        os.utime(_lock_path(), (began.timestamp(), began.timestamp()))
+
+
+def last_complete_look() -> datetime | None:
+    """Return when the last import began that has looked at everything; None if it is not known here."""
+    try:
+        return datetime.fromtimestamp(_lock_path().stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None
 
 
 @contextmanager

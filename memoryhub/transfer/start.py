@@ -12,13 +12,21 @@ from fnmatch import fnmatchcase
 from itertools import chain, islice
 from pathlib import Path
 
-from governance.imports import ImportRun, counts_of, hold_imports, list_batches
+from governance.imports import (
+    ImportRun,
+    counts_of,
+    hold_imports,
+    last_complete_look,
+    list_batches,
+    note_complete_look,
+)
 from memories.importing import MAX_HEADINGS
 from memories.importing.files import find_files, record_reason
 from memoryhub.config.clients import all_clients
 from memoryhub.config.current_settings import read_folder, use_folder
 from memoryhub.config.identity import bind_project, bound_folders, identify_project
 from memoryhub.config.repository import find_repository, resolved
+from memoryhub.core import clock
 from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.stores.store import list_projects, project_store, use_store
 from memoryhub.core.text import counted, first_of, flat
@@ -253,11 +261,16 @@ class _StoreState:
         # When the last complete import began: what is older was looked at
         self._since: datetime | None = None
         self._began: datetime | None = None
-        if self._exists:
-            with use_store(project_store(project)):
-                batches = [batch for batch in list_batches() if batch.tool == TOOL and not batch.is_undone]
-            self._began = max((batch.began_at for batch in batches), default=None)
-            self._since = max((batch.began_at for batch in batches if batch.counts is not None), default=None)
+        if not self._exists:
+            return
+        with use_store(project_store(project)):
+            batches = [batch for batch in list_batches() if batch.tool == TOOL and not batch.is_undone]
+            complete = [batch.began_at for batch in batches if batch.counts is not None]
+            look = last_complete_look()
+        if complete and look:
+            complete.append(look)
+        self._began = max((batch.began_at for batch in batches), default=None)
+        self._since = max(complete, default=None)
 
     def is_fresh(self, path: Path) -> bool:
         return self._since is None or path.stat().st_mtime >= self._since.timestamp()
@@ -375,6 +388,7 @@ def run_start(
     """
     run = ImportRun(TOOL, str(plan.folder), store=project_store(plan.project), batch=batch)
     result = StartResult(plan.project)
+    began = clock.now()
     bind_project(plan.project, plan.folder)
     with use_store(run.store, create=True), hold_imports():
         ends = None if seconds is None else time.monotonic() + seconds
@@ -388,6 +402,8 @@ def run_start(
         if run.batch and result.is_complete:
             with _recording(plan, run):
                 run.end(counts_of(run.batch))
+        if result.is_complete:
+            note_complete_look(began)
     return result
 
 

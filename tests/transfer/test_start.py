@@ -172,6 +172,13 @@ class RunTests(StartTestCase):
         with self.store():
             self.assertEqual(log.events().of_session(FIRST).filter(event_type="message.user").count(), 2)
 
+    def test_a_file_of_the_same_text_is_looked_at_once_more_and_not_again(self) -> None:
+        self.run_start()
+        os.utime(self.folder / "docs/adr/0001-use-wal.md")
+        self.assertEqual([part.text for part in self.plan().parts], ["1 decision record"])
+        self.assertIsNone(self.run_start().batch)
+        self.assertEqual(self.plan().parts, [])
+
     def test_an_import_that_ends_early_is_continued_in_its_batch(self) -> None:
         with self.store():
             first = run_start(self.plan(), seconds=0)
