@@ -36,8 +36,9 @@ from memoryhub.transfer.records import ImportReport, ImportSource, LeftOutRecord
 from memoryhub.transfer.sources import SOURCES
 from memoryhub.transfer.sources.rules import READERS
 from sessions_app.git import count_commits, list_commits, read_commits
-from sessions_app.models import Commit, Session
+from sessions_app.models import Commit
 from sessions_app.services import record_commits
+from sessions_app.services.past_sessions import imported_sessions
 
 # The tool of the batches
 TOOL = "start"
@@ -277,14 +278,15 @@ class _StoreState:
 
     def fresh_transcripts(self, source: ImportSource, transcripts: Sequence[Transcript]) -> list[Transcript]:
         names = {session_name(source.name, transcript.key): transcript for transcript in transcripts}
-        present: set[str] = set()
+        present: dict[str, bool] = {}
         if self._exists and names:
             with use_store(project_store(self._project)):
-                present = set(Session.objects.filter(session_id__in=list(names)).values_list("session_id", flat=True))
+                present = imported_sessions(list(names))
         fresh = []
         for name, transcript in names.items():
+            is_captured = not present.get(name, True)
             since = self._began if name in present else self._since
-            if since is None or transcript.changed >= since:
+            if not is_captured and (since is None or transcript.changed >= since):
                 fresh.append(transcript)
         return fresh
 

@@ -101,19 +101,34 @@ def plan_past_sessions(sessions: Sequence[PastSession]) -> list[PlannedSession]:
     """Compare sessions with those in the store; changes nothing."""
     names = [session.session_id for session in sessions]
     summaries = dict(Session.objects.filter(session_id__in=names).values_list("session_id", "summary"))
+    turns = _recorded_turns(names)
+    return [_planned(session, summaries.get(session.session_id), turns) for session in sessions]
+
+
+def imported_sessions(names: Sequence[str]) -> dict[str, bool]:
+    """Return those of the sessions that are in the store, and whether they were imported and not captured."""
+    turns = _recorded_turns(names)
+    present = Session.objects.filter(session_id__in=names).values_list("session_id", flat=True)
+    return {name: bool(turns.get(name)) and _are_imported(turns[name]) for name in present}
+
+
+def _recorded_turns(names: Sequence[str]) -> dict[str, set[str]]:
     turns: dict[str, set[str]] = {}
     for name, turn in Turn.objects.filter(session_id__in=names).values_list("session_id", "turn_id"):
         turns.setdefault(name, set()).add(turn)
-    return [_planned(session, summaries.get(session.session_id), turns) for session in sessions]
+    return turns
+
+
+# Imported turns are numbered; those that were captured have random names
+def _are_imported(turns: set[str]) -> bool:
+    return turns == set(map(str, range(1, len(turns) + 1)))
 
 
 def _planned(session: PastSession, summary: str | None, turns: dict[str, set[str]]) -> PlannedSession:
     if summary is None:
         return PlannedSession(session, Fate.CREATED)
     recorded = turns.get(session.session_id, set())
-    # Imported turns are numbered; those that were captured have random names
-    are_imported = recorded == set(map(str, range(1, len(recorded) + 1)))
-    if not are_imported or (not recorded and session.turns):
+    if not _are_imported(recorded) or (not recorded and session.turns):
         return PlannedSession(session, Fate.CAPTURED)
     fate = Fate.UNCHANGED
     ended = log.prepare(events.SESSION_ENDED, _ended(session)).payload

@@ -206,6 +206,13 @@ class RunTests(StartTestCase):
             self.assertIn("another import into alpha is running", refused.exception.message)
             self.assertEqual(log.head()[0], 0)
 
+    def test_a_session_that_hooks_have_captured_is_not_new(self) -> None:
+        data = {"session_id": FIRST, "cwd": str(self.folder)}
+        for number, name in enumerate(("SessionStart", "UserPromptSubmit")):
+            event = parse_hook(client="claude-code", event=name, data={**data, "prompt": "Why is the build red?"})
+            take_event(event=event, client="claude-code", project="alpha", idempotency_key=str(number))
+        self.assertEqual(self.plan().parts[0].text, "1 session")
+
 
 class CommandTests(StartTestCase):
     def call(self, *arguments: str) -> str:
