@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from django.db.models import Value
+from django.db.models.functions import StrIndex
+
 from governance.findings.reading import excerpt
 from governance.findings.schemas import FindingEvidence, FindingKind, ProjectFinding
 from governance.imports import batch_of_trace, list_batches
@@ -106,7 +109,9 @@ def _masked_events() -> Iterator[tuple[int, str, str, str, str, str | None]]:
     left_out = set(void_positions())
     for payload in log.events().of_type(log.PAYLOAD_REDACTED).payloads().values():
         left_out |= set(map(int, payload["digests"]))
-    marked = outside_quarantine(log.events().filter(payload_json__contains=_BEGINNING), "position")
+    # In SQLite, ``contains`` ignores case
+    events = log.events().annotate(beginning=StrIndex("payload_json", Value(_BEGINNING))).filter(beginning__gt=0)
+    marked = outside_quarantine(events, "position")
     columns = marked.values_list("position", "session_id", "occurred_at", "source", "trace_id", "payload_json")
     for row in columns[:_MOST_EVENTS].iterator(_IN_MEMORY):
         if row[0] not in left_out:

@@ -384,7 +384,7 @@ KNOWLEDGE = Kind(
     columns=("confidence", "valid_until", "updated"),
     filters=("valid_until",),
     panel_title="Confidence",
-    tools=ToolNames(nouns=("memory of kind knowledge", "memories of kind knowledge"), name="title", lists_source=True),
+    tools=ToolNames(nouns=("fact", "facts"), name="title", lists_source=True),
     pack=None,
 )
 

@@ -24,6 +24,9 @@ from sessions_app.timeline import event_title, split_text
 Fields = Iterable[tuple[str, object]]
 
 
+_MEMORY = "memory"
+
+
 @dataclass(frozen=True, slots=True)
 class Sheet:
     # "#412" and what it is: "memory, fact v2"
@@ -86,9 +89,12 @@ def _memory(memory: dict[str, Any]) -> Sheet:
         relations.append(flat(f"{name} (relation #{relation['id']})"))
     commands = [f"open {memory['id']}"]
     commands += [f"show {number}" for number in [*memory["superseded_by"], *memory["conflicts"]]]
+    name = type_name(memory["kind"], memory["type"])
+    if not name.startswith(_MEMORY):
+        name = f"{_MEMORY}, {name}"
     return Sheet(
         reference(memory),
-        f"memory, {type_name(memory['kind'], memory['type'])} v{memory['version']}",
+        f"{name} v{memory['version']}",
         as_data(memory["title"]),
         marks=doubts(memory),
         fields=[

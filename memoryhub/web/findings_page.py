@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +14,7 @@ from django.utils.safestring import SafeString
 
 from governance.findings.schemas import FindingEvidence, FindingKind, FindingsReport, ProjectFinding
 from governance.findings.selectors import project_findings
-from governance.imports import list_batches
+from governance.imports import Batch
 from memoryhub.core import clock, log
 from memoryhub.core.admin import page_of_entity
 from memoryhub.core.admin.cells import with_code
@@ -73,12 +74,12 @@ def findings_page(request: HttpRequest, context: dict[str, Any]) -> HttpResponse
     return TemplateResponse(request, "admin/findings.html", {**context, "receipt": receipt()})
 
 
-def latest_receipt() -> Receipt | None:
+def latest_receipt(batches: Sequence[Batch]) -> Receipt | None:
     """Return the findings for the overview, if there was an import in the past two weeks, and they show something."""
     if current_store().scope is not Scope.PROJECT:
         return None
     since = clock.now() - _NEWS
-    if not any(batch.began_at >= since and not batch.is_undone for batch in list_batches()):
+    if not any(batch.began_at >= since and not batch.is_undone for batch in batches):
         return None
     latest = receipt()
     return latest if latest.rows else None

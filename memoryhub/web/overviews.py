@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import nlargest
@@ -22,7 +22,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from decisions.admin.listing import brief, status, warnings
 from decisions.models import IN_FORCE, Decision
-from governance.imports import Batch, Gain, gain_of, list_batches
+from governance.imports import Batch, Gain, gain_of
 from governance.redaction.copies import last_look
 from governance.staleness.selectors import count_stale
 from memories.admin.listing import kind_and_type
@@ -89,7 +89,7 @@ _DECISIONS = 5
 _NEWS_DAYS = 7
 
 
-def overview() -> dict[str, Any]:
+def overview(batches: Sequence[Batch]) -> dict[str, Any]:
     by_kind = dict(Memory.objects.live().values_list("kind").annotate(memories=Count("id")))
     sessions = outside_quarantine(Session.objects.all())
     active = sessions.filter(status=SessionStatus.ACTIVE)
@@ -97,7 +97,7 @@ def overview() -> dict[str, Any]:
         **description(),
         "memory_count": sum(by_kind.values()),
         "queues": pending_work(),
-        "imported": latest_import(),
+        "imported": latest_import(batches),
         "by_kind": [(kind, kind.label, by_kind[kind]) for kind in MemoryKind if by_kind.get(kind)],
         "session_count": sessions.count(),
         "active_count": active.count(),
@@ -111,9 +111,9 @@ def overview() -> dict[str, Any]:
     }
 
 
-def latest_import() -> tuple[Batch, Gain] | None:
+def latest_import(batches: Sequence[Batch]) -> tuple[Batch, Gain] | None:
     since = clock.now() - timedelta(days=_NEWS_DAYS)
-    for batch in list_batches():
+    for batch in batches:
         if batch.began_at >= since and not batch.is_undone:
             return batch, gain_of(batch)
     return None

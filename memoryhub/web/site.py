@@ -119,18 +119,20 @@ class HubAdminSite(AdminSite):
         return ()  # an object's history is its events; Django's admin log is never written
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
+        from governance.imports import list_batches
         from memoryhub.web.findings_page import latest_receipt
         from memoryhub.web.overviews import can_load_sample, client_commands, first_steps, overview
 
+        batches = list_batches()
         steps = first_steps(request, StorePlace.of(current_store()))
         context = {
             "steps": steps,
             "steps_done": sum(step.is_done for step in steps),
             "clients": client_commands(),
             "can_load_sample": can_load_sample(),
-            "receipt": latest_receipt(),
+            "receipt": latest_receipt(batches),
         }
-        return super().index(request, {**overview(), **context, **(extra_context or {})})
+        return super().index(request, {**overview(batches), **context, **(extra_context or {})})
 
     def app_index(self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None) -> Any:
         return redirect("admin:index")

@@ -19,7 +19,7 @@ SHEETS = {
     2: (r"#2 Find out what .*\nsession first-sketch, completed", r"Turns\n  #3 turn "),
     3: (r"#3 \S+\nturn, closed", r"4 events\n  #3 "),
     4: (r"#4 Have a look at .*\nevent message\.user", r"  session  first-sketch\n"),
-    9: (r"#9 The gauge feed lags .*\nmemory, knowledge/fact v1", r"\n\n  Readings arrive .*\n\nmemory-hub open 9"),
+    9: (r"#9 The gauge feed lags .*\nmemory v1", r"\n\n  Readings arrive .*\n\nmemory-hub open 9"),
     22: (r"#22 Keep readings .*\niteration, feature, completed", r"Commits\n  #30 "),
     26: (r"#26 Keep readings in a JSON .*\ndecision, superseded\n! now #43", r"Not chosen\n  PostgreSQL \("),
     30: (r"#30 Keep readings .*\ncommit a22268e6dc", r"Files\n  src/tidewatch/store\.py \(\+38 -2\)"),

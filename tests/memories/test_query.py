@@ -49,7 +49,7 @@ class FilterTests(QueryTestCase):
         for kind in KINDS:
             self.write(f"A {kind}", kind=kind)
         for kind, declared in KINDS.items():
-            for name in (kind, declared.plural.lower()):
+            for name in (kind, declared.accepted_plural):
                 self.assertEqual(self.found(types=[name]), [("project", f"A {kind}")], name)
         self.assertEqual(len(self.found(types=["guidelines", "observations"])), 2)
         self.assertEqual(len(self.found()), len(KINDS))

@@ -276,7 +276,7 @@ class GivenTests(TrustTestCase):
         self.assertEqual(self.accepted, next(iter(hits)))
         self.assertEqual([], hits[self.accepted]["marks"])
         self.assertIn("origin", [mark["kind"] for mark in hits[later]["marks"]])
-        self.assertIn(f"- #{self.accepted} note", text)
+        self.assertIn(f"- #{self.accepted} memory", text)
 
     def test_a_page_that_alone_answers_stays_first(self) -> None:
         other = self.write("The CDN offers TLS of version 1.2 and 1.3.", "Versions of TLS of the CDN", source=PAGE)

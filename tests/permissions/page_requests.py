@@ -179,6 +179,7 @@ READ_ONLY = frozenset(
 )
 NO_FORM = {
     "import": "needs an import from another tool; tests/admin/test_site.py refuses it to viewers",
+    "import_start": "needs a repository; tests/transfer/test_start.py",
     "memories_review_undo": "undoes one's own verdict, so it needs one first; it writes as verdicts do",
     "memories_review_undo_chosen": "the same",
     "memories_memory_anchors": "needs a working tree; tests/memories/test_anchoring.py",

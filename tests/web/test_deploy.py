@@ -181,7 +181,8 @@ class FileTests(TestCase):
         self.assertTrue((DEPLOY / hub["build"]["context"] / hub["build"]["dockerfile"]).exists())
 
     def test_every_variable_is_documented(self):
-        used = {name for path in DEPLOY.iterdir() for name in re.findall(r"MEMORY_HUB_[A-Z_]+", path.read_text())}
+        files = filter(Path.is_file, DEPLOY.iterdir())
+        used = {name for path in files for name in re.findall(r"MEMORY_HUB_[A-Z_]+", path.read_text())}
         reference = (ROOT / "docs/reference/settings.md").read_text()
         documented = set(re.findall(r"^\| `(MEMORY_HUB_[A-Z_]+)`", reference, re.M))
         self.assertEqual(used - documented - {"MEMORY_HUB_UPSTREAM"}, set())
