@@ -67,9 +67,16 @@ def iteration_text(iteration: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def changed_file(file: dict[str, Any]) -> str:
+    """Return a file of a commit with its counts of lines, which git does not have where its content is absent."""
+    if file["insertions"] is None:
+        return str(file["path"])
+    return f"{file['path']} (+{file['insertions']} -{file['deletions']})"
+
+
 def commit_text(commit: dict[str, Any]) -> str:
     """Return a commit with its whole message, its decisions and its files."""
-    files = (f"{file['path']} (+{file['insertions']} -{file['deletions']})" for file in commit["files"])
+    files = map(changed_file, commit["files"])
     below = "\n".join([commit["message"], *map(flat, _decision_lines(commit)), *map(flat, files)])
     return "\n".join([commit_line({**commit, "decisions": []}), indented(below)])
 

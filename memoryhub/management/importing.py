@@ -6,19 +6,22 @@ import sys
 import time
 from collections.abc import Iterator
 
+from governance.imports import counts_text
 from memoryhub.core import clock
 from memoryhub.core.autostart import start_in_background
-from memoryhub.core.text import counted, first_of, flat
+from memoryhub.core.text import first_of, flat
 from memoryhub.management.base import HubCommand, progress_bar, use_cli_origin
 from memoryhub.transfer.start import PlanPart, StartPlan, StartResult, run_start
 
-_MOST_LEFT_OUT = 3
+_MOST_LEFT_OUT, _MOST_WARNINGS = 3, 10
 _MEGABYTE = 1_000_000
 
 
 def plan_lines(plan: StartPlan) -> Iterator[str]:
     """Yield a line for each part of a plan, and for what it leaves out."""
     yield flat(f"{plan.project}: {plan.folder}")
+    if plan.hint:
+        yield flat(f"  note: {plan.hint}")
     if not plan.parts:
         yield "  everything that this machine knows of it is in memory"
     width = max((len(part.text) for part in plan.parts), default=0)
@@ -61,7 +64,7 @@ def import_plan(command: HubCommand, plan: StartPlan, *, seconds: float | None =
         command.stdout.write("Nothing was new.")
         return result
     command.stdout.write(
-        f"Imported {counted(result.read, 'entry', 'entries')} in {time.monotonic() - begin:.0f} s. To undo it: "
+        f"Imported {counts_text(result.counts)} in {time.monotonic() - begin:.0f} s. To undo it: "
         f"memory-hub import undo {result.batch} --project {plan.project}"
     )
     if not result.is_complete:
@@ -78,6 +81,9 @@ def import_plan(command: HubCommand, plan: StartPlan, *, seconds: float | None =
 
 
 def left_out_lines(result: StartResult) -> Iterator[str]:
+    yield from map(flat, result.warnings[:_MOST_WARNINGS])
+    if len(result.warnings) > _MOST_WARNINGS:
+        yield f"and {len(result.warnings) - _MOST_WARNINGS} more that are left out"
     places: dict[str, list[str]] = {}
     for place, why in result.left_out:
         places.setdefault(flat(why), []).append(flat(place))

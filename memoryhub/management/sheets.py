@@ -18,7 +18,7 @@ from memoryhub.core.kinds import type_name
 from memoryhub.core.text import as_data, counted, flat, indented
 from memoryhub.management.terminal import Line, Span, Style, highlight
 from memoryhub.registry.entity_texts import EntityText
-from sessions_app.present import commit_line, turn_line
+from sessions_app.present import changed_file, commit_line, turn_line
 from sessions_app.timeline import event_title, split_text
 
 Fields = Iterable[tuple[str, object]]
@@ -209,14 +209,17 @@ def _event_title(event: dict[str, Any]) -> str:
 def _commit(commit: dict[str, Any]) -> Sheet:
     subject, _, body = commit["message"].partition("\n")
     decisions = [f"{link['link_type']} #{link['id']} {as_data(link['title'])}" for link in commit["decisions"]]
-    files = [f"{file['path']} (+{file['insertions']} -{file['deletions']})" for file in commit["files"]]
+    files = list(map(changed_file, commit["files"]))
+    changes = f"+{commit['insertions']} -{commit['deletions']}"
+    if commit["files"] and all(file["insertions"] is None for file in commit["files"]):
+        changes = ""  # git has no contents, or they are no text
     return Sheet(
         f"#{commit['id']}",
         f"commit {commit['sha']}",
         as_data(subject),
         fields=[
             ("committed", f"{clock.minute(commit['committed_at'])} by {as_data(commit['author'])}"),
-            ("changes", f"+{commit['insertions']} -{commit['deletions']}"),
+            ("changes", changes),
         ],
         texts={"": body.strip()},
         lists={"Decisions": list(map(flat, decisions)), "Files": list(map(flat, files))},

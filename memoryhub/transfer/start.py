@@ -24,10 +24,10 @@ from memories.importing import MAX_HEADINGS
 from memories.importing.files import find_files, record_reason
 from memoryhub.config.clients import all_clients
 from memoryhub.config.current_settings import read_folder, use_folder
-from memoryhub.config.identity import bind_project, bound_folders, identify_project
+from memoryhub.config.identity import bind_project, bound_folders, identify_project, renamed_hint
 from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core import clock
-from memoryhub.core.errors import HubError, Invalid
+from memoryhub.core.errors import HubError, Invalid, Unavailable
 from memoryhub.core.stores.store import list_projects, project_store, use_store
 from memoryhub.core.text import counted, first_of, flat
 from memoryhub.transfer.file_imports import AdrImport, FileImport, MarkdownImport
@@ -79,6 +79,8 @@ class StartPlan:
     # The top of the working tree
     folder: Path
     parts: list[PlanPart] = field(default_factory=list)
+    # A sentence on another project that this may be, "" if there is none
+    hint: str = ""
     # Sentences on what is left out, and how to import it
     remarks: list[str] = field(default_factory=list)
     sources: list[tuple[ImportSource, Path]] = field(default_factory=list)
@@ -117,6 +119,8 @@ def plan_start(folder: Path, project: str | None = None) -> StartPlan:
     if repository is None or not repository.has_worktree:
         raise Invalid(f"{flat(str(folder))} is in no git repository; change to the folder of a project")
     plan = StartPlan(identify_project(project=project, directory=folder), repository.top)
+    if project is None:
+        plan.hint = renamed_hint(folder, plan.project)
     finder = _Finder(plan)
     finder.add_transcripts()
     finder.add_sources()
@@ -363,10 +367,14 @@ class StartResult:
     read: int = 0
     # Whether everything of the plan was imported
     is_complete: bool = True
+    # What the batch has created so far, as an import counts it
+    counts: dict[str, int] = field(default_factory=dict)
     # Types of masked secrets, with the number of texts
     secrets: Counter[str] = field(default_factory=Counter)
     # What was left out, with the reason
     left_out: list[tuple[str, str]] = field(default_factory=list)
+    # Sentences on what is odd, or could not be read
+    warnings: list[str] = field(default_factory=list)
 
     def add(self, reports: Sequence[ImportReport]) -> None:
         for report in reports:
@@ -401,9 +409,11 @@ def run_start(
                 result.is_complete = False
                 break
         result.batch = run.batch
+        if run.batch:
+            result.counts = counts_of(run.batch)
         if run.batch and result.is_complete:
             with _recording(plan, run):
-                run.end(counts_of(run.batch))
+                run.end(result.counts | {"left_out_count": len(result.left_out) + len(result.warnings)})
         if result.is_complete:
             note_complete_look(began)
     return result
@@ -418,32 +428,50 @@ def _recording(plan: StartPlan, run: ImportRun) -> Iterator[None]:
 
 # Each step writes in transactions of its own, and nothing is open between two of them
 def _steps(plan: StartPlan, run: ImportRun, result: StartResult) -> Iterator[int]:
+    sessions = _guarded(_session_steps(plan, run, result), result)
+    yield from _guarded(_source_steps(plan, run, result), result)
+    yield from islice(sessions, 2)
+    for folder in plan.record_folders:
+        yield from _guarded(_file_steps(AdrImport(folder, _FILE_OPTIONS), plan, run, result), result)
+    if plan.has_commits:
+        yield from _guarded(_commit_steps(plan, run, result, _NEWEST_COMMITS), result)
+    yield from islice(sessions, 4)
+    if plan.has_documents:
+        yield from _guarded(_file_steps(MarkdownImport(plan.folder, _FILE_OPTIONS), plan, run, result), result)
+    yield from sessions
+    if plan.has_commits:
+        yield from _guarded(_commit_steps(plan, run, result, MAX_COMMITS), result)
+
+
+# What cannot be read does not stop what can
+def _guarded(steps: Iterator[int], result: StartResult) -> Iterator[int]:
+    try:
+        yield from steps
+    except (Invalid, Unavailable) as error:
+        if error.message not in result.warnings:
+            result.warnings.append(error.message)
+
+
+def _source_steps(plan: StartPlan, run: ImportRun, result: StartResult) -> Iterator[int]:
     for source, path in plan.sources:
         reports = _importer(source, plan, run).run(ProjectRecords(source, path, plan), place=str(path))
         result.add(reports)
         yield sum(report.created + report.revised for report in reports)
-    sessions = _session_steps(plan, run, result)
-    yield from islice(sessions, 2)
-    for folder in plan.record_folders:
-        yield from _file_steps(AdrImport(folder, _FILE_OPTIONS), plan, run)
-    if plan.has_commits:
-        yield from _commit_steps(plan, run, _NEWEST_COMMITS)
-    yield from islice(sessions, 4)
-    if plan.has_documents:
-        yield from _file_steps(MarkdownImport(plan.folder, _FILE_OPTIONS), plan, run)
-    yield from sessions
-    if plan.has_commits:
-        yield from _commit_steps(plan, run, MAX_COMMITS)
 
 
 _FILE_OPTIONS = {"tag": (), "max_headings": MAX_HEADINGS, "exclude": EXCLUDED, "project": None}
 
 
-def _file_steps(importer: FileImport, plan: StartPlan, run: ImportRun) -> Iterator[int]:
+# Reasons that go without saying: another step imports it, or it is no text of the project
+_EXPECTED = ("excluded", "imported as a decision", "imported as a guideline", "not a decision record by its name")
+
+
+def _file_steps(importer: FileImport, plan: StartPlan, run: ImportRun, result: StartResult) -> Iterator[int]:
     count = importer.count()
     importer.choose_project(plan.project)
     with _recording(plan, run):
         importer.run(lambda _: None)
+    result.warnings += [warning for warning in importer.warnings if not warning.endswith(_EXPECTED)]
     yield count
 
 
@@ -456,9 +484,11 @@ def _session_steps(plan: StartPlan, run: ImportRun, result: StartResult) -> Iter
         yield len(batch)
 
 
-def _commit_steps(plan: StartPlan, run: ImportRun, limit: int) -> Iterator[int]:
-    commits = read_commits(plan.folder, limit=limit)
+def _commit_steps(plan: StartPlan, run: ImportRun, result: StartResult, limit: int) -> Iterator[int]:
+    reasons: list[str] = []
+    commits = read_commits(plan.folder, limit=limit, warn=reasons.append)
     while batch := list(islice(commits, _COMMITS_AT_ONCE)):
         with _recording(plan, run):
             recorded = record_commits(commits=batch)
         yield recorded
+    result.warnings += [flat(reason) for reason in reasons if flat(reason) not in result.warnings]

@@ -123,7 +123,7 @@ def show_start(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
 def _start_messages(result: StartResult) -> list[tuple[int, str]]:
     if result.batch is None:
         return [(messages.INFO, "Nothing was new.")]
-    return [(messages.SUCCESS, f"Imported {counted(result.read, 'entry', 'entries')} as #{result.batch}.")]
+    return [(messages.SUCCESS, f"Imported {imports.counts_text(result.counts)} as #{result.batch}.")]
 
 
 def _undo_batch(request: HttpRequest, batch: imports.Batch) -> HttpResponse:

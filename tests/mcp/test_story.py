@@ -209,7 +209,7 @@ STORY = [
     Call("memory_tool_get", id="$tool", include_inactive=True).says(r"\(deleted\)"),
     Call("memory_guideline_deactivate", id="$guideline", reason="they eat less").says("deleted #$guideline"),
     Call("memory_knowledge_deactivate", title="Tank nine").says("deleted #$knowledge"),
-    Call("memory_knowledge_list").says("^no memory of kind knowledge here"),
+    Call("memory_knowledge_list").says("^no fact here"),
     Call("memory_guideline_add", scope_type="session", scope_id="$session", name="try_it", content="Try another pump.")
         .says(r"\(scope session\)"),
     Call("memory_session_end", id="$session", summary="Nothing came of it.")

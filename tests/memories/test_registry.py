@@ -181,7 +181,7 @@ class ListTests(RegistryTestCase):
         for name in ("b", "C", "a"):
             self.ask("tool_add", name=name, description=f"Tool {name} " + "does much " * 12)
         self.assertEqual([entry["title"] for entry in self.data("tool_list")["results"]], ["a", "b", "C"])
-        self.assertEqual(self.ask("knowledge_list").text, "no memory of kind knowledge here matches")
+        self.assertEqual(self.ask("knowledge_list").text, "no fact here matches")
         self.assertTrue(self.data("tool_list", max_tokens=50)["meta"]["truncated"])
 
 

@@ -23,7 +23,7 @@ from governance.imports import find_batch, hold_imports, list_batches, preview_u
 from memories.models import Memory
 from memoryhub.config.identity import bind_project
 from memoryhub.core import log
-from memoryhub.core.errors import ConflictError, Invalid
+from memoryhub.core.errors import ConflictError, Invalid, Unavailable
 from memoryhub.core.log import table_digests
 from memoryhub.core.stores.store import list_projects
 from memoryhub.ops.serving.process import find_running
@@ -198,6 +198,21 @@ class RunTests(StartTestCase):
                 run_start(self.plan(), batch=batch)
             self.assertEqual(log.head(), head)
 
+    def test_what_is_left_out_is_named_and_stops_nothing(self) -> None:
+        self.repository.write("docs/huge.md", b"# Huge\n\n" + b"word " * 500_000)
+        with mock.patch("memoryhub.transfer.start.read_commits", side_effect=Unavailable("unable to read tree 12ab")):
+            result = self.run_start()
+        self.assertIn("unable to read tree 12ab", result.warnings)
+        self.assertIn("skipped docs/huge.md: ", result.warnings[-1])
+        self.assertEqual(self.counts(), (2, 0, 1, 2))
+        with self.store():
+            self.assertEqual((find_batch(result.batch or 0).counts or {})["left_out_count"], 2)
+
+    def test_a_project_whose_folder_was_renamed_is_named(self) -> None:
+        self.run_start()
+        renamed = self.folder.rename(self.home / "work" / "harbour")
+        self.assertIn("the folder of the project alpha", plan_start(renamed).hint)
+
     def test_a_second_import_is_refused_while_one_runs(self) -> None:
         plan = self.plan()
         with self.store(), hold_imports():
@@ -230,7 +245,7 @@ class CommandTests(StartTestCase):
     def test_import_brings_all_and_one_command_undoes_it(self) -> None:
         output = self.call("import", "--yes")
         self.assertRegex(
-            output, r"Imported \d+ entries in \d+ s\. To undo it: memory-hub import undo 1 --project alpha"
+            output, r"Imported 5 new, 2 sessions in \d+ s\. To undo it: memory-hub import undo 1 --project alpha"
         )
         self.assertIn("Masked on the way in: 1 github-token\n", output)
         self.assertIn("everything that this machine knows of it is in memory", self.call("import", "--yes"))
