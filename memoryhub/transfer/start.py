@@ -431,13 +431,14 @@ def _steps(plan: StartPlan, run: ImportRun, result: StartResult) -> Iterator[int
     sessions = _guarded(_session_steps(plan, run, result), result)
     yield from _guarded(_source_steps(plan, run, result), result)
     yield from islice(sessions, 2)
+    # They say how the project is built and tested, which is asked first
+    if plan.has_documents:
+        yield from _guarded(_file_steps(MarkdownImport(plan.folder, _FILE_OPTIONS), plan, run, result), result)
     for folder in plan.record_folders:
         yield from _guarded(_file_steps(AdrImport(folder, _FILE_OPTIONS), plan, run, result), result)
     if plan.has_commits:
         yield from _guarded(_commit_steps(plan, run, result, _NEWEST_COMMITS), result)
     yield from islice(sessions, 4)
-    if plan.has_documents:
-        yield from _guarded(_file_steps(MarkdownImport(plan.folder, _FILE_OPTIONS), plan, run, result), result)
     yield from sessions
     if plan.has_commits:
         yield from _guarded(_commit_steps(plan, run, result, MAX_COMMITS), result)
@@ -463,7 +464,7 @@ _FILE_OPTIONS = {"tag": (), "max_headings": MAX_HEADINGS, "exclude": EXCLUDED, "
 
 
 # Reasons that go without saying: another step imports it, or it is no text of the project
-_EXPECTED = ("excluded", "imported as a decision", "imported as a guideline", "not a decision record by its name")
+_EXPECTED = (": excluded", ": a decision record;", "imported as a", "not a decision record by its name")
 
 
 def _file_steps(importer: FileImport, plan: StartPlan, run: ImportRun, result: StartResult) -> Iterator[int]:
@@ -471,7 +472,7 @@ def _file_steps(importer: FileImport, plan: StartPlan, run: ImportRun, result: S
     importer.choose_project(plan.project)
     with _recording(plan, run):
         importer.run(lambda _: None)
-    result.warnings += [warning for warning in importer.warnings if not warning.endswith(_EXPECTED)]
+    result.warnings += [warning for warning in importer.warnings if not any(reason in warning for reason in _EXPECTED)]
     yield count
 
 

@@ -60,7 +60,7 @@ class ShellTests(WritingTestCase):
         self.open(f"memories/memory/{self.decided}/change/")
         passed = self.tab_to("Edit")
         self.assertEqual(passed[0], "Skip to main content")
-        self.assertLess(passed.index("Overview"), passed.index("Log"))
+        self.assertLess(passed.index("Overview"), passed.index("More"))
         outline = self.browser.switch_to.active_element.value_of_css_property("outline-style")
         self.assertEqual(outline, "solid")
         self.assertEqual(self.tab_to("Delete")[:2], ["Versions", "History"])

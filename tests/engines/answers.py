@@ -337,6 +337,7 @@ def completions() -> Answers:
 APPS = ("sessions_app", "memories", "decisions", "governance", "memoryhub")
 # The selectors that are not called, and why
 NOT_CALLED = {
+    "memories.selectors.versions.conflict_side": "takes a conflict; show calls it",
     "memories.selectors.memories.page_by_change": "takes a query set; the lists of memories and of reviews call it",
     "memories.selectors.search.with_marks": "takes a ranking of the engine; search calls it",
     "sessions_app.selectors.is_readable": "takes a folder; caller_tree calls it",

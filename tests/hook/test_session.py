@@ -175,7 +175,7 @@ class OneHubTests(HookTestCase):
         self.assertEqual(shas[::-1], repository.git("log", "--format=%H").split())
         for sha, subject in zip(shas, ("Add a parser for settings", "Return a dictionary"), strict=True):
             self.assertRegex(context, rf"(?m)^- #\d+ commit {sha[:10]} \d{{4}}-\d\d-\d\d {subject}$")
-        self.assertRegex(context, r"(?m)^- #\d+ decision \S+ Read settings with tomllib: The standard")
+        self.assertRegex(context, r"(?m)^- #\d+ memory/decision \S+ Read settings with tomllib: The standard")
         self.assertIn("Last session:\n- #1 ", context)
         self.assertIn("Write a parser for the settings file; Test it", context)
         self.assertIn("All tests pass.", context)

@@ -250,7 +250,7 @@ class BrowserTests(BrowserTestCase):
         with self.new_page():
             self.press(Keys.ENTER)
         self.see("memory-hub jobs backup", within=".messagelist")  # no worker here: it says how
-        self.tab_to("1 store and the hub of backup")
+        self.tab_to("1 store and the hub of backup", most=60)
         self.press(Keys.SPACE)
         self.see(f"Project {self.project}", within="#stores-backup")
         self.tab_to("Edit schedule of retention")

@@ -262,7 +262,7 @@ class AccessPages(BrowserTestCase):
         for client in (client for client in all_clients().values() if client.http):
             if client.id != "claude-code":  # the first is open
                 self.click_summary(client.name)
-            self.see(f"memory-hub setup {client.id} --url {self.server.address}", within="details[open]")
+            self.see(f"memory-hub setup {client.id} --url {self.server.address}", within="main details[open]")
         self.click_summary("A script, with curl")
         curl = shlex.split(self.find("details[open] pre").text.splitlines()[1])
         path = curl[-1].removeprefix(self.server.address)

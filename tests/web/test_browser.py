@@ -234,6 +234,7 @@ class PersonTests(BrowserTestCase):
         self.done("roll back a session", most=5)
         self.rest("PATCH", "projects/demo/settings", {"settings": {"retention_days": 30}})
         self.begin()
+        self.browser.find_element(By.CSS_SELECTOR, "#nav summary").click()  # More
         self.follow("Governance", within="nav[@id='nav']")
         self.follow("Retention", within="nav[@id='nav']")
         self.see("Captured events are deleted after 30 days")
