@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from governance.imports import counts_text
 from memoryhub.core import clock
 from memoryhub.core.autostart import start_in_background
-from memoryhub.core.text import first_of, flat
+from memoryhub.core.text import flat
 from memoryhub.management.base import HubCommand, progress_bar, use_cli_origin
+from memoryhub.transfer.records import reason_lines
 from memoryhub.transfer.start import PlanPart, StartPlan, StartResult, run_start
 
 _MOST_LEFT_OUT, _MOST_WARNINGS = 3, 10
@@ -75,17 +76,13 @@ def import_plan(command: HubCommand, plan: StartPlan, *, seconds: float | None =
     if result.secrets:
         kinds = ", ".join(f"{count} {name}" for name, count in result.secrets.most_common())
         command.stdout.write(flat(f"Masked on the way in: {kinds}"))
-    for line in left_out_lines(result):
+    for line in _left_out_lines(result):
         command.stderr.write(line)
     return result
 
 
-def left_out_lines(result: StartResult) -> Iterator[str]:
+def _left_out_lines(result: StartResult) -> Iterator[str]:
     yield from map(flat, result.warnings[:_MOST_WARNINGS])
     if len(result.warnings) > _MOST_WARNINGS:
         yield f"and {len(result.warnings) - _MOST_WARNINGS} more that are left out"
-    places: dict[str, list[str]] = {}
-    for place, why in result.left_out:
-        places.setdefault(flat(why), []).append(flat(place))
-    for why, alike in places.items():
-        yield f"left out, {why}: {first_of(alike, _MOST_LEFT_OUT)}"
+    yield from reason_lines(result.left_out, most=_MOST_LEFT_OUT)

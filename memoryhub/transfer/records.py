@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -175,13 +175,18 @@ def report_line(report: ImportReport) -> str:
     return f"into {report.project}{known_as}: {counts_text(report.counts) or 'nothing'}{masked}"
 
 
+def reason_lines(records: Iterable[LeftOutRecord], *, most: int) -> Iterator[str]:
+    """Yield a line for each reason, with the first ``most`` of its places."""
+    places: dict[str, list[str]] = {}
+    for record in records:
+        places.setdefault(flat(record.why), []).append(flat(record.place))
+    for why, alike in places.items():
+        yield f"left out, {why}: {first_of(alike, most)}"
+
+
 def left_out_lines(report: ImportReport) -> Iterator[str]:
     """Yield a line for each reason."""
-    places: dict[str, list[str]] = {}
-    for item in report.left_out:
-        places.setdefault(flat(item.why), []).append(flat(item.place))
-    for why, alike in places.items():
-        yield f"left out, {why}: {first_of(alike, _MOST_ITEMS_NAMED)}"
+    yield from reason_lines(report.left_out, most=_MOST_ITEMS_NAMED)
     if report.left_out_count > len(report.left_out):
         yield f"and {report.left_out_count - len(report.left_out)} more that are left out"
 

@@ -372,14 +372,14 @@ class StartResult:
     # Types of masked secrets, with the number of texts
     secrets: Counter[str] = field(default_factory=Counter)
     # What was left out, with the reason
-    left_out: list[tuple[str, str]] = field(default_factory=list)
+    left_out: list[LeftOutRecord] = field(default_factory=list)
     # Sentences on what is odd, or could not be read
     warnings: list[str] = field(default_factory=list)
 
     def add(self, reports: Sequence[ImportReport]) -> None:
         for report in reports:
             self.secrets.update(report.secrets)
-            self.left_out += [(item.place, item.why) for item in report.left_out]
+            self.left_out += report.left_out
 
 
 def run_start(

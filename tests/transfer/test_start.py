@@ -1,4 +1,4 @@
-"""What a machine knows of a repository: the plan, its import as one batch, its undo, and who is told of it."""
+"""The plan of what can be imported for a repository, its import as one batch, its undo, and the offers of it."""
 
 from __future__ import annotations
 
