@@ -169,13 +169,20 @@ class _Agent:
         self._writes = 0
 
     async def work(self, ends: float) -> None:
+        """Make each call once, however slow the server is, and then calls at random until the time is up."""
         try:
-            while (left := ends - time.monotonic()) > 0:
-                # Exponential gaps: calls come at random, also several at once
-                await asyncio.sleep(min(self._source.expovariate(self._plan.rate), left))
-                await self._measure(self._source.choice(_MIX))
+            for act in dict.fromkeys(_MIX):
+                await self._call(act, ends)
+            while time.monotonic() < ends:
+                await self._call(self._source.choice(_MIX), ends)
         finally:
             await self._client.close()
+
+    async def _call(self, act: str, ends: float) -> None:
+        # Exponential gaps: calls come at random, also several at once
+        gap = self._source.expovariate(self._plan.rate)
+        await asyncio.sleep(max(0.0, min(gap, ends - time.monotonic())))
+        await self._measure(act)
 
     async def _measure(self, act: str) -> None:
         started = time.perf_counter()
@@ -213,7 +220,8 @@ async def _read_pages(origin: str, link: str, projects: Sequence[str], ends: flo
     source = random.Random(0)  # noqa: S311 - the same pages on every run
     async with httpx2.AsyncClient(base_url=origin, follow_redirects=True, timeout=60) as person:
         await person.get(f"/signin/{link}")
-        while time.monotonic() < ends:
+        reading = True
+        while reading:
             page = f"/p/{source.choice(projects)}/{source.choice(_PAGES)}"
             started = time.perf_counter()
             try:
@@ -224,6 +232,7 @@ async def _read_pages(origin: str, link: str, projects: Sequence[str], ends: flo
             except (httpx2.HTTPError, Refused) as error:
                 outcome.errors[f"{PAGE}: {type(error).__name__} {error}"[:120]] += 1
             await asyncio.sleep(_PAGE_EVERY)
+            reading = time.monotonic() < ends
 
 
 async def _kill(server: HttpServer, every: float, ends: float, outcome: Outcome) -> None:

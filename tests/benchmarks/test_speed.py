@@ -259,7 +259,7 @@ sys.meta_path.insert(0, BreakTheLog())
 """
 
 
-SMALL = ("--projects", "2", "--clients", "4", "--memories", "20", "--rate", "5", "--seconds", "5")
+SMALL = ("--projects", "2", "--clients", "4", "--memories", "20", "--rate", "5", "--seconds", "1")
 # What a hub that is killed and started again may answer: no connection, or that the session is gone
 _NO_CONNECTION = r"(?:Connect|Read|Write|RemoteProtocol)Error"
 _NO_SESSION = "the session is unknown: a new one is opened"
@@ -280,7 +280,7 @@ class LoadTests(SimpleTestCase):
         return found
 
     def test_clients_of_two_projects_and_a_person_share_the_hub(self) -> None:
-        found = self.run_load("--baseline", "3")
+        found = self.run_load("--baseline", "1")
         hub, baselines = found["hub"], found["mcp_http"]
         self.assertEqual(set(hub["milliseconds"]), {WRITE, SEARCH, READ, PAGE})
         self.assertEqual([set(one["milliseconds"]) for one in baselines], 2 * [{WRITE, SEARCH, READ}])
