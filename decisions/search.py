@@ -134,6 +134,8 @@ def _commits(commit_ids: Sequence[int]) -> list[Document]:
         f"JOIN decisions_decision d ON d.id = l.decision_id WHERE l.commit_id IN {IDS} ORDER BY d.id",
         [json_list(commit_ids)],
     )
+    if not texts:
+        return []
     words: dict[int, list[str]] = {}
     for commit_id, text in texts:
         words.setdefault(commit_id, []).append(text)

@@ -10,12 +10,12 @@ from memoryhub.core import clock
 from memoryhub.core.events.event_types import Speech, names_of_speech, quoted
 from memoryhub.core.events.projection import Event, void_sql
 from memoryhub.core.log import PAYLOAD_ERASED, PayloadErased
-from memoryhub.core.search import Document, Removal, define_text, indexed_when
+from memoryhub.core.search import Document, Removal, define_text, indexed_together, indexed_when
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, LINE_END, json_text
 from memoryhub.core.text import first_line
 from sessions_app import events
-from sessions_app.events.client import COMMAND_RUN, CommandRun, Message
+from sessions_app.events.client import COMMAND_RUN, CommandRun
 from sessions_app.models import Commit, Session
 
 _MAX_PATHS = 200
@@ -106,9 +106,9 @@ def session_document(event: Event[events.SessionStarted] | Event[events.SessionE
 
 
 # A message's neighbours are indexed again: its words are part of their context (decision 20).
-@indexed_when(*Speech)
-def message_documents(event: Event[Message]) -> list[Document]:
-    return list(_messages([event.position, *_around([event.position])]))
+@indexed_together(*Speech)
+def message_documents(positions: Sequence[int]) -> list[Document]:
+    return list(_messages(sorted({*positions, *_around(positions)})))
 
 
 @indexed_when(COMMAND_RUN)

@@ -16,7 +16,7 @@ from memoryhub.core import log
 from memoryhub.core.backends.base import LIVE
 from memoryhub.core.events.projection import Event, checks
 from memoryhub.core.log.read import head, read_all
-from memoryhub.core.search import Document, Removal, makers_for
+from memoryhub.core.search import Document, Removal, joint_makers_for, makers_for
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
 from memoryhub.core.text import counted
@@ -138,6 +138,8 @@ def _touched(event: Event[Any]) -> Iterator[int]:
             yield change.id
         elif change is not None and not isinstance(change, Removal):
             yield from (document.id for document in change)
+    for make_all in joint_makers_for(event.type):
+        yield from (document.id for document in make_all([event.position]))
 
 
 def _embed(engine: Engine, model: ModelInStore, ids: list[int], position: int) -> int:

@@ -25,23 +25,26 @@ _BEGINNING = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
-# What corrects the agent wherever it stands in a prompt
+# What corrects the agent wherever it stands in a prompt, in lower case: several times as fast as to ignore case
 _CORRECTING = re.compile(
-    r"""\bi\ (?:mean|meant|said|told\ you)\b | \bi\ thought\ (?:we|you|our|i)\b | \bwe\ (?:decided|agreed)\b
-    | \bwe\ explicitly\b | \b(?:we|i)\ (?:don['’]t|do\ not)\ (?:want|like)\b | \bwe\ are(?:n['’]t|\ not)\b
-    | \b(?:how|why)\b[^.?!]{0,60}\b(?:still|drop|dropped|back\ to|again)\b
-    | \bnot\ (?:our|your|the|a)\ \w+\b(?=[.!]?$|[.!]) | (?-i:\b(?:NOT|AREN['’]T|ISN['’]T|DON['’]T)\b)
-    | \byou(?:['’]re|\ are)\ (?:still\ )?(?:missing|wrong|repeating)\b | \bshouldn['’]t\ (?:be|have)\b
-    | \bi(?:['’]ll|\ will)\ (?:just\ )?(?:run|do|test|start|handle|deploy|commit)\b[^.]{0,50}\b(?:myself|and\ test)\b
-    | \bis\ (?:wrong|incorrect|not\ correct|not\ right)\b | \bremember\ (?:this|that|we|to|the)\b
-    | (?:^|[.!?,]\s+)(?:please\ )?stop\ \w+ing\b | \bthere\ should\ be\ (?:just|only)\b | \buse\ [\w./@-]+\ instead\b
-    | \b(?:use|with|update)\b[^\n]{0,160}\binstead\ of\b | \bit\ should\ (?:be|use|go|have)\b
-    | \bnimm\b[^.\n]{0,60}\bstatt\b | \bverwende\b[^.\n]{0,60}\bstatt\b | \bbenutze?\b[^.\n]{0,60}\bstatt\b
-    | \butilise[rz]?\b[^.\n]{0,60}\b(?:au\ lieu\ d|plutôt\ qu) | \busa\b[^.\n]{0,60}\ben\ (?:vez|lugar)\ de\b
-    | \busa\b[^.\n]{0,60}\binvece\ d | \b(?:use|usa)\b[^.\n]{0,60}\bem\ vez\ d | вместо
-    | 而不是 | 不要用 | ではなく | じゃなくて""",
-    re.IGNORECASE | re.VERBOSE,
+    r"""\b(?:
+      i\ (?:mean|meant|said|told\ you)\b | i\ thought\ (?:we|you|our|i)\b | we\ (?:decided|agreed)\b
+    | we\ explicitly\b | (?:we|i)\ (?:don['’]t|do\ not)\ (?:want|like)\b | we\ are(?:n['’]t|\ not)\b
+    | (?:how|why)\b[^.?!]{0,60}\b(?:still|drop|dropped|back\ to|again)\b
+    | not\ (?:our|your|the|a)\ \w+\b(?=[.!]?$|[.!]) | you(?:['’]re|\ are)\ (?:still\ )?(?:missing|wrong|repeating)\b
+    | shouldn['’]t\ (?:be|have)\b
+    | i(?:['’]ll|\ will)\ (?:just\ )?(?:run|do|test|start|handle|deploy|commit)\b[^.]{0,50}\b(?:myself|and\ test)\b
+    | is\ (?:wrong|incorrect|not\ correct|not\ right)\b | remember\ (?:this|that|we|to|the)\b
+    | there\ should\ be\ (?:just|only)\b | use\ [\w./@-]+\ instead\b
+    | (?:use|with|update)\b[^\n]{0,160}\binstead\ of\b | it\ should\ (?:be|use|go|have)\b
+    | nimm\b[^.\n]{0,60}\bstatt\b | verwende\b[^.\n]{0,60}\bstatt\b | benutze?\b[^.\n]{0,60}\bstatt\b
+    | utilise[rz]?\b[^.\n]{0,60}\b(?:au\ lieu\ d|plutôt\ qu) | usa\b[^.\n]{0,60}\ben\ (?:vez|lugar)\ de\b
+    | usa\b[^.\n]{0,60}\binvece\ d | (?:use|usa)\b[^.\n]{0,60}\bem\ vez\ d )
+    | (?:^|[.!?,]\s+)(?:please\ )?stop\ \w+ing\b
+    | вместо | 而不是 | 不要用 | ではなく | じゃなくて""",
+    re.VERBOSE,
 )
+_IN_CAPITALS = re.compile(r"\b(?:NOT|AREN['’]T|ISN['’]T|DON['’]T)\b")
 # What corrects the agent if it was interrupted before
 _WHEN_INTERRUPTED = re.compile(
     r"\b(?:just|only|myself|instead|don['’]t|do not|not|rather|why|remember|never|always|there's)\b", re.IGNORECASE
@@ -83,6 +86,7 @@ def correction_of(prompt: str, *, is_interrupted: bool = False) -> str:
         return ""
     head = text[:_HEAD]
     after_stop = is_interrupted and len(text) <= _SHORT and _WHEN_INTERRUPTED.search(text)
-    if _BEGINNING.match(head) or _CORRECTING.search(head) or after_stop:
+    corrects = _CORRECTING.search(head.lower()) or _IN_CAPITALS.search(head)
+    if _BEGINNING.match(head) or corrects or after_stop:
         return text
     return ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 from django.db import connections, transaction
@@ -13,7 +14,7 @@ from memories.search.text import date_words, shaped
 from memoryhub import env
 from memoryhub.core.events.projection import Event, after_rebuild, checks, project_every_event
 from memoryhub.core.log.read import read_all
-from memoryhub.core.search import Document, Removal, makers_for
+from memoryhub.core.search import Document, JointMaker, Removal, joint_makers_for, makers_for
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.schema import after_ensuring, require_sql
@@ -102,6 +103,8 @@ if env.database_url():
     text_index = postings
 
 
+# Of documents, and the first word of the names of all tables of the text indexes
+_TABLES = frozenset({"memories_searchdocument", "search"})
 # Sources whose titles repeat the first line of the text
 UNTITLED = ("message", "command")
 # Version of how texts are written into the index; a store with another version gets a new index (decision 20)
@@ -130,9 +133,7 @@ def has_full_text() -> bool:
 
 @project_every_event
 def index_event(event: Event[Any]) -> None:
-    # In a copy that has later events already, a message is indexed with those around it, so before its own event
-    ahead: set[int] = vars(connections[require_current_alias()]).setdefault("hub_indexed_ahead", set())
-    indexed = event.position in ahead
+    indexed = event.position in _indexed_ahead()
     for make in makers_for(event.type):
         change = make(event)
         if isinstance(change, Removal):
@@ -143,9 +144,28 @@ def index_event(event: Event[Any]) -> None:
         for document in documents:
             is_own = document.id == event.position
             put(document, is_new=is_own and not indexed)
-            if document.id > event.position:
-                ahead.add(document.id)
             indexed |= is_own  # a second document of the same id replaces the first
+    for make_all in joint_makers_for(event.type):
+        rows.defer(_index_together(make_all), event.position, before=_TABLES)
+
+
+@cache
+def _index_together(make_all: JointMaker) -> Callable[[Sequence[int]], None]:
+    def index_events(positions: Sequence[int]) -> None:
+        ahead = _indexed_ahead()
+        new = set(positions) - ahead
+        for document in make_all(positions):
+            put(document, is_new=document.id in new)
+            if document.id > positions[-1]:
+                ahead.add(document.id)
+
+    return index_events
+
+
+# In a copy that has later events already, a message is indexed with those around it, so before its own event
+def _indexed_ahead() -> set[int]:
+    ahead: set[int] = vars(connections[require_current_alias()]).setdefault("hub_indexed_ahead", set())
+    return ahead
 
 
 def put(document: Document, *, is_new: bool = False) -> None:
@@ -218,9 +238,10 @@ def renew_index() -> None:
         return
     with transaction.atomic(using=require_current_alias()):
         text_index.renew()
-        for event in read_all():
-            if event.payload is not None:
-                index_event(event)
+        with rows.gathering():
+            for event in read_all():
+                if event.payload is not None:
+                    index_event(event)
         rows.put_meta("search_form", FORM)
 
 

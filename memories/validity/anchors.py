@@ -351,6 +351,8 @@ class _Making:
 
     # Lines of edits, or of files that were read, that share enough with the text, the surest first
     def _edited(self, edits: list[CodeChange], least: float) -> list[AnchorRecord]:
+        if not edits:
+            return []
         words = self._words_of(set(range(len(self._blocks))))
         scored: list[tuple[float, AnchorRecord]] = []
         for edit in edits:

@@ -74,9 +74,12 @@ class Removal:
 
 IndexChange = Document | Removal | Sequence[Document] | None
 DocumentMaker = Callable[[Event[Any]], IndexChange]
+# Takes the positions of events
+JointMaker = Callable[[Sequence[int]], Sequence[Document]]
 
 
 _makers: dict[str, list[DocumentMaker]] = {}
+_joint_makers: dict[str, list[JointMaker]] = {}
 _texts: dict[str, str | Callable[[], str]] = {}
 
 
@@ -85,8 +88,18 @@ def indexed_when(*triggers: EventType[Any] | Speech) -> Callable[[DocumentMaker]
 
     def register(function: DocumentMaker) -> DocumentMaker:
         for trigger in triggers:
-            key = trigger if isinstance(trigger, Speech) else trigger.name
-            _makers.setdefault(key, []).append(function)
+            _makers.setdefault(_key_of(trigger), []).append(function)
+        return function
+
+    return register
+
+
+def indexed_together(*triggers: EventType[Any] | Speech) -> Callable[[JointMaker], JointMaker]:
+    """Register the decorated function: it returns the documents after all such events of a transaction."""
+
+    def register(function: JointMaker) -> JointMaker:
+        for trigger in triggers:
+            _joint_makers.setdefault(_key_of(trigger), []).append(function)
         return function
 
     return register
@@ -94,11 +107,21 @@ def indexed_when(*triggers: EventType[Any] | Speech) -> Callable[[DocumentMaker]
 
 def makers_for(event_name: str) -> list[DocumentMaker]:
     """Return the functions to call after an event of this type."""
-    makers = [*_makers.get(event_name, [])]
+    return [maker for key in _keys_of(event_name) for maker in _makers.get(key, ())]
+
+
+def joint_makers_for(event_name: str) -> list[JointMaker]:
+    """Return the functions to call after events of this type, once for all of a transaction."""
+    return [maker for key in _keys_of(event_name) for maker in _joint_makers.get(key, ())]
+
+
+def _key_of(trigger: EventType[Any] | Speech) -> str:
+    return trigger if isinstance(trigger, Speech) else trigger.name
+
+
+def _keys_of(event_name: str) -> list[str]:
     defined = event_type(event_name)
-    if defined and defined.speech:
-        makers += _makers.get(defined.speech, [])
-    return makers
+    return [event_name, defined.speech] if defined and defined.speech else [event_name]
 
 
 def define_text(source: str, sql: str | Callable[[], str]) -> None:

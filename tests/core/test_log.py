@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 from unittest import mock
@@ -336,6 +336,28 @@ class GatheringTests(HubTestCase):
         with self.gathering():
             self.add_tags("kept")
         self.assertEqual(rows.fetch("SELECT tag FROM memories_memorytag"), [("kept",)])
+
+    @tag("backend")
+    def test_deferred_work_is_done_once_at_the_end_or_before_a_statement_names_its_table(self) -> None:
+        calls: list[list[int]] = []
+
+        def add(numbers: Sequence[int]) -> None:
+            calls.append(list(numbers))
+            self.add_tags(*map(str, numbers))
+
+        def defer(number: int) -> None:
+            rows.defer(add, number, before=frozenset({"memories_memorytag"}))
+
+        with self.gathering():
+            for number in (2, 1, 2):
+                defer(number)
+            rows.fetch("SELECT 1 FROM memories_memory")
+            self.assertEqual(calls, [])
+            self.assertEqual(rows.fetch(COUNT), [(2,)])
+            defer(3)
+        self.assertEqual((calls, rows.fetch(COUNT)), ([[1, 2], [3]], [(3,)]))
+        defer(4)
+        self.assertEqual(calls[-1], [4])
 
     @tag("backend")
     def test_a_savepoint_that_is_rolled_back_takes_its_rows_along(self) -> None:

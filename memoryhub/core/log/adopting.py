@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from django.db import transaction
@@ -21,7 +20,8 @@ from memoryhub.core.log.append import (
     INSERT_EVENT,
     KEY_TAKEN,
     Draft,
-    checked_name,
+    Head,
+    checked_once,
     insert_event,
     next_in,
     open_head,
@@ -163,8 +163,8 @@ def append_copy(
         is_void: whether the event counts no more, so that no projector is applied.
     """
     head = open_head()
-    origin = Origin(trace_id=_checked_field("trace_id", header.trace_id))
-    event = _copied(draft, header, head.position + 1)
+    origin = Origin(trace_id=checked_once(head, "trace_id", header.trace_id))
+    event = _copied(draft, header, head)
     data = draft.data if isinstance(draft, Draft) else erased_digest
     key = header.idempotency_key or None
     if key and head.start and rows.fetch(KEY_TAKEN, [key]):
@@ -178,19 +178,19 @@ def append_copy(
     return event
 
 
-def _copied(draft: Draft[P] | EventType[P], header: CopiedHeader, position: int) -> Event[P]:
+def _copied(draft: Draft[P] | EventType[P], header: CopiedHeader, head: Head) -> Event[P]:
     if not _GENERATED_STREAM.fullmatch(header.stream_id):
-        _checked_field("stream_id", header.stream_id)
+        checked_once(head, "stream_id", header.stream_id)
     return Event(
-        position=position,
+        position=head.position + 1,
         event_id=header.event_id,
         type=draft.type.name if isinstance(draft, Draft) else draft.name,
         version=header.version,
         stream_id=header.stream_id,
-        stream_seq=header.stream_seq or next_in(header.stream_id),
-        session_id=_checked_field("session_id", header.session_id),
-        turn_id=_checked_field("turn_id", header.turn_id),
-        actor=_checked_field("actor", header.actor),
+        stream_seq=header.stream_seq or next_in(header.stream_id, head),
+        session_id=checked_once(head, "session_id", header.session_id),
+        turn_id=checked_once(head, "turn_id", header.turn_id),
+        actor=checked_once(head, "actor", header.actor),
         source=header.source,
         occurred_text=header.occurred_at,
         payload=draft.payload if isinstance(draft, Draft) else None,  # type: ignore[arg-type]
@@ -199,8 +199,3 @@ def _copied(draft: Draft[P] | EventType[P], header: CopiedHeader, position: int)
 
 # A digest can look like a secret.
 _GENERATED_STREAM = re.compile(r"[a-z]+(?::[0-9a-f]{1,64})?")
-
-
-@lru_cache(maxsize=4096)
-def _checked_field(field: str, value: str) -> str:
-    return checked_name(field, value)

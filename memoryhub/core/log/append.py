@@ -79,6 +79,10 @@ class Head:
         self.finishing: list[Callable[[], None]] = []
         # The idempotency keys of the new events
         self.keys: list[str] = []
+        # The last number in each stream that has new events
+        self.numbers: dict[str, int] = {}
+        # Names of sessions, turns and actors that hold no secret
+        self.checked: set[tuple[str, str, bool]] = set()
 
 
 Guard = Callable[[EventType[Any], Origin], Origin]
@@ -223,7 +227,7 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     number = stream.rpartition(":")[2]
     if number.isdecimal() and int(number) >= position:
         _require_not_ahead()  # an entity whose events were cut; what changes it could not be applied in a rebuild
-    event = _new_event(draft, position, stream or f"{entity}:{position}", origin, new_stream=not stream)
+    event = _new_event(draft, head, stream or f"{entity}:{position}", origin, new_stream=not stream)
     if idempotency_key is not None:
         if rows.fetch(KEY_TAKEN, [idempotency_key]):
             raise ConflictError("idempotency_key is already used by another event; use a new one")
@@ -239,16 +243,16 @@ def append(draft: Draft[P], *, stream: str = "", entity: str = "", idempotency_k
     return event
 
 
-def _new_event(draft: Draft[P], position: int, stream: str, origin: Origin, *, new_stream: bool) -> Event[P]:
+def _new_event(draft: Draft[P], head: Head, stream: str, origin: Origin, *, new_stream: bool) -> Event[P]:
     # A rule that matches a person's name must not keep them from changing it back
-    checked = partial(checked_name, by_pack_only=draft.type.by_pack_only)
+    checked = partial(checked_once, head, by_pack_only=draft.type.by_pack_only)
     return Event(
-        position=position,
+        position=head.position + 1,
         event_id=ids.uuid7(),
         type=draft.type.name,
         version=draft.type.version,
         stream_id=stream,
-        stream_seq=1 if new_stream else next_in(stream),
+        stream_seq=1 if new_stream else next_in(stream, head),
         session_id=checked("session_id", origin.session_id),
         turn_id=checked("turn_id", origin.turn_id),
         actor=checked("actor", origin.actor),
@@ -258,7 +262,17 @@ def _new_event(draft: Draft[P], position: int, stream: str, origin: Origin, *, n
     )
 
 
-def next_in(stream: str) -> int:
+def checked_once(head: Head, field: str, value: str, *, by_pack_only: bool = False) -> str:
+    check = (field, value, by_pack_only)
+    if check not in head.checked:
+        checked_name(field, value, by_pack_only=by_pack_only)
+        head.checked.add(check)
+    return value
+
+
+def next_in(stream: str, head: Head) -> int:
+    if stream in head.numbers:
+        return head.numbers[stream] + 1
     ((last,),) = rows.fetch("SELECT max(stream_seq) FROM raw_events WHERE stream_id = %s", [stream])
     return (last or 0) + 1
 
@@ -289,6 +303,7 @@ def insert_event(event: Event[Any], data: dict[str, Any] | str, head: Head, orig
     )
     chained = chain_digest(head.digest, header, str(digest))
     rows.put("raw_events", INSERT_EVENT, [*header, payload_json, salt, digest, chained])
+    head.numbers[event.stream_id] = event.stream_seq
     return chained
 
 

@@ -41,6 +41,18 @@ def put(table: str, sql: str, row: Sequence[Any]) -> None:
     gathered.add(table, sql, row)
 
 
+def defer(function: Callable[[Sequence[int]], None], number: int, *, before: frozenset[str]) -> None:
+    """Call a function with all numbers that were deferred, in order; outside of ``gathering``, at once.
+
+    It is called when a statement names one of the tables ``before``, or the block ends.
+    """
+    gathered: Gathered | None = connections[require_current_alias()].gathered  # type: ignore[attr-defined]
+    if gathered is None:
+        function([number])
+    else:
+        gathered.defer(function, number, before)
+
+
 def require_transaction() -> None:
     """Raise RuntimeError unless a transaction of the current store is open, which holds its write lock."""
     if not connections[require_current_alias()].in_atomic_block:
@@ -186,6 +198,7 @@ class Gathered:
     def __init__(self, run_many: Callable[[str, list[Row]], object]) -> None:
         self._run_many = run_many
         self._waiting: dict[str, tuple[str, list[Row]]] = {}
+        self._deferred: dict[Callable[[Sequence[int]], None], tuple[frozenset[str], set[int]]] = {}
 
     def add(self, table: str, sql: str, row: Row) -> None:
         batch = self._waiting.get(table)
@@ -197,13 +210,28 @@ class Gathered:
         else:
             self._waiting[table] = (sql, [row])
 
+    def defer(self, function: Callable[[Sequence[int]], None], number: int, before: frozenset[str]) -> None:
+        _, numbers = self._deferred.setdefault(function, (before, set()))
+        numbers.add(number)
+        if len(numbers) >= _AT_MOST:
+            self._call(function)
+
     def insert_named_in(self, sql: str) -> None:
-        for table in self._waiting.keys() & _tables_named(sql):
+        tables = _tables_named(sql)
+        for function in [function for function, (before, _) in self._deferred.items() if before & tables]:
+            self._call(function)
+        for table in self._waiting.keys() & tables:
             self._insert(table)
 
     def insert_all(self) -> None:
+        while self._deferred:
+            self._call(next(iter(self._deferred)))
         for table in list(self._waiting):
             self._insert(table)
+
+    def _call(self, function: Callable[[Sequence[int]], None]) -> None:
+        _, numbers = self._deferred.pop(function)
+        function(sorted(numbers))
 
     def _insert(self, table: str) -> None:
         sql, rows = self._waiting.pop(table)
