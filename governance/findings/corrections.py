@@ -72,9 +72,12 @@ def _sessions_of(corrections: Iterable[Correction]) -> set[str]:
     return {correction.prompt.session_id for correction in corrections}
 
 
-# Edited before the correction, and after it; or one of few before it. Files outside the project are no matter of it
+# Edited before the correction, and named in it, or edited after it, or one of few. Files outside the project are no
+# matter of it
 def _meant_files(correction: Correction) -> set[str]:
     edited = set(filter(_is_inside, correction.edited))
+    if named := {path for path in edited if PurePosixPath(path).name in correction.text}:
+        return named
     return edited & set(correction.redone) or (edited if len(edited) <= _FEW_FILES else set())
 
 

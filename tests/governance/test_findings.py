@@ -204,6 +204,12 @@ class CorrectedFileTests(FindingsTestCase):
     def text(self, number: int) -> str:
         return f"No, the feed is in metres, not feet ({number})"
 
+    def test_a_file_that_the_correction_names_is_meant(self) -> None:
+        for number in (1, 2):
+            session = Transcript(number).user("Read the feed").edits("tides/feed.py").edits("tides/units.py")
+            self.bring(session.says("Done.").user(f"No, feed.py is in metres ({number})").edits("tides/units.py"))
+        self.assertEqual(self.need(FindingKind.FILE).subject, "tides/feed.py")
+
     def test_one_session_files_elsewhere_and_agreement_are_no_finding(self) -> None:
         thanks = Transcript(9).user("Read the feed").edits("a.py").says("Done.").user("No problem, thanks")
         outside = [self.corrected(number, "../../home/maya/plan.py") for number in (3, 4)]
