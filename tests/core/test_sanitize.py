@@ -177,7 +177,8 @@ class AssignedSecretsTest(SanitizeTestCase):
             "def test_password(self): pass|the password must have at least 8 characters|secret: ******|"
             'from auth import Ed25519PrivateKey|("auth", "0004_alter_user_username_opts")|'
             "password_hash = 'pbkdf2'|Bearer authentication|Basic knowledge of things|{{ password }}|token: null|"
-            "secretary = Smith1990|tokenizer: cl100k_base|a_key, b_key = 12, 13|foo.token, bar.token2"
+            "secretary = Smith1990|tokenizer: cl100k_base|a_key, b_key = 12, 13|foo.token, bar.token2|"
+            "Co-authored-by: okunomiya1992 <maya@example.org>|authored = okunomiya1992"
         )
         self.assert_kept(
             *texts.split("|"), f"sha256: {HEX}", f"digest = '{HEX}'", f'"integrity": "sha512-{BODY * 2}=="'

@@ -168,7 +168,7 @@ _PASSWORD = (
     )
 )
 _HARMLESS_NAME = (
-    rb"(?i)(?:tokeni[sz]|tokenl?ess|secretar|passwordless|authori[sz](?:e|er|ed|ing)\b|authors?\b|authenticated$|authorit(?:y|ies)|credentialed|bypass|compass"
+    rb"(?i)(?:tokeni[sz]|tokenl?ess|secretar|passwordless|authori[sz](?:e|er|ed|ing)\b|author(?:s|ed|ing|ship)?\b|authenticated$|authorit(?:y|ies)|credentialed|bypass|compass"
     rb"|pass(?:oci|ed\b|through|ive|age|ion|eng|ing|es\b|port))"
     rb"|[._-]?(?:hash|digest|sha\d*|checksum|fingerprint|integrity|etag|count|type|name|id|ids|url|uri|path|file"
     rb"|dir|field|number|length|len|size|limit|expir\w*|ttl|at|policy|pattern|regexp?|prefix|suffix|label|format|algorithm"
