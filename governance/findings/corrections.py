@@ -72,11 +72,16 @@ def _sessions_of(corrections: Iterable[Correction]) -> set[str]:
     return {correction.prompt.session_id for correction in corrections}
 
 
-# Edited before the correction, and named in it, or edited after it, or one of few. Files outside the project are no
-# matter of it
+_FILE = re.compile(r"(?<![\w./-])(?:[\w.-]+/)*[\w.-]+\.[a-z]\w{0,9}\b", re.IGNORECASE)
+
+
+# Edited before the correction, and named in it; or else edited after it, or one of few. A correction that names another
+# path is about that. Files outside the project are no matter of it
 def _meant_files(correction: Correction) -> set[str]:
     edited = set(filter(_is_inside, correction.edited))
-    if named := {path for path in edited if PurePosixPath(path).name in correction.text}:
+    mentions = _FILE.findall(correction.text)
+    named = {path for path in edited if any(f"/{path}".endswith(f"/{mention}") for mention in mentions)}
+    if named or any("/" in mention for mention in mentions):
         return named
     return edited & set(correction.redone) or (edited if len(edited) <= _FEW_FILES else set())
 

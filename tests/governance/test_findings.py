@@ -210,6 +210,12 @@ class CorrectedFileTests(FindingsTestCase):
             self.bring(session.says("Done.").user(f"No, feed.py is in metres ({number})").edits("tides/units.py"))
         self.assertEqual(self.need(FindingKind.FILE).subject, "tides/feed.py")
 
+    def test_a_correction_that_names_another_file_is_not_about_the_edited_ones(self) -> None:
+        for number in (1, 2):
+            session = Transcript(number).user("Read the feed").edits("tides/feed.py").says("Done.")
+            self.bring(session.user(f"No, don't touch tests/test_feed.py ({number})").edits("tides/feed.py"))
+        self.assertIsNone(self.finding(FindingKind.FILE))
+
     def test_one_session_files_elsewhere_and_agreement_are_no_finding(self) -> None:
         thanks = Transcript(9).user("Read the feed").edits("a.py").says("Done.").user("No problem, thanks")
         outside = [self.corrected(number, "../../home/maya/plan.py") for number in (3, 4)]
