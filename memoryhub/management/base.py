@@ -138,6 +138,12 @@ class HubCommand(BaseCommand):
             for line in lines:
                 self.stdout.write_line(line)
 
+    def confirm(self, question: str) -> bool:
+        """Ask a person at the terminal; return whether the answer is yes."""
+        self.stdout.write(f"{question} [y/N] ", ending="")
+        self.stdout.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
     def execute(self, *args: Any, **options: Any) -> str | None:
         self.as_json = options.get("json", False)
         may_colour = not options.get("no_color")

@@ -48,9 +48,7 @@ def is_wanted(command: HubCommand, question: str, *, is_yes: bool) -> bool:
     if not sys.stdin.isatty():
         command.stdout.write("nothing was changed; add --yes")
         return False
-    command.stdout.write(f"{question} [y/N] ", ending="")
-    command.stdout.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return command.confirm(question)
 
 
 def import_plan(command: HubCommand, plan: StartPlan, *, seconds: float | None = None) -> StartResult:
@@ -63,11 +61,11 @@ def import_plan(command: HubCommand, plan: StartPlan, *, seconds: float | None =
         result = run_start(plan, progress=advance, seconds=seconds)
     if result.batch is None:
         command.stdout.write("Nothing was new.")
-        return result
-    command.stdout.write(
-        f"Imported {counts_text(result.counts)} in {time.monotonic() - begin:.0f} s. To undo it: "
-        f"memory-hub import undo {result.batch} --project {plan.project}"
-    )
+    else:
+        command.stdout.write(
+            f"Imported {counts_text(result.counts)} in {time.monotonic() - begin:.0f} s. To undo it: "
+            f"memory-hub import undo {result.batch} --project {plan.project}"
+        )
     if not result.is_complete:
         start_in_background(
             "start", "--continue", str(result.batch), "--project", plan.project, folder=str(plan.folder)

@@ -170,13 +170,16 @@ class _Finder:
         self._plan = plan
         self._store = _StoreState(plan.project)
         self._project_of_folder: dict[str, str] = {}
+        self._places = {name: list(source.find(plan.folder)) for name, source in SOURCES.items()}
         self._rule_files: set[Path] = set()
 
     def add_transcripts(self) -> None:
         elsewhere = 0
         for source in SOURCES.values():
+            if source.transcripts is None:
+                continue
             transcripts = []
-            for transcript in _transcripts_of(source, self._plan.folder):
+            for transcript in chain.from_iterable(map(source.transcripts, self._places[source.name])):
                 if self._is_of_project(transcript.folder):
                     transcripts.append(transcript)
                 else:
@@ -200,7 +203,7 @@ class _Finder:
 
     def add_sources(self, *, is_inside_only: bool = False) -> None:
         for source in SOURCES.values():
-            for path in source.find(self._plan.folder):
+            for path in self._places[source.name]:
                 if self._plan.has(path):
                     if source.name not in READERS[1:]:
                         self._add_source(source, path, ("rule", "rules"))
@@ -344,12 +347,6 @@ class ProjectRecords:
 def _title(source: ImportSource) -> str:
     client = all_clients().get(source.name)
     return client.name if client else source.name
-
-
-def _transcripts_of(source: ImportSource, folder: Path) -> Iterator[Transcript]:
-    if source.transcripts:
-        for path in source.find(folder):
-            yield from source.transcripts(path)
 
 
 def _importer(source: ImportSource, plan: StartPlan, run: ImportRun | None = None) -> Importer:

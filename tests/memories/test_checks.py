@@ -196,9 +196,8 @@ class CheckTestCase(RestTestCase):
 
     def allow(self, memory_id: int, answer: str = "y") -> Done:
         system = mock.Mock(stdin=mock.Mock(isatty=lambda: True))
-        patched = mock.patch("memoryhub.management.commands.memtest.sys", system)
-        with patched, mock.patch("builtins.input", return_value=answer):
-            return run_command("memtest", "--allow", str(memory_id), "--project", "alpha")
+        with mock.patch("memoryhub.management.commands.memtest.sys", system):
+            return run_command("memtest", "--allow", str(memory_id), "--project", "alpha", given=f"{answer}\n")
 
     @property
     def made(self) -> list[str]:

@@ -183,7 +183,7 @@ class Command(ProjectCommand):
         if options["preview"] or not any(report.changes for report in preview):
             return
         is_asked = not options["yes"] and sys.stdin.isatty()  # scripts are not asked
-        if is_asked and input("Import this? [y/N] ").strip().lower() not in ("y", "yes"):
+        if is_asked and not self.confirm("Import this?"):
             return
         total = sum(sum(report.names.values()) for report in preview)
         with progress_bar("records", total) as advance:

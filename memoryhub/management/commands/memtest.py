@@ -129,7 +129,7 @@ class Command(ProjectCommand):
         self.stderr.write(flat(f"#{entry.entity_id} {entry.title}"), style_func=str)
         self.stderr.write(f"    {entry.check.text}", style_func=str)
         self.stderr.write("It will run in this project's folder, with your rights.", style_func=str)
-        return input("Allow this command? [y/N] ").strip().lower() in ("y", "yes")
+        return self.confirm("Allow this command?")
 
     def _write(self, path: Path, batch: int | None) -> None:
         memories = imported_memories(find_batch(batch)) if batch else Memory.objects.live()

@@ -299,15 +299,10 @@ class Command(HubCommand):
             self.stdout.write(f"{client.name} has no list of allowed tools in a file; allow them in the client.")
         asks = options["permissions"] is None and not options["yes"] and not options["dry_run"] and sys.stdin.isatty()
         if asks and plan.lacks_permissions(target, choices):
-            allowed = self._ask(f"May {client.name} use the hub's read-only tools without asking you?")
+            allowed = self.confirm(f"May {client.name} use the hub's read-only tools without asking you?")
         if allowed and client.permissions and client.permissions.note:
             self.stdout.write(client.permissions.note)
         return allowed
-
-    def _ask(self, question: str) -> bool:
-        self.stdout.write(f"{question} [y/N] ", ending="")
-        self.stdout.flush()
-        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def _is_wanted(self, changes: list[ConfigChange], options: dict[str, Any]) -> bool:
         for change in changes:
@@ -315,7 +310,7 @@ class Command(HubCommand):
         if options["yes"]:
             return True
         if not options["dry_run"] and sys.stdin.isatty():
-            return self._ask("Make this change?")
+            return self.confirm("Make this change?")
         self.stdout.write("nothing was changed; add --yes to make the change")
         return False
 
