@@ -103,7 +103,7 @@ if env.database_url():
     text_index = postings
 
 
-# Of documents, and the first word of the names of all tables of the text indexes
+# The table of documents, and the first word in the names of all tables of the text indexes
 _TABLES = frozenset({"memories_searchdocument", "search"})
 # Sources whose titles repeat the first line of the text
 UNTITLED = ("message", "command")

@@ -120,8 +120,11 @@ def _key_of(trigger: EventType[Any] | Speech) -> str:
 
 
 def _keys_of(event_name: str) -> list[str]:
+    keys = [event_name]
     defined = event_type(event_name)
-    return [event_name, defined.speech] if defined and defined.speech else [event_name]
+    if defined and defined.speech:
+        keys.append(defined.speech)
+    return keys
 
 
 def define_text(source: str, sql: str | Callable[[], str]) -> None:

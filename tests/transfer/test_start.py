@@ -252,6 +252,13 @@ class CommandTests(StartTestCase):
         self.assertIn("undone: ", self.call("import", "undo", "1", "--yes", "--project", "alpha"))
         self.assertEqual(self.counts(), (0, 0, 0, 0))
 
+    def test_what_could_not_be_read_is_named_where_nothing_was_new(self) -> None:
+        self.call("import", "--yes")
+        self.repository.write("docs/huge.md", b"# Huge\n\n" + b"word " * 500_000)
+        output = self.call("import", "--yes")
+        self.assertIn("Nothing was new.\n", output)
+        self.assertIn("skipped docs/huge.md: ", output)
+
     def test_the_project_can_stand_before_and_after_the_source(self) -> None:
         self.call("import", "--project", "beta", "git")
         self.call("import", "git", "--project", "gamma")
