@@ -66,6 +66,15 @@ class Batch:
     # Whether a process of this machine still writes it
     is_running: bool = False
 
+    @property
+    def state(self) -> str:
+        """``undone``, ``running`` or ``interrupted``; "" for one that has ended."""
+        if self.is_undone:
+            return "undone"
+        if self.is_running:
+            return "running"
+        return "interrupted" if self.counts is None else ""
+
 
 def batch_of_trace(trace_id: str) -> int:
     """Return the import that an event belongs to by the trace in its header, 0 for none."""

@@ -150,9 +150,7 @@ def _corrected_by_commits() -> ProjectFinding | None:
     if not recurring:
         return None
     tree = caller_tree()
-    ranked = sorted(
-        recurring, key=lambda path: (len(recurring[path].fixes), recurring[path].fixes[-1].at), reverse=True
-    )
+    ranked = sorted(recurring, key=lambda path: recurring[path].rank, reverse=True)
     path = next((path for path in ranked if tree is None or os.path.lexists(tree.top / path)), "")
     if not path:
         return None
@@ -169,10 +167,7 @@ def _corrected_by_commits() -> ProjectFinding | None:
         subject=excerpt(path),
         sentence=sentence,
         count=len(fixes),
-        evidence=[
-            FindingEvidence(id=commit.id, type="commit", text=excerpt(commit.subject), at=commit.at)
-            for commit in newest
-        ],
+        evidence=[commit.evidence for commit in newest],
         advice="What these fixes have in common is worth a guideline about this file.",
     )
 

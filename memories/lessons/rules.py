@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from memories.lessons.corrections import correction_of
 from memories.search.output import error_lines, without_varying
 from memoryhub.core.events.event_types import Speech, names_of_speech
-from memoryhub.core.text import counted, one_line
+from memoryhub.core.text import counted, first_of, one_line
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
 from sessions_app.selectors import SessionEvent
 
@@ -288,10 +288,7 @@ def looks(step: str) -> bool:
 
 
 def _listed(names: Iterable[str], most: int = _MOST_FILES) -> str:
-    distinct = list(dict.fromkeys(names))
-    listed = ", ".join(f"`{one_line(name, _TITLE)}`" for name in distinct[:most])
-    more = len(distinct) - most
-    return f"{listed} and {more} more" if more > 0 else listed
+    return first_of([f"`{one_line(name, _TITLE)}`" for name in dict.fromkeys(names)], most)
 
 
 # So many sessions run a command that is the project's, and so often in all

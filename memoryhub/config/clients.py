@@ -244,11 +244,6 @@ class Client(_Declared):
     permissions: Permissions | None = None
     status_line: StatusLine | None = None
 
-    @property
-    def is_written(self) -> bool:
-        """Whether `setup` changes the client's file; otherwise it shows what to paste."""
-        return not self.user[0].endswith(".yaml")
-
     def http_text(self, url: str, variable: str) -> str:
         """Return the text of a configuration file for a hub over HTTP, "" if the client has no such entry.
 

@@ -14,7 +14,7 @@ from io import TextIOWrapper
 
 import memoryhub
 from memoryhub.env import home_text, working_folder_text
-from memoryhub.management.terminal import has_colour
+from memoryhub.management.terminal import discard_output, has_colour
 
 # Below the home folder, which is its owner's alone
 SOCKET = "run/commands.sock"
@@ -46,8 +46,8 @@ def run_in_hub(arguments: list[str]) -> int | None:
     try:
         sys.stdout.write(output)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has closed the pipe; the interpreter would fail when it flushes once more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        discard_output()
     return code
 
 

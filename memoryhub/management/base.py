@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import json
-import os
 import re
 import signal
 import sys
@@ -32,7 +31,7 @@ from memoryhub.core.paging import answering
 from memoryhub.core.stores.store import GLOBAL_STORE, StoreId, list_projects, org_store, project_store, use_store
 from memoryhub.core.text import hanging, printable
 from memoryhub.management.parsers import DJANGOS_OPTIONS, describe
-from memoryhub.management.terminal import Line, Span, Style, has_colour, rendered
+from memoryhub.management.terminal import Line, Span, Style, discard_output, has_colour, rendered
 from memoryhub.ops.serving.drain import drain_before_reading
 from memoryhub.ops.serving.process import find_running
 from memoryhub.registry.projects import require_project_of
@@ -153,10 +152,7 @@ class HubCommand(BaseCommand):
             with answering(as_json=self.as_json):
                 return super().execute(*args, **options)
         except BrokenPipeError:
-            # The reader has closed the pipe; the interpreter would fail when it flushes once more
-            nothing = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nothing, sys.stdout.fileno())
-            os.close(nothing)
+            discard_output()
             return None
         except KeyboardInterrupt:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the clean-up

@@ -24,8 +24,9 @@ from memoryhub import env
 from memoryhub.config.repository import work_in
 from memoryhub.management.ask_hub import SOCKET
 from memoryhub.management.base import InputNeeded, asked_by
+from memoryhub.management.overview import write_lines
 from memoryhub.management.parsers import is_answered_by_hub, read_commands
-from memoryhub.management.terminal import Span, Style, rendered
+from memoryhub.management.terminal import Span, Style
 
 if TYPE_CHECKING:
     from memoryhub.management.base import HubCommand
@@ -115,8 +116,7 @@ def _run(command: HubCommand, arguments: list[str], output: _Stream, errors: _St
     try:
         command.execute(*positional, stdout=output, stderr=errors, **options)
     except CommandError as error:
-        line = [Span(f"memory-hub: {error}", Style.RED)]
-        errors.write(f"{rendered(line, colour=errors.is_coloured)}\n")
+        write_lines(errors, [[Span(f"memory-hub: {error}", Style.RED)]])
         return error.returncode
     except SystemExit as end:
         return int(end.code or 0)

@@ -51,7 +51,7 @@ def is_wanted(command: HubCommand, question: str, *, is_yes: bool) -> bool:
     return command.confirm(question)
 
 
-def import_plan(command: HubCommand, plan: StartPlan, *, seconds: float | None = None) -> StartResult:
+def import_plan(command: HubCommand, plan: StartPlan, *, seconds: float | None = None) -> None:
     """Import a plan with a progress bar, and print what it brought and how to undo it.
 
     What is not imported after ``seconds`` goes on in the background.
@@ -76,7 +76,6 @@ def import_plan(command: HubCommand, plan: StartPlan, *, seconds: float | None =
         command.stdout.write(flat(f"Masked on the way in: {kinds}"))
     for line in _left_out_lines(result):
         command.stderr.write(line)
-    return result
 
 
 def _left_out_lines(result: StartResult) -> Iterator[str]:

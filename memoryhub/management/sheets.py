@@ -275,18 +275,13 @@ def _conflict(conflict: dict[str, Any]) -> Sheet:
 
 
 def _import(batch: dict[str, Any]) -> Sheet:
-    state = ""
-    if batch["is_undone"]:
-        state = ", undone"
-    elif batch["counts"] is None:
-        state = ", interrupted"
     kinds = [f"{kind}: {count}" for kind, count in batch["gain"]["kinds"].items()]
     commands = [f"open {batch['id']}"]
     if not batch["is_undone"]:
         commands.append(f"import undo {batch['id']}")
     return Sheet(
         f"#{batch['id']}",
-        f"import from {batch['tool']}{state}",
+        ", ".join(filter(None, (f"import from {batch['tool']}", batch["state"]))),
         as_data(batch["place"]) or batch["tool"],
         fields=[
             ("began", f"{clock.minute(batch['began_at'])} by {as_data(batch['actor'])}"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -32,6 +33,13 @@ Line = str | Sequence[Span]
 
 # At the beginning of a line or an item: ``#412`` or ``org#412``
 _REFERENCE = re.compile(r"(?:- )?(\w*#\d+)\b")
+
+
+def discard_output() -> None:
+    """Send the rest of the output nowhere: its reader has closed the pipe, and a flush at the end would fail."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)
 
 
 def has_colour(stream: Any) -> bool:

@@ -138,7 +138,7 @@ def _import(entity_id: int) -> EntityText | None:
         return None
     batch = find_batch(entity_id)
     text = flat(f"#{batch.id} import from {batch.tool} {clock.minute(batch.began_at)} {batch.place}")
-    return EntityText("import", text, {**asdict(batch), "gain": asdict(gain_of(batch))})
+    return EntityText("import", text, {**asdict(batch), "state": batch.state, "gain": asdict(gain_of(batch))})
 
 
 _READERS: tuple[Callable[[int], EntityText | None], ...] = (

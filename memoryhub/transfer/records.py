@@ -192,12 +192,5 @@ def left_out_lines(report: ImportReport) -> Iterator[str]:
 
 
 def batch_line(batch: Batch) -> str:
-    state = ""
-    if batch.is_undone:
-        state = "undone"
-    elif batch.is_running:
-        state = "running"
-    elif batch.counts is None:
-        state = "interrupted"
     facts = [f"#{batch.id} {batch.tool} {clock.minute(batch.began_at)}", batch.place]
-    return flat("  ".join(filter(None, [*facts, counts_text(batch.counts), state])))
+    return flat("  ".join(filter(None, [*facts, counts_text(batch.counts), batch.state])))

@@ -370,6 +370,7 @@ class StartResult:
     secrets: Counter[str] = field(default_factory=Counter)
     # What was left out, with the reason
     left_out: list[LeftOutRecord] = field(default_factory=list)
+    left_out_count: int = 0
     # Sentences on what is odd, or could not be read
     warnings: list[str] = field(default_factory=list)
 
@@ -377,6 +378,7 @@ class StartResult:
         for report in reports:
             self.secrets.update(report.secrets)
             self.left_out += report.left_out
+            self.left_out_count += report.left_out_count
 
 
 def run_start(
@@ -410,7 +412,7 @@ def run_start(
             result.counts = counts_of(run.batch)
         if run.batch and result.is_complete:
             with _recording(plan, run):
-                run.end(result.counts | {"left_out_count": len(result.left_out) + len(result.warnings)})
+                run.end(result.counts | {"left_out_count": result.left_out_count + len(result.warnings)})
         if result.is_complete:
             note_complete_look(began)
     return result

@@ -180,6 +180,12 @@ class TeamSetupTests(TeamSetupTestCase):
         self.assertIn("no longer connected", self.run_setup("--url", URL, "--remove"))
         self.assertIn("not connected", self.run_setup("--url", URL, "--remove"))
 
+    def test_a_folder_with_any_character_in_its_name_is_connected(self):
+        folder = self.repository('so\x7f"ü\\urce')
+        with contextlib.chdir(folder):
+            self.join()
+        self.assertEqual([connection["folder"] for connection in self.connections], [str(folder)])
+
     def test_leaving_deletes_what_came_from_the_hub_with_the_token(self):
         self.join()
         for name in ("pack.json", "problem.json"):

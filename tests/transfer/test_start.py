@@ -259,6 +259,14 @@ class CommandTests(StartTestCase):
         self.assertIn("Nothing was new.\n", output)
         self.assertIn("skipped docs/huge.md: ", output)
 
+    def test_show_tells_an_import_that_runs_from_one_that_was_interrupted(self) -> None:
+        stopped = mock.patch("memoryhub.transfer.start.read_commits", side_effect=KeyboardInterrupt)
+        with stopped, self.assertRaises(CommandError):
+            self.call("import", "--yes")
+        self.assertIn("import from start, interrupted", self.call("show", "1", "--project", "alpha"))
+        with self.store(), hold_imports():
+            self.assertIn("import from start, running", self.call("show", "1", "--project", "alpha"))
+
     def test_the_project_can_stand_before_and_after_the_source(self) -> None:
         self.call("import", "--project", "beta", "git")
         self.call("import", "git", "--project", "gamma")

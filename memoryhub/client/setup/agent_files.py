@@ -6,12 +6,13 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 from decisions.prompts import agent_file, instructions
 from memoryhub.client.setup.document import ConfigDocument, read_document
+from memoryhub.client.setup.json_text import toml_line
 from memoryhub.config.clients import Agent, Permissions
 from memoryhub.core.errors import HubError
 
@@ -48,21 +49,16 @@ def put_policy(permissions: Permissions, document: ConfigDocument, rules: Sequen
     (table,) = permissions.keys
     text = ""
     for rule in rules:
-        lines = [f"{name} = {json.dumps(value)}" for name, value in permissions.item(rule).items()]
-        text += "\n".join([f"[[{table}]]", *lines, "", ""])
-    text = _mark_line(text) + text
-    return replace(document, text=text, data={"code": text}, is_there=True)
+        text += "\n".join([f"[[{table}]]", *starmap(toml_line, permissions.item(rule).items()), "", ""])
+    return _marked(document, text)
 
 
 def put_agent(agent: Agent, document: ConfigDocument) -> ConfigDocument:
     """Return the librarian's file in the client's form."""
     if not document.is_toml:
         return _marked(document, agent_text(agent))
-    # A text of JSON is one of TOML.
     values = {**_fields(agent), "developer_instructions": instructions()}
-    text = "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
-    text = _mark_line(text) + text
-    return replace(document, text=text, data={"code": text}, is_there=True)
+    return _marked(document, "".join(f"{toml_line(name, value)}\n" for name, value in values.items()))
 
 
 def agent_text(agent: Agent) -> str:
@@ -80,12 +76,10 @@ def _fields(agent: Agent) -> dict[str, Any]:
 
 
 def _marked(document: ConfigDocument, text: str) -> ConfigDocument:
-    text = text.replace("---\n", f"---\n{_mark_line(text)}", 1)
-    return replace(document, text=text, data={"code": text}, is_there=True)
-
-
-def _mark_line(text: str) -> str:
-    return f"# From `memory-hub setup`, {_digest(text)}\n"
+    # Front matter must come first
+    head = "---\n" if text.startswith("---\n") else ""
+    mark = f"# From `memory-hub setup`, {_digest(text)}\n"
+    return document.with_code(f"{head}{mark}{text.removeprefix(head)}")
 
 
 def _digest(text: str) -> str:

@@ -43,6 +43,10 @@ class ConfigDocument:
     def is_toml(self) -> bool:
         return self.path.suffix == ".toml"
 
+    def with_code(self, text: str) -> ConfigDocument:
+        """Return the document with a text that is the hub's as a whole."""
+        return replace(self, text=text, data={"code": text}, is_there=True)
+
     def require_written(self) -> None:
         """Raise Invalid if the file has a format that is read but not changed."""
         if self.path.suffix == _YAML:

@@ -9,7 +9,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -312,7 +311,7 @@ def put_plugin(client: Client, hooks: Hooks, document: ConfigDocument) -> Config
     for name, value in values.items():
         head, _, tail = text.partition(f"const {name} = ")
         text = f"{head}const {name} = {json.dumps(value, ensure_ascii=False)}\n{tail.partition(chr(10))[2]}"
-    return replace(document, text=text, data={"code": text}, is_there=True)
+    return document.with_code(text)
 
 
 def is_own_plugin(document: ConfigDocument) -> bool:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 Path = tuple[str | int, ...]
@@ -201,7 +202,7 @@ _HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 
 def put_table(text: str, path: tuple[str, ...], value: Mapping[str, Any]) -> str:
     newline = _newline(text)
-    lines = [f"[{'.'.join(path)}]", *(f"{name} = {_toml_value(item)}" for name, item in value.items())]
+    lines = [f"[{'.'.join(path)}]", *starmap(toml_line, value.items())]
     table = newline.join(lines) + newline
     span = _span(text, path)
     if span:
@@ -236,9 +237,14 @@ def _span(text: str, path: tuple[str, ...]) -> tuple[int, int] | None:
     return header.start(), header.start() + len("".join(lines))
 
 
+def toml_line(name: str, value: Any) -> str:
+    """Return a value of TOML under a name, without a line end."""
+    return f"{name} = {_toml_value(value)}"
+
+
 def _toml_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{name} = {_toml_value(item)}" for name, item in value.items()) + " }"
+        return "{ " + ", ".join(starmap(toml_line, value.items())) + " }"
     if isinstance(value, list):
         return f"[{', '.join(map(_toml_value, value))}]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

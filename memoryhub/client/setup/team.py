@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from memoryhub import env
 from memoryhub.client.setup.document import replace_file
+from memoryhub.client.setup.json_text import toml_line
 from memoryhub.config.identity import check_project_id
 from memoryhub.config.repository import resolved
 from memoryhub.core import spool
@@ -186,7 +186,7 @@ def _write_connections(connections: Sequence[TeamConnection]) -> None:
     for connection in connections:
         text += "\n[[connection]]\n"
         for name, value in connection.fields().items():
-            text += f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
+            text += f"{toml_line(name, value)}\n"
     try:
         if connections:
             replace_file(path, text, 0o600)
