@@ -10,22 +10,20 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from governance.findings.reading import SessionLog, evidence_of, excerpt, when
-from governance.findings.schemas import FindingEvidence, FindingKind, ProjectFinding
+from governance.findings.schemas import LEAST_SESSIONS, MOST_EVIDENCE, FindingEvidence, FindingKind, ProjectFinding
 from memories.lessons.rules import Cure, command_key, looks, normalized_command, only_looks
 from memories.search.output import error_lines, without_varying
 from memoryhub.core.text import counted
 from sessions_app.events.client import COMMAND_RUN
 from sessions_app.selectors import SessionEvent
 
-# Sessions that must meet an error, and those in which a command must fail first, before one is a finding
-LEAST_SESSIONS = 2
+# Sessions in which a command must fail first before that is a finding, if the same one passed later
 _LEAST_FIRST = 3
 # Share of the sessions that ran a command in which its first run must have failed
 _LEAST_SHARE = 0.5
 # Newest failed runs whose errors are compared, and lines of each
 _MOST_FAILURES = 3_000
 _MOST_LINES = 8
-_MOST_EVIDENCE = 3
 _LINE, _COMMAND, _CHANGE = 160, 100, 200
 # The exit codes of a command that the person stopped, or that was killed for its time
 _STOPPED = (124, 130, 143)
@@ -195,7 +193,7 @@ def _error_evidence(line: str, failures: Sequence[Failure], passed: SessionEvent
     evidence = [evidence_of(passed, "command", f"passed: {passed.payload['command']}")] if passed else []
     sessions: set[str] = set()
     for run in sorted((failure.run for failure in failures), key=when, reverse=True):
-        if run.session_id not in sessions and len(evidence) < _MOST_EVIDENCE:
+        if run.session_id not in sessions and len(evidence) < MOST_EVIDENCE:
             sessions.add(run.session_id)
             text = f"{excerpt(run.payload['command'], _COMMAND)} failed with {run.payload['exit_code']}: {line}"
             evidence.append(evidence_of(run, "command", text))
@@ -245,7 +243,7 @@ def find_first_failure(sessions: Sequence[SessionLog]) -> ProjectFinding | None:
     else:
         sentence += " It did not pass later in any of them."
     evidence = []
-    for run in sorted(runs.failed, key=when, reverse=True)[:_MOST_EVIDENCE]:
+    for run in sorted(runs.failed, key=when, reverse=True)[:MOST_EVIDENCE]:
         lines = error_lines(run.payload["output"], 1)
         text = f"{excerpt(run.payload['command'], _COMMAND)} failed with {run.payload['exit_code']}"
         evidence.append(evidence_of(run, "command", ": ".join([text, *lines])))

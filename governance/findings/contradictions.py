@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from decisions.models import CommitLink, Decision, DecisionEdge, DecisionStatus, EdgeRelation, LinkType
 from governance.findings.reading import excerpt
-from governance.findings.schemas import FindingEvidence, FindingKind, ProjectFinding
+from governance.findings.schemas import MOST_EVIDENCE, FindingEvidence, FindingKind, ProjectFinding
 from governance.staleness.schemas import Why
 from governance.staleness.working_tree import tree_reasons
 from memories.models import Memory
@@ -19,7 +19,6 @@ from memoryhub.core.log.quarantine import outside_quarantine
 from sessions_app.models import Commit
 from sessions_app.selectors import caller_tree
 
-_MOST_EVIDENCE = 3
 _TITLE = 100
 
 
@@ -66,7 +65,7 @@ def find_contradiction() -> ProjectFinding | None:
         kind=FindingKind.DECISIONS,
         sentence=sentence,
         count=len(contradictions),
-        evidence=first.evidence[:_MOST_EVIDENCE],
+        evidence=first.evidence[:MOST_EVIDENCE],
         advice="Supersede the one that no longer holds, so that agents are given the other alone.",
     )
 

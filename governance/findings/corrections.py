@@ -14,17 +14,15 @@ from typing import NamedTuple
 
 from decisions.models import CommitFile
 from governance.findings.reading import SessionLog, evidence_of, excerpt, when
-from governance.findings.schemas import FindingEvidence, FindingKind, ProjectFinding
+from governance.findings.schemas import LEAST_SESSIONS, MOST_EVIDENCE, FindingEvidence, FindingKind, ProjectFinding
 from memories.lessons.rules import Correction, corrected_turns
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import counted, first_line
 from sessions_app.models import Commit
 from sessions_app.selectors import caller_tree
 
-_LEAST_SESSIONS = 2
 # A correction after edits of more files does not say which of them it means, unless one is edited again
 _FEW_FILES = 3
-_MOST_EVIDENCE = 3
 _PATH = 120
 
 
@@ -45,7 +43,7 @@ def _corrected_by_users(sessions: Sequence[SessionLog]) -> ProjectFinding | None
             seen.add((correction.text, written_at))
             for path in _meant_files(correction):
                 files[path].append(correction)
-    recurring = {path: met for path, met in files.items() if len(_sessions_of(met)) >= _LEAST_SESSIONS}
+    recurring = {path: met for path, met in files.items() if len(_sessions_of(met)) >= LEAST_SESSIONS}
     if not recurring:
         return None
     path = max(recurring, key=lambda path: (len(recurring[path]), max(map(_at, recurring[path]))))
@@ -59,7 +57,7 @@ def _corrected_by_users(sessions: Sequence[SessionLog]) -> ProjectFinding | None
         sentence=f"You corrected what was done to `{excerpt(path, _PATH)}` {times}{where}.",
         count=count,
         sessions=sessions_with,
-        evidence=[evidence_of(item.prompt, "prompt", item.text) for item in corrections[:_MOST_EVIDENCE]],
+        evidence=[evidence_of(item.prompt, "prompt", item.text) for item in corrections[:MOST_EVIDENCE]],
         advice="A guideline about this file, in your words, keeps the next session from the same mistake.",
     )
 
@@ -155,7 +153,7 @@ def _corrected_by_commits() -> ProjectFinding | None:
     if not path:
         return None
     fixes = recurring[path].fixes
-    newest = sorted(fixes, key=lambda commit: commit.at, reverse=True)[:_MOST_EVIDENCE]
+    newest = sorted(fixes, key=lambda commit: commit.at, reverse=True)[:MOST_EVIDENCE]
     reverts = sum(bool(_REVERT.match(commit.subject)) for commit in fixes)
     kinds = "fix or revert" if reverts else "fix"
     sentence = (

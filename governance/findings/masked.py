@@ -14,7 +14,7 @@ from django.db.models import Value
 from django.db.models.functions import StrIndex
 
 from governance.findings.reading import excerpt
-from governance.findings.schemas import FindingEvidence, FindingKind, ProjectFinding
+from governance.findings.schemas import MOST_EVIDENCE, FindingEvidence, FindingKind, ProjectFinding
 from governance.imports import batch_of_trace, list_batches
 from memoryhub.core import clock, log
 from memoryhub.core.events.projection import void_positions
@@ -27,7 +27,6 @@ _TAG = re.compile(r"\[REDACTED:([a-z0-9-]{1,40}):([0-9a-f]{4})\]")
 _BEGINNING = "[REDACTED:"
 # Oldest events that are read
 _MOST_EVENTS = 20_000
-_MOST_EVIDENCE = 3
 _MOST_KINDS, _MOST_SOURCES = 4, 3
 _AROUND = 60
 _IN_MEMORY = 200
@@ -66,7 +65,7 @@ def find_masked_secrets() -> ProjectFinding | None:
         sentence=f"{counted(count, 'secret')} {were} masked before anything was stored: {kinds}; {sources}.",
         count=count,
         sessions=len({item.session_id for item in masked.evidence if item.session_id}),
-        evidence=sorted(masked.evidence, key=_at, reverse=True)[:_MOST_EVIDENCE],
+        evidence=sorted(masked.evidence, key=_at, reverse=True)[:MOST_EVIDENCE],
         advice="They still are where they came from, such as in transcripts and files: replace those in use.",
     )
 

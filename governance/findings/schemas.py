@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from pydantic import BaseModel, Field
 
+# Items of evidence that a finding names, and sessions in which a thing must have happened to recur
+MOST_EVIDENCE, LEAST_SESSIONS = 3, 2
+
 
 class FindingKind(StrEnum):
     """What a finding is about."""
@@ -56,9 +59,8 @@ class ProjectFinding(BaseModel):
     # How often it was met; sessions in which, 0 where they do not matter
     count: int
     sessions: int = 0
-    # At most 3, the newest first
+    # At most MOST_EVIDENCE, the newest first
     evidence: list[FindingEvidence]
-    # What to do about it
     # What to do about it
     advice: str
 
