@@ -29,6 +29,7 @@ from memories.services import write_memories
 from memories.services.links import create_relation
 from memoryhub.config.current_settings import NO_FOLDER, use_folder
 from memoryhub.config.identity import identify_project
+from memoryhub.config.repository import find_repository, resolved
 from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, HubError, Invalid
 from memoryhub.core.origin import use_origin
@@ -57,16 +58,28 @@ Progress = Callable[[int], None]
 
 
 def project_of(name: str, default: str) -> str:
-    """Return the project for a source's name of one, which may be a folder; ``default`` if it yields no id."""
+    """Return the project for a source's name of one, which may be a folder; ``default`` if it yields no id.
+
+    A folder that is gone, such as that of a removed working tree, is of the repository that it was in.
+    """
     if not name:
         return default
     last = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
     try:
-        if Path(name).is_absolute() and Path(name).is_dir():
-            return identify_project(project=None, directory=Path(name))
+        if folder := _existing_folder(Path(name)):
+            return identify_project(project=None, directory=folder)
     except (Invalid, OSError, ValueError):
         pass  # it is named like the folder, as on a machine that has no such folder
     return project_id_of(last) or default
+
+
+def _existing_folder(path: Path) -> Path | None:
+    if not path.is_absolute():
+        return None
+    if path.is_dir():
+        return path
+    above = next(parent for parent in path.parents if parent.is_dir())
+    return above if find_repository(resolved(above)) else None
 
 
 @dataclass

@@ -106,6 +106,11 @@ class PlanTests(StartTestCase):
         self.assertEqual(plan.remarks, ["1 session of other folders: run `memory-hub start` in their repositories"])
         self.assertEqual(list_projects(), [])
 
+    def test_sessions_of_a_folder_of_the_repository_that_is_gone_are_its_own(self) -> None:
+        name = ELSEWHERE.replace("3", "4")
+        self.transcribe(name, "Try it", at=1_700_000_000, folder=self.folder / ".claude" / "worktrees" / "try")
+        self.assertEqual(self.plan().parts[0].text, "3 sessions")
+
     def test_a_folder_of_no_repository_is_refused_with_one_sentence(self) -> None:
         with self.assertRaisesMessage(Invalid, "is in no git repository; change to the folder of a project"):
             plan_start(self.home / "work")
