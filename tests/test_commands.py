@@ -282,6 +282,36 @@ class GetTests(HubTestCase):
         self.assertIn(f"memory #{memory} was permanently erased", run_command("get", str(memory), *ALPHA).errors)
 
 
+class StatusTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        user = self.home / "user"
+        user.mkdir()
+        unset = dict.fromkeys(("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"), "")
+        self.enterContext(mock.patch.dict(os.environ, HOME=str(user), **unset))
+
+    def test_clients_that_are_set_up_are_listed_before_their_first_event(self):
+        self.assertIn(
+            "Set up:     no client here; `memory-hub setup CLIENT` connects one\n", run_command("status").output
+        )
+        run_command("setup", "claude-code", "--yes")
+        status = run_command("status").output
+        self.assertIn("Set up:     in this folder\n  claude-code: set up, with hooks\n", status)
+        self.assertIn("Captured:   nothing yet; the next session of a client with hooks will be\n", status)
+        data = json.loads(run_command("status", "--json").output)
+        self.assertEqual(data["set_up"], {"claude-code": "set up, with hooks"})
+
+    def test_memories_to_review_are_counted_by_project(self):
+        self.assertIn("Inbox:      nothing to review\n", run_command("status").output)
+        for project, count in (("alpha", 2), ("beta", 1)):
+            with self.store(project, source="mcp"), mock.patch.dict(os.environ, MEMORY_HUB_REVIEW_POLICY="all"):
+                commands = [MemoryWrite(title=f"Port {n}", content=f"It listens on {n}.") for n in range(count)]
+                write_memories(commands=commands)
+        self.assertIn("Inbox:      3 memories to review\n  alpha: 2\n  beta: 1\n", run_command("status").output)
+        data = json.loads(run_command("status", "--json").output)
+        self.assertEqual(data["to_review"], {"alpha": 2, "beta": 1})
+
+
 class VersionTests(HubTestCase):
     def test_a_running_hub_of_another_version_is_named_by_each_command(self):
         with self.store("alpha"):

@@ -42,7 +42,7 @@ from memoryhub.config.identity import check_project_id
 from memoryhub.config.repository import working_folder
 from memoryhub.core import clock
 from memoryhub.core.autostart import SETTING
-from memoryhub.core.errors import HubError, Invalid
+from memoryhub.core.errors import Invalid
 from memoryhub.core.home_database import masked, only_of_this_process, require_own
 from memoryhub.core.text import counted
 from memoryhub.env import DATABASE_SETTING, DATABASE_VARIABLE, DatabaseUrlError
@@ -348,10 +348,7 @@ def _setup_target(options: dict[str, Any], repository: Path | None) -> SetupTarg
 def _status(client: Client, repository: Path | None) -> str:
     if repository:
         return plan.status_of(repository_target(client, repository))
-    try:
-        return plan.status_of(plan.target_in_use(client, working_folder()))
-    except HubError as error:
-        return error.message
+    return plan.status_in(client, working_folder())
 
 
 # A client without a configuration for a folder is connected once, in the person's home.
