@@ -42,5 +42,5 @@ class Command(ProjectCommand):
 def _styled(line: str, hit: dict[str, Any] | None) -> Line:
     if hit is None:
         return line
-    title = flat(as_data(hit["title"]))
+    title = flat(as_data(hit["title"])).removesuffix("…")
     return highlight(line, (reference(hit), Style.DIM), (title, Style.BOLD), (warnings(hit), Style.YELLOW))
