@@ -58,6 +58,12 @@ class ShowTests(HubTestCase):
     def test_a_memory_is_shown_by_its_title(self) -> None:
         with self.store("alpha"):
             write_memory(command=MemoryWrite(title="Port", content="It listens on 8321."))
+            write_memory(command=MemoryWrite(title="Häfen der Stadt", content="Drei."))
+        self.assertRegex(
+            run_command("show", "HÄFEN", "der", "stadt", "--project", "alpha").output, r"Häfen der Stadt\n"
+        )
+        with self.store("alpha"):
+            write_memory(command=MemoryWrite(title="port", content="The small one."))
         self.assertRegex(run_command("show", "Port", "--project", "alpha").output, r"\A#1 Port\n")
         with self.assertRaisesRegex(CommandError, "there is no #99 here"):
             call_command("show", "99", "--project", "alpha")
