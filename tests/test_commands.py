@@ -52,7 +52,10 @@ WRONG_WORDS = {
     "import undo 3 --since x": " import undo: unknown option '--since', which `memory-hub import git` takes; ",
     "retention plan --reason x": " retention plan: unknown option '--reason', which `memory-hub retention hold` and ",
     "verify --now x": " verify: unknown option '--now', which `memory-hub retention` takes; ",
-    "search x --limit abc": " search: error: argument --limit: invalid int value: 'abc'",
+    "search x --limit abc": " search: error: argument --limit: 'abc' is not a whole number",
+    "context --max-tokens abc": " context: error: argument --max-tokens: 'abc' is not a whole number",
+    "import claude": " import: argument SOURCE|list|undo: 'claude' is not one of ",
+    "setup claud": " setup: argument CLIENT: 'claud' is not one of claude-code, codex, ",
     "get": " get: the following arguments are required: ID|NAME; ",
 }
 
@@ -126,6 +129,17 @@ class OverviewTests(HubTestCase):
                 done = run_command(*words.split())
                 self.assertEqual((done.code, len(done.lines)), (2, 1), done.lines)
                 self.assertTrue(done.errors.startswith(f"memory-hub{sentence}"), done.errors)
+
+    def test_a_name_that_begins_with_the_word_is_meant_rather_than_a_nearer_one(self):
+        for words in ("import claude", "setup claud"):
+            self.assertIn(" (did you mean 'claude-code'?); ", run_command(*words.split()).errors)
+
+    def test_a_search_for_nothing_is_refused(self):
+        with self.store("alpha"):
+            write_memory(command=MemoryWrite(title="Port", content="It listens on 8321."))
+        for query in ("", "   "):
+            done = run_command("search", query, *ALPHA)
+            self.assertEqual((done.code, done.lines), (2, ["memory-hub: 'query' must not be empty"]))
 
     def test_djangos_own_commands_still_run(self):
         self.assertIn("No changes detected", self.said_to("makemigrations", "--check", "--dry-run"))
@@ -801,6 +815,8 @@ class OutsideTests(HubTestCase):
             pass
         with self.assertRaisesRegex(CommandError, r"no setting 'serch_mode' \(did you mean 'search_mode'\?\)"):
             self.run_there("settings", "serch_mode", "--project", "alpha")
+        with self.assertRaisesRegex(CommandError, "no setting 'nonsense'; known settings: "):
+            self.run_there("settings", "nonsense", "--project", "alpha")
         with self.assertRaisesRegex(CommandError, r"no job 'bakup' \(did you mean 'backup'\?\)"):
             self.run_there("jobs", "bakup")
 
