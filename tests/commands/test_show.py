@@ -68,6 +68,14 @@ class ShowTests(HubTestCase):
         with self.assertRaisesRegex(CommandError, "there is no #99 here"):
             call_command("show", "99", "--project", "alpha")
 
+    def test_the_state_of_a_review_is_that_of_the_data(self) -> None:
+        with self.store("alpha", source="mcp"):
+            write_memory(command=MemoryWrite(title="Port", content="It listens on 8321."))
+        (data,) = json.loads(run_command("show", "1", "--json", "--project", "alpha").output)["results"]
+        self.assertEqual((data["review"], data["acceptance"]), ("accepted", "not reviewed"))
+        sheet = run_command("show", "1", "--project", "alpha").output
+        self.assertRegex(sheet, r"\n  review +accepted\n  by a person +not reviewed\n")
+
 
 class ColourTests(HubTestCase):
     def setUp(self) -> None:
