@@ -788,8 +788,12 @@ class OutsideTests(HubTestCase):
                     self.run_there(*arguments)
                 self.assertEqual(no.exception.returncode, 3)
         subprocess.run(["git", "init", "-q", str(self.folder)], check=True)
-        with self.assertRaisesRegex(CommandError, "'notes' of this repository does not exist yet; `memory-hub import"):
+        with self.assertRaisesRegex(
+            CommandError, "'notes' of this repository does not exist yet; `memory-hub start` creates it"
+        ):
             self.run_there("search", "x")
+        with self.assertRaisesRegex(CommandError, "`memory-hub start` creates it"):
+            self.run_there("import", "undo", "1")
         with self.assertRaisesRegex(CommandError, "there is no project 'notes' in this hub"):
             self.run_there("search", "x", "--project", "notes")
         self.assertFalse((self.home / "projects").exists())
