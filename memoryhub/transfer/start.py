@@ -398,8 +398,8 @@ def run_start(
     run = ImportRun(TOOL, str(plan.folder), store=project_store(plan.project), batch=batch)
     result = StartResult(plan.project)
     began = clock.now()
-    bind_project(plan.project, plan.folder)
     with use_store(run.store, create=True), hold_imports():
+        bind_project(plan.project, plan.folder)
         ends = None if seconds is None else time.monotonic() + seconds
         for count in _steps(plan, run, result):
             result.read += count

@@ -264,6 +264,17 @@ class CommandTests(StartTestCase):
         self.assertIn("Nothing was new.\n", output)
         self.assertIn("skipped docs/huge.md: ", output)
 
+    def test_a_repository_whose_name_is_taken_has_the_project_that_was_named_for_it(self) -> None:
+        self.call("import", "--yes")
+        twin = Repository(self.home / "fork" / "alpha").folder
+        (twin / "README.md").write_text("# Alpha\n\nThe port of the fork is 9090.\n")
+        with chdir(twin):
+            with self.assertRaisesMessage(CommandError, "pass --project ID"):
+                call_command("import", "--yes")
+            call_command("import", "--yes", "--project", "fork", stdout=StringIO())
+            self.assertEqual(plan_start(twin).project, "fork")
+        self.assertEqual(self.plan().project, "alpha")
+
     def test_show_tells_an_import_that_runs_from_one_that_was_interrupted(self) -> None:
         stopped = mock.patch("memoryhub.transfer.start.read_commits", side_effect=KeyboardInterrupt)
         with stopped, self.assertRaises(CommandError):
