@@ -24,7 +24,7 @@ def plan_lines(plan: StartPlan) -> Iterator[str]:
     if plan.hint:
         yield flat(f"  note: {plan.hint}")
     if not plan.parts:
-        yield "  everything that this machine knows of it is in memory"
+        yield "  nothing new to import"
     width = max((len(part.text) for part in plan.parts), default=0)
     for part in plan.parts:
         yield flat(f"  {part.text:>{width}}  {', '.join(_details(part))}")
@@ -70,7 +70,7 @@ def import_plan(command: HubCommand, plan: StartPlan, *, seconds: float | None =
         start_in_background(
             "start", "--continue", str(result.batch), "--project", plan.project, folder=str(plan.folder)
         )
-        command.stdout.write("The older sessions and commits follow in the background.")
+        command.stdout.write("The rest follows in the background.")
     if result.secrets:
         kinds = ", ".join(f"{count} {name}" for name, count in result.secrets.most_common())
         command.stdout.write(flat(f"Masked on the way in: {kinds}"))

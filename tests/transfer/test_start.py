@@ -253,7 +253,7 @@ class CommandTests(StartTestCase):
             output, r"Imported 5 new, 2 sessions in \d+ s\. To undo it: memory-hub import undo 1 --project alpha"
         )
         self.assertIn("Masked on the way in: 1 github-token\n", output)
-        self.assertIn("everything that this machine knows of it is in memory", self.call("import", "--yes"))
+        self.assertIn("nothing new to import", self.call("import", "--yes"))
         self.assertIn("undone: ", self.call("import", "undo", "1", "--yes", "--project", "alpha"))
         self.assertEqual(self.counts(), (0, 0, 0, 0))
 
