@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from governance.imports import counts_text
 from memoryhub.core import clock
 from memoryhub.core.autostart import start_in_background
-from memoryhub.core.text import flat
+from memoryhub.core.text import counted, flat
 from memoryhub.management.base import HubCommand, progress_bar, use_cli_origin
 from memoryhub.transfer.records import reason_lines
 from memoryhub.transfer.start import PlanPart, StartPlan, StartResult, run_start
@@ -71,6 +71,9 @@ def import_plan(command: HubCommand, plan: StartPlan, *, seconds: float | None =
             "start", "--continue", str(result.batch), "--project", plan.project, folder=str(plan.folder)
         )
         command.stdout.write("The rest follows in the background.")
+    if result.lessons:
+        lessons = counted(result.lessons, "lesson")
+        command.stdout.write(f"Proposed {lessons} of your sessions, for your review: memory-hub open {plan.project}")
     if result.secrets:
         kinds = ", ".join(f"{count} {name}" for name, count in result.secrets.most_common())
         command.stdout.write(flat(f"Masked on the way in: {kinds}"))

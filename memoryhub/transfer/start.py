@@ -22,6 +22,7 @@ from governance.imports import (
 )
 from memories.importing import MAX_HEADINGS
 from memories.importing.files import find_files, record_reason
+from memories.lessons.service import propose_lessons
 from memoryhub.config.clients import all_clients
 from memoryhub.config.current_settings import read_folder, use_folder
 from memoryhub.config.identity import bind_project, bound_folders, identify_project, renamed_hint
@@ -46,6 +47,8 @@ MAX_COMMITS = 10_000
 # The newest commits come before the documents, which come before the older ones
 _NEWEST_COMMITS = 1_000
 _COMMITS_AT_ONCE, _SESSIONS_AT_ONCE = 500, 10
+# Newest sessions whose lessons are proposed, until there are so many: more would fill the inbox
+_SESSIONS_OF_LESSONS, _MOST_LESSONS = 10, 20
 # Files that are no documents of the project
 EXCLUDED = ("tests/*", "test/*", "*/tests/*", "*/test/*", "*/testdata/*", "*/fixtures/*", "vendor/*", "third_party/*")
 _MOST_NAMED = 3
@@ -371,6 +374,8 @@ class StartResult:
     # What was left out, with the reason
     left_out: list[LeftOutRecord] = field(default_factory=list)
     left_out_count: int = 0
+    # Proposed from the sessions
+    lessons: int = 0
     # Sentences on what is odd, or could not be read
     warnings: list[str] = field(default_factory=list)
 
@@ -441,6 +446,7 @@ def _steps(plan: StartPlan, run: ImportRun, result: StartResult) -> Iterator[int
     yield from sessions
     if plan.has_commits:
         yield from _guarded(_commit_steps(plan, run, result, MAX_COMMITS), result)
+    yield from _lesson_steps(plan, run, result)
 
 
 # What cannot be read does not stop what can
@@ -482,6 +488,16 @@ def _session_steps(plan: StartPlan, run: ImportRun, result: StartResult) -> Iter
             reads = [transcript.read() for other, transcript in batch if other is source]
             result.add(_importer(source, plan, run).run(chain.from_iterable(reads), place=str(plan.folder)))
         yield len(batch)
+
+
+# Last, because rules also look for what several sessions do
+def _lesson_steps(plan: StartPlan, run: ImportRun, result: StartResult) -> Iterator[int]:
+    for source, transcript in plan.transcripts[:_SESSIONS_OF_LESSONS]:
+        if result.lessons >= _MOST_LESSONS:
+            return
+        with _recording(plan, run):
+            result.lessons += len(propose_lessons(session_name(source.name, transcript.key)))
+        yield 0
 
 
 def _commit_steps(plan: StartPlan, run: ImportRun, result: StartResult, limit: int) -> Iterator[int]:

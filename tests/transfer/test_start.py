@@ -31,6 +31,8 @@ from memoryhub.transfer import start
 from memoryhub.transfer.start import StartPlan, StartResult, offer_start, plan_of_project, plan_start, run_start
 from sessions_app.hook_parser import parse_hook
 from sessions_app.models import Commit, Session
+from sessions_app.schemas import SettingsChange
+from sessions_app.services.profile import change_settings
 from sessions_app.services.capture import take_event
 from tests.admin.base import AdminTestCase
 from tests.databases import at_home
@@ -159,6 +161,24 @@ class RunTests(StartTestCase):
         with self.store():
             self.assertEqual(table_digests(), before)
         self.assertEqual(len(self.plan().parts), 5)
+
+    def test_what_the_person_corrected_is_proposed_and_undone_with_the_sessions(self) -> None:
+        self.transcribe(SECOND, "Run the tests", "No, always run the tests with make check", at=1_700_100_000)
+        result = self.run_start()
+        self.assertEqual(result.lessons, 1)
+        with self.store():
+            (lesson,) = Memory.objects.filter(review="proposed")
+            self.assertIn("always run the tests with make check", lesson.content)
+        self.assertEqual(self.run_start().lessons, 0)
+        self.undo(result.batch)
+        self.assertEqual(self.counts(), (0, 0, 0, 0))
+        self.assertEqual(self.run_start().lessons, 1)
+
+    def test_a_project_without_lessons_gets_none_from_old_sessions(self) -> None:
+        with self.store():
+            change_settings(command=SettingsChange(settings={"lessons": "off"}))
+        self.transcribe(SECOND, "Run the tests", "No, always run the tests with make check", at=1_700_100_000)
+        self.assertEqual(self.run_start().lessons, 0)
 
     def test_the_newest_sessions_come_first(self) -> None:
         with mock.patch.object(start, "_SESSIONS_AT_ONCE", 1):
