@@ -477,7 +477,7 @@ def _session_steps(plan: StartPlan, run: ImportRun, result: StartResult) -> Iter
     transcripts = iter(plan.transcripts)
     while batch := list(islice(transcripts, _SESSIONS_AT_ONCE)):
         for source in dict.fromkeys(source for source, _ in batch):
-            reads = [transcript.read() for other, transcript in batch if other is source]
+            reads = [transcript.records() for other, transcript in batch if other is source]
             result.add(_importer(source, plan, run).run(chain.from_iterable(reads), place=str(plan.folder)))
         yield len(batch)
 

@@ -217,15 +217,11 @@ def session_records(path: Path) -> Iterator[Record]:
     """Yield the session of a transcript, and what is left out of it."""
     reader = _TranscriptReader()
     broken = []
-    try:
-        for number, line in json_objects(path):
-            if line is None:
-                broken.append(number)
-            elif not line.get("isSidechain"):
-                reader.read(line)
-    except Invalid as error:
-        yield LeftOutRecord(str(path), error.message)
-        return
+    for number, line in json_objects(path):
+        if line is None:
+            broken.append(number)
+        elif not line.get("isSidechain"):
+            reader.read(line)
     yield from reader.records(path, broken)
 
 

@@ -159,13 +159,9 @@ class SessionReader(Protocol):
 def _line_records(reader: Callable[[Path], SessionReader], path: Path) -> Iterator[Record]:
     session = reader(path)
     broken = []
-    try:
-        for number, line in json_objects(path):
-            if line is None:
-                broken.append(number)
-            else:
-                session.read(line)
-    except Invalid as error:
-        yield LeftOutRecord(str(path), error.message)
-        return
+    for number, line in json_objects(path):
+        if line is None:
+            broken.append(number)
+        else:
+            session.read(line)
     yield from session.records(str(path), broken)

@@ -112,11 +112,7 @@ def _manifest_of(file: Path) -> dict[str, Any]:
 
 
 def _session_records(tool: str, file: Path) -> Iterator[Record]:
-    try:
-        data = dict_or_empty(read_json(file))
-    except Invalid as error:
-        yield LeftOutRecord(str(file), error.message)
-        return
+    data = dict_or_empty(read_json(file))
     manifest = _manifest_of(file)
     details = dict_or_empty(manifest.get("metadata"))
     if text_of(dict_or_empty(data.get("origin")).get("mode")) not in ("", "user"):

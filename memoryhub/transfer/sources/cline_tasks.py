@@ -84,11 +84,7 @@ def _item(history: History, file: Path) -> Mapping[str, Any]:
 
 def task_records(tool: str, history: History, file: Path) -> Iterator[Record]:
     """Yield the session of a task, and what is left out of it."""
-    try:
-        messages = list_or_empty(read_json(file))
-    except Invalid as error:
-        yield LeftOutRecord(str(file), error.message)
-        return
+    messages = list_or_empty(read_json(file))
     builder = TranscriptBuilder(tool)
     builder.note(None, folder_of(history, file))
     reader = _TaskReader(builder, _command_runs(file.with_name(_API)))

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from memoryhub.core.errors import Invalid
-from memoryhub.transfer.records import LeftOutRecord, MemoryRecord, Record, Transcript
+from memoryhub.transfer.records import MemoryRecord, Record, Transcript
 from memoryhub.transfer.sources.databases import Database, moment_of, open_database
 from memoryhub.transfer.sources.reading import dict_or_empty, list_or_empty, read_settings, text_of
 from memoryhub.transfer.sources.transcripts import EPOCH, TranscriptBuilder
@@ -157,21 +157,16 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _records(path: Path, session: str, header: _Header) -> Iterator[Record]:
-    place = f"{path}: {session}"
-    try:
-        with _open(path) as database:
-            data = _object(database.value(_CONTENT, f"composerData:{session}"))
-            builder = TranscriptBuilder("cursor")
-            builder.title = text_of(data.get("name"))
-            at = moment_of(data.get("createdAt"))
-            builder.note(at, header.folder)
-            for bubble in _bubbles(database, data, session):
-                at = _time_of(bubble) or at
-                _read_bubble(builder, bubble, at)
-    except Invalid as error:
-        yield LeftOutRecord(place, error.message)
-        return
-    yield from builder.records(session, place)
+    with _open(path) as database:
+        data = _object(database.value(_CONTENT, f"composerData:{session}"))
+        builder = TranscriptBuilder("cursor")
+        builder.title = text_of(data.get("name"))
+        at = moment_of(data.get("createdAt"))
+        builder.note(at, header.folder)
+        for bubble in _bubbles(database, data, session):
+            at = _time_of(bubble) or at
+            _read_bubble(builder, bubble, at)
+    yield from builder.records(session, f"{path}: {session}")
 
 
 # In older versions the session has its messages in itself

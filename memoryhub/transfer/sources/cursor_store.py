@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from memoryhub.core.errors import Invalid
-from memoryhub.transfer.records import LeftOutRecord, Record
+from memoryhub.transfer.records import Record
 from memoryhub.transfer.sources.databases import Database, moment_of, open_database
 from memoryhub.transfer.sources.reading import dict_or_empty, list_or_empty, read_settings, text_of
 from memoryhub.transfer.sources.transcripts import TranscriptBuilder
@@ -43,20 +43,16 @@ def folder_of_store(store: Path) -> str:
 
 def store_records(store: Path) -> Iterator[Record]:
     builder = TranscriptBuilder("cursor")
-    try:
-        with _open(store) as database:
-            details = _details(database)
-            if details.get("name") != "New Agent":
-                builder.title = text_of(details.get("name"))
-            at = moment_of(details.get("createdAt"))
-            digests, folder = _root_fields(_root(database))
-            builder.note(at, text_of(read_settings(store.with_name("meta.json")).get("cwd")) or folder)
-            for digest in digests[:_MAX_MESSAGES]:
-                message = _decoded(database.value("blobs", digest, column="data", by="id"))
-                at = read_message(builder, text_of(message.get("role")), message.get("content"), at)
-    except Invalid as error:
-        yield LeftOutRecord(str(store), error.message)
-        return
+    with _open(store) as database:
+        details = _details(database)
+        if details.get("name") != "New Agent":
+            builder.title = text_of(details.get("name"))
+        at = moment_of(details.get("createdAt"))
+        digests, folder = _root_fields(_root(database))
+        builder.note(at, text_of(read_settings(store.with_name("meta.json")).get("cwd")) or folder)
+        for digest in digests[:_MAX_MESSAGES]:
+            message = _decoded(database.value("blobs", digest, column="data", by="id"))
+            at = read_message(builder, text_of(message.get("role")), message.get("content"), at)
     yield from builder.records(store.parent.name, str(store))
 
 

@@ -163,18 +163,13 @@ def _session_records(store: _Store, session: _SessionInfo) -> Iterator[Record]:
     builder.note(session.created, session.directory)
     if not _NO_TITLE.match(session.title):
         builder.title = session.title
-    place = str(session.place)
-    try:
-        for message, parts in store.messages(session.key):
-            if session.reverted and text_of(message.get("id")) >= session.reverted:
-                break
-            at = moment_of(dict_or_empty(message.get("time")).get("created"))
-            if not (at and session.created and at < session.created - _TOLERANCE):
-                _read_message(builder, message, parts, at)
-    except Invalid as error:
-        yield LeftOutRecord(place, error.message)
-        return
-    yield from builder.records(session.key, place)
+    for message, parts in store.messages(session.key):
+        if session.reverted and text_of(message.get("id")) >= session.reverted:
+            break
+        at = moment_of(dict_or_empty(message.get("time")).get("created"))
+        if not (at and session.created and at < session.created - _TOLERANCE):
+            _read_message(builder, message, parts, at)
+    yield from builder.records(session.key, str(session.place))
 
 
 def _read_message(
