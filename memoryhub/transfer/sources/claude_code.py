@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,7 +16,7 @@ from memories.models import RelationType
 from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, Transcript
-from memoryhub.transfer.sources.reading import dict_or_empty, files_below, json_objects, list_or_empty, text_of
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, text_of
 from memoryhub.transfer.sources.rule_files import CLAUDE
 from memoryhub.transfer.sources.rules import RuleReader, repository_rules
 from memoryhub.transfer.sources.texts import (
@@ -28,7 +28,7 @@ from memoryhub.transfer.sources.texts import (
     section_records,
     wiki_links,
 )
-from memoryhub.transfer.sources.transcripts import TranscriptBuilder, first_text, time_of, transcripts_of
+from memoryhub.transfer.sources.transcripts import TranscriptBuilder, first_text, line_records, time_of, transcripts_of
 
 _INSTRUCTIONS = ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", ".claude/rules")
 # The types that the tool gives its memories
@@ -210,19 +210,7 @@ def _transcripts(path: Path) -> Iterator[Transcript]:
         # Who keeps their settings in git seldom keeps the transcripts
         reads_ignored=True,
     )
-    yield from transcripts_of(files, folder=folder_of, read=session_records)
-
-
-def session_records(path: Path) -> Iterator[Record]:
-    """Yield the session of a transcript, and what is left out of it."""
-    reader = _TranscriptReader()
-    broken = []
-    for number, line in json_objects(path):
-        if line is None:
-            broken.append(number)
-        elif not line.get("isSidechain"):
-            reader.read(line)
-    yield from reader.records(path, broken)
+    yield from transcripts_of(files, folder=folder_of, read=partial(line_records, _TranscriptReader))
 
 
 def folder_of(path: Path) -> str:
@@ -231,13 +219,16 @@ def folder_of(path: Path) -> str:
 
 
 class _TranscriptReader:
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
         self._builder = TranscriptBuilder("claude-code")
+        self._key = path.stem
         self._titles: dict[str, str] = {}
         # By the last message that they tell of: files have summaries of other sessions too
         self._summaries: dict[str, str] = {}
 
     def read(self, line: dict[str, Any]) -> None:
+        if line.get("isSidechain"):
+            return
         self._builder.summary = self._summaries.get(text_of(line.get("uuid")), self._builder.summary)
         at = time_of(line.get("timestamp"))
         match line:
@@ -255,9 +246,9 @@ class _TranscriptReader:
             case {"type": "custom-title", "customTitle": str(title)} | {"type": "ai-title", "aiTitle": str(title)}:
                 self._titles[line["type"]] = title
 
-    def records(self, path: Path, broken: list[int]) -> Iterator[Record]:
+    def records(self, place: str, broken: list[int]) -> Iterator[Record]:
         self._builder.title = self._titles.get("custom-title") or self._titles.get("ai-title", "")
-        return self._builder.records(path.stem, str(path), broken=broken)
+        return self._builder.records(self._key, place, broken=broken)
 
     def _read_user(self, line: dict[str, Any], content: Any, at: datetime | None) -> None:
         text = _joined_turns(content)

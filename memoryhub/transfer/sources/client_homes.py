@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from memories.importing.files import modified_at
 from memoryhub.config.repository import resolved
@@ -18,7 +18,7 @@ from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOutRecord, Record, Transcript
 from memoryhub.transfer.sources.reading import Wanted, dict_or_empty, files_below, json_objects, read_head, text_of
 from memoryhub.transfer.sources.texts import TextFile, section_records
-from memoryhub.transfer.sources.transcripts import HEAD, transcripts_of
+from memoryhub.transfer.sources.transcripts import HEAD, SessionReader, line_records, transcripts_of
 
 _HEAD_BYTES = 8192
 # Folders of what a client remembers by itself
@@ -139,29 +139,10 @@ def session_transcripts(
         files,
         folder=lambda path: heads[path].folder,
         key=lambda path: heads[path].key,
-        read=partial(_line_records, reader),
+        read=partial(line_records, reader),
     )
     largest: dict[str, Transcript] = {}
     for transcript in listed:
         if transcript.key not in largest or transcript.size > largest[transcript.key].size:
             largest[transcript.key] = transcript
     yield from largest.values()
-
-
-class SessionReader(Protocol):
-    """Takes the lines of a session's file one by one."""
-
-    def read(self, line: dict[str, Any]) -> None: ...
-
-    def records(self, place: str, broken: list[int]) -> Iterator[Record]: ...
-
-
-def _line_records(reader: Callable[[Path], SessionReader], path: Path) -> Iterator[Record]:
-    session = reader(path)
-    broken = []
-    for number, line in json_objects(path):
-        if line is None:
-            broken.append(number)
-        else:
-            session.read(line)
-    yield from session.records(str(path), broken)

@@ -12,13 +12,12 @@ from memoryhub.transfer.records import ImportSource, Record, Transcript
 from memoryhub.transfer.sources.client_homes import (
     ClientHome,
     SessionHead,
-    SessionReader,
     head_lines,
     session_transcripts,
 )
 from memoryhub.transfer.sources.gemini_cli import SNAPSHOT, ChatReader, clean_prompt, session_head, shell_outcome
 from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, text_of
-from memoryhub.transfer.sources.transcripts import TranscriptBuilder, first_text, time_of
+from memoryhub.transfer.sources.transcripts import SessionReader, TranscriptBuilder, first_text, time_of
 
 _HOME = ClientHome("Qwen Code", "~/.qwen", ("projects", "tmp", "QWEN.md", "memories"))
 _EDITING = ("edit", "write_file", "replace")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from governance.findings.commands import command_name
 from memories.lessons.rules import LATE, cures_failure, looks, normalized_command, only_looks
@@ -205,6 +205,26 @@ def transcripts_of(
             continue  # it was deleted since
         changed = datetime.fromtimestamp(status.st_mtime, UTC)
         yield Transcript(key(entry), folder(entry), entry, status.st_size, changed, partial(read, entry))
+
+
+class SessionReader(Protocol):
+    """Takes the lines of a session's file one by one."""
+
+    def read(self, line: dict[str, Any]) -> None: ...
+
+    def records(self, place: str, broken: list[int]) -> Iterator[Record]: ...
+
+
+def line_records(reader: Callable[[Path], SessionReader], path: Path) -> Iterator[Record]:
+    """Yield the session of a file of JSON lines, and what is left out of it."""
+    session = reader(path)
+    broken = []
+    for number, line in json_objects(path):
+        if line is None:
+            broken.append(number)
+        else:
+            session.read(line)
+    yield from session.records(str(path), broken)
 
 
 def first_text(path: Path, key: str) -> str:
