@@ -16,7 +16,7 @@ from memories.models import RelationType
 from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, Transcript
-from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, text_of
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, message_text, text_of
 from memoryhub.transfer.sources.rule_files import CLAUDE
 from memoryhub.transfer.sources.rules import RuleReader, repository_rules
 from memoryhub.transfer.sources.texts import (
@@ -240,7 +240,7 @@ class _TranscriptReader:
                 self._builder.note(at, text_of(line.get("cwd")))
                 self._read_calls(content)
                 if message.get("model") != "<synthetic>" and not line.get("isApiErrorMessage"):
-                    self._builder.answer(_joined_turns(content), at)
+                    self._builder.answer(message_text(content), at)
             case {"type": "summary", "summary": str(summary), "leafUuid": str(leaf)}:
                 self._summaries[leaf] = summary
             case {"type": "custom-title", "customTitle": str(title)} | {"type": "ai-title", "aiTitle": str(title)}:
@@ -251,7 +251,7 @@ class _TranscriptReader:
         return self._builder.records(self._key, place, broken=broken)
 
     def _read_user(self, line: dict[str, Any], content: Any, at: datetime | None) -> None:
-        text = _joined_turns(content)
+        text = message_text(content)
         if line.get("isCompactSummary"):
             if match := _SUMMARY.fullmatch(text):
                 self._builder.summary = match[1].strip()
@@ -279,22 +279,13 @@ class _TranscriptReader:
 
     def _read_results(self, content: Any, at: datetime | None) -> None:
         for part in map(dict_or_empty, list_or_empty(content)):
-            output = _joined_turns(part.get("content"))
+            output = message_text(part.get("content"))
             exit_code: int | None = 0
             if part.get("is_error"):
                 failure = _EXIT_CODE.match(output)
                 exit_code = int(failure[1]) if failure else None
                 output = output[failure.end() :].strip() if failure else output
             self._builder.result(text_of(part.get("tool_use_id")), output, exit_code, at)
-
-
-# Only the text of a message's parts: no tools, images or thoughts
-def _joined_turns(content: Any) -> str:
-    if isinstance(content, str):
-        return content.strip()
-    parts = map(dict_or_empty, list_or_empty(content))
-    texts = [text_of(part.get("text")).strip() for part in parts if part.get("type") == "text"]
-    return "\n".join(filter(None, texts))
 
 
 CLAUDE_CODE = ImportSource(

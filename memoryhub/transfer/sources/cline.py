@@ -22,6 +22,7 @@ from memoryhub.transfer.sources.reading import (
     dict_or_empty,
     files_below,
     list_or_empty,
+    message_text,
     read_json,
     read_settings,
     text_of,
@@ -143,11 +144,8 @@ def _messages_of(file: Path, session: str) -> set[str]:
 def _read_message(builder: TranscriptBuilder, message: Mapping[str, Any]) -> None:
     at = moment_of(message.get("ts"))
     builder.note(at)
-    content = message.get("content")
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    parts = list(map(dict_or_empty, list_or_empty(content)))
-    text = "\n".join(text_of(part.get("text")).strip() for part in parts if part.get("type") == "text").strip()
+    parts = list(map(dict_or_empty, list_or_empty(message.get("content"))))
+    text = message_text(message.get("content"))
     if message.get("role") == "assistant":
         builder.answer(text, at)
         for part in parts:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import Record
 from memoryhub.transfer.sources.databases import Database, moment_of, open_database
-from memoryhub.transfer.sources.reading import dict_or_empty, list_or_empty, read_settings, text_of
+from memoryhub.transfer.sources.reading import dict_or_empty, list_or_empty, message_text, read_settings, text_of
 from memoryhub.transfer.sources.transcripts import TranscriptBuilder
 
 _QUERY = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
@@ -115,10 +115,7 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
 
 def read_message(builder: TranscriptBuilder, role: str, content: Any, at: datetime | None) -> datetime | None:
     """Read a message, and return its time: only prompts have one, so that other messages have that of the last."""
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    parts = list(map(dict_or_empty, list_or_empty(content)))
-    text = "\n".join(text_of(part.get("text")).strip() for part in parts if part.get("type") == "text").strip()
+    text = message_text(content)
     if role == "user":
         at = _time_in(text) or at
         builder.note(at)
@@ -126,7 +123,7 @@ def read_message(builder: TranscriptBuilder, role: str, content: Any, at: dateti
             builder.begin(prompt, at)
     elif role == "assistant":
         builder.answer(text, at)
-    for part in parts:
+    for part in map(dict_or_empty, list_or_empty(content)):
         _read_tool(builder, part, at)
     return at
 

@@ -16,7 +16,7 @@ from memoryhub.transfer.sources.client_homes import (
     session_transcripts,
 )
 from memoryhub.transfer.sources.gemini_cli import SNAPSHOT, ChatReader, clean_prompt, session_head, shell_outcome
-from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, text_of
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, message_text, text_of
 from memoryhub.transfer.sources.transcripts import SessionReader, TranscriptBuilder, first_text, time_of
 
 _HOME = ClientHome("Qwen Code", "~/.qwen", ("projects", "tmp", "QWEN.md", "memories"))
@@ -95,12 +95,12 @@ class _RecordReader:
         self._builder.note(at, text_of(line.get("cwd")))
         match line.get("type"):
             case "user":
-                prompt = clean_prompt(_joined(parts))
+                prompt = clean_prompt(message_text(parts))
                 if prompt and line.get("provenance") in (None, "real_user") and not line.get("subtype"):
                     self._builder.begin(prompt, at, is_command=prompt.startswith(("/", "?")))
                     self._begun += 1
             case "assistant":
-                self._builder.answer(_joined(parts), at)
+                self._builder.answer(message_text(parts), at)
                 for part in parts:
                     self._read_call(dict_or_empty(part.get("functionCall")))
             case "tool_result":
@@ -138,16 +138,11 @@ class _RecordReader:
             self._begun = turns
         elif line.get("subtype") == "chat_compression":
             for content in map(dict_or_empty, list_or_empty(payload.get("compressedHistory"))):
-                if match := SNAPSHOT.search(_joined(list(map(dict_or_empty, list_or_empty(content.get("parts")))))):
+                if match := SNAPSHOT.search(message_text(content.get("parts"))):
                     self._builder.summary = match[1].strip()
 
     def records(self, place: str, broken: list[int]) -> Iterator[Record]:
         return self._builder.records(self._key, place, broken=broken)
-
-
-def _joined(parts: list[dict[str, Any]]) -> str:
-    texts = (text_of(part.get("text")) for part in parts if not part.get("thought"))
-    return "\n".join(filter(None, texts)).strip()
 
 
 QWEN_CODE = ImportSource(

@@ -243,6 +243,15 @@ def list_or_empty(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def message_text(content: object) -> str:
+    """Return the text of a message's parts: no tools, images or thoughts."""
+    if isinstance(content, str):
+        return content.strip()
+    parts = map(dict_or_empty, list_or_empty(content))
+    text_parts = [part for part in parts if part.get("type", "text") == "text" and not part.get("thought")]
+    return "\n".join(filter(None, (text_of(part.get("text")).strip() for part in text_parts)))
+
+
 # Lists by which exports of other tools are known
 _SHAPES = (
     ({"export_metadata", "memories"}, "mcp-memory-service"),
