@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from memoryhub.config.repository import resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOutRecord, Record, Transcript
-from memoryhub.transfer.sources.reading import Wanted, dict_or_empty, files_below, json_objects, read_head, text_of
+from memoryhub.transfer.sources.reading import Wanted, files_below, json_objects, read_head
 from memoryhub.transfer.sources.texts import TextFile, section_records
 from memoryhub.transfer.sources.transcripts import HEAD, SessionReader, line_records, transcripts_of
 
@@ -73,14 +72,6 @@ class ClientHome:
 def head_text(path: Path) -> str:
     """Return the first characters of a file; "" if it can't be read, which its reading tells."""
     return read_head(path, _HEAD_BYTES).decode("utf-8", "replace")
-
-
-def object_in(text: object) -> dict[str, Any]:
-    """Return the object of a text of JSON; empty if it has none."""
-    try:
-        return dict_or_empty(json.loads(text_of(text)))
-    except (ValueError, RecursionError):
-        return {}
 
 
 def patched_files(patch: str) -> list[str]:

@@ -20,6 +20,7 @@ from memoryhub.transfer.sources.databases import moment_of
 from memoryhub.transfer.sources.reading import (
     dict_or_empty,
     list_or_empty,
+    object_in,
     read_head,
     read_json,
     read_settings,
@@ -119,7 +120,7 @@ class _TaskReader:
         elif kind == "command":
             self._read_command(text.removesuffix(_APPROVAL).strip(), at)
         elif kind == "tool":
-            self._read_tool(_object(text))
+            self._read_tool(object_in(text))
         elif kind == "condense_context":
             summary = text_of(dict_or_empty(message.get("contextCondense")).get("summary"))
             self._builder.summary = summary or self._builder.summary
@@ -142,15 +143,8 @@ class _TaskReader:
 
 # A question comes with the choices, as JSON
 def _spoken(text: str) -> str:
-    value = _object(text)
+    value = object_in(text)
     return text_of(value.get("question")) or text_of(value.get("response")) or text
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        return dict_or_empty(json.loads(text)) if text.startswith("{") else {}
-    except (ValueError, RecursionError):
-        return {}
 
 
 # By command, in their order: the exit code, None if it is not said, and the output

@@ -16,11 +16,10 @@ from memoryhub.transfer.sources.client_homes import (
     SessionHead,
     exit_code_of,
     head_lines,
-    object_in,
     patched_files,
     session_transcripts,
 )
-from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, text_of
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, object_in, text_of
 from memoryhub.transfer.sources.transcripts import TranscriptBuilder, time_of
 
 _FOLDERS = ("sessions", "archived_sessions")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -14,7 +13,14 @@ from urllib.parse import unquote
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import Record
 from memoryhub.transfer.sources.databases import Database, moment_of, open_database
-from memoryhub.transfer.sources.reading import dict_or_empty, list_or_empty, message_text, read_settings, text_of
+from memoryhub.transfer.sources.reading import (
+    dict_or_empty,
+    list_or_empty,
+    message_text,
+    object_in,
+    read_settings,
+    text_of,
+)
 from memoryhub.transfer.sources.transcripts import TranscriptBuilder
 
 _QUERY = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
@@ -51,7 +57,7 @@ def store_records(store: Path) -> Iterator[Record]:
         digests, folder = _root_fields(_root(database))
         builder.note(at, text_of(read_settings(store.with_name("meta.json")).get("cwd")) or folder)
         for digest in digests[:_MAX_MESSAGES]:
-            message = _decoded(database.value("blobs", digest, column="data", by="id"))
+            message = object_in(database.value("blobs", digest, column="data", by="id"))
             at = read_message(builder, text_of(message.get("role")), message.get("content"), at)
     yield from builder.records(store.parent.name, str(store))
 
@@ -68,15 +74,8 @@ def _root(database: Database) -> bytes:
 
 def _details(database: Database) -> dict[str, Any]:
     try:
-        return _decoded(bytes.fromhex(text_of(database.value("meta", "0"))))
+        return object_in(bytes.fromhex(text_of(database.value("meta", "0"))))
     except ValueError:
-        return {}
-
-
-def _decoded(value: Any) -> dict[str, Any]:
-    try:
-        return dict_or_empty(json.loads(value)) if isinstance(value, str | bytes) else {}
-    except (ValueError, RecursionError):
         return {}
 
 

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, Record, Transcript
-from memoryhub.transfer.sources.client_homes import ClientHome, exit_code_of, object_in, patched_files
+from memoryhub.transfer.sources.client_homes import ClientHome, exit_code_of, patched_files
 from memoryhub.transfer.sources.databases import Database, joined, moment_of, open_database
-from memoryhub.transfer.sources.reading import dict_or_empty, files_below, read_settings, text_of
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, object_in, read_settings, text_of
 from memoryhub.transfer.sources.transcripts import EPOCH, TranscriptBuilder
 
 _HOME = ClientHome("OpenCode", "~/.config/opencode", ("opencode.db", "storage", "AGENTS.md"))

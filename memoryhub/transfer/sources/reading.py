@@ -243,6 +243,16 @@ def list_or_empty(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def object_in(value: object) -> dict[str, Any]:
+    """Return an object, or that of a JSON text or its bytes; empty if there is none."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    try:
+        return dict_or_empty(json.loads(value) if isinstance(value, str) else value)
+    except (ValueError, RecursionError):
+        return {}
+
+
 def message_text(content: object) -> str:
     """Return the text of a message's parts: no tools, images or thoughts."""
     if isinstance(content, str):
@@ -315,8 +325,8 @@ def is_sqlite(path: Path) -> bool:
 def read_settings(path: Path) -> dict[str, Any]:
     """Return the object of a JSON file; empty if there is none, or none that can be read."""
     try:
-        return dict_or_empty(json.loads(read_text(path)))
-    except (Invalid, ValueError, RecursionError):
+        return object_in(read_text(path))
+    except Invalid:
         return {}
 
 
