@@ -28,7 +28,14 @@ from memoryhub.transfer.sources.texts import (
     section_records,
     wiki_links,
 )
-from memoryhub.transfer.sources.transcripts import TranscriptBuilder, first_text, line_records, time_of, transcripts_of
+from memoryhub.transfer.sources.transcripts import (
+    TranscriptBuilder,
+    folder_in,
+    folder_of_project,
+    line_records,
+    time_of,
+    transcripts_of,
+)
 
 _INSTRUCTIONS = ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", ".claude/rules")
 # The types that the tool gives its memories
@@ -163,10 +170,9 @@ class _Memory:
                 keys[str(matter["name"])] = f"{self.folder.name}/memory/{path.name}"
         return keys
 
-    # The name of the folder has lost which of its characters were no letters
     @cached_property
     def _project(self) -> str:
-        return next(filter(None, map(folder_of, sorted(self.folder.glob("*.jsonl")))), self.folder.name)
+        return folder_of_project(self.folder, "*.jsonl")
 
 
 # At the top of the front matter, as older versions have it, or below ``metadata``
@@ -210,12 +216,7 @@ def _transcripts(path: Path) -> Iterator[Transcript]:
         # Who keeps their settings in git seldom keeps the transcripts
         reads_ignored=True,
     )
-    yield from transcripts_of(files, folder=folder_of, read=partial(line_records, _TranscriptReader))
-
-
-def folder_of(path: Path) -> str:
-    """Return the folder that a session was in, or "" if the first lines don't say."""
-    return first_text(path, "cwd")
+    yield from transcripts_of(files, folder=folder_in, read=partial(line_records, _TranscriptReader))
 
 
 class _TranscriptReader:

@@ -6,18 +6,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from memories.importing.files import modified_at
 from memoryhub.config.repository import resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOutRecord, Record, Transcript
-from memoryhub.transfer.sources.reading import Wanted, files_below, json_objects, read_head
+from memoryhub.transfer.sources.reading import Wanted, files_below, read_head
 from memoryhub.transfer.sources.texts import TextFile, section_records
-from memoryhub.transfer.sources.transcripts import HEAD, SessionReader, line_records, transcripts_of
+from memoryhub.transfer.sources.transcripts import SessionReader, line_records, transcripts_of
 
 _HEAD_BYTES = 8192
 # Folders of what a client remembers by itself
@@ -93,16 +91,6 @@ class SessionHead:
 
     key: str
     folder: str = ""
-
-
-def head_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects in the first lines of a file; none if it can't be read, which its reading tells."""
-    try:
-        for _, line in islice(json_objects(path), HEAD):
-            if line:
-                yield line
-    except Invalid:
-        return
 
 
 def session_transcripts(

@@ -9,15 +9,16 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from memoryhub.transfer.records import ImportSource, Record, Transcript
-from memoryhub.transfer.sources.client_homes import (
-    ClientHome,
-    SessionHead,
-    head_lines,
-    session_transcripts,
-)
+from memoryhub.transfer.sources.client_homes import ClientHome, SessionHead, session_transcripts
 from memoryhub.transfer.sources.gemini_cli import SNAPSHOT, ChatReader, clean_prompt, session_head, shell_outcome
 from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, message_text, text_of
-from memoryhub.transfer.sources.transcripts import SessionReader, TranscriptBuilder, first_text, time_of
+from memoryhub.transfer.sources.transcripts import (
+    SessionReader,
+    TranscriptBuilder,
+    folder_of_project,
+    head_lines,
+    time_of,
+)
 
 _HOME = ClientHome("Qwen Code", "~/.qwen", ("projects", "tmp", "QWEN.md", "memories"))
 _EDITING = ("edit", "write_file", "replace")
@@ -41,13 +42,8 @@ def _has_texts(file: PurePosixPath) -> bool:
     return file.as_posix() in ("projects", "memories") or file.match("projects/*") or file.match("projects/*/memory")
 
 
-# The name of a project's folder has lost which of its characters were no letters
 def _project_of(file: Path) -> str:
-    if file.parent.name != "memory":
-        return ""
-    project = file.parent.parent
-    folders = (first_text(chat, "cwd") for chat in sorted(project.glob("chats/*.jsonl")))
-    return next(filter(None, folders), project.name)
+    return folder_of_project(file.parent.parent, "chats/*.jsonl") if file.parent.name == "memory" else ""
 
 
 def _transcripts(path: Path) -> Iterator[Transcript]:

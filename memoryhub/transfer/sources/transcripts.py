@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -22,7 +23,7 @@ from sessions_app.services.past_sessions import PastCommand, PastEdit, PastTurn
 MAX_TURNS = 10_000
 MAX_CHARACTERS = 16 * 2**20
 # Lines of a file that are read to learn the folder of its session
-HEAD = 100
+_HEAD = 100
 EPOCH = datetime.fromtimestamp(0, UTC)
 # Failures that wait for a cure, and other runs that are kept until one comes
 _MOST_FAILING, _MOST_BETWEEN = 20, 8
@@ -227,17 +228,27 @@ def line_records(reader: Callable[[Path], SessionReader], path: Path) -> Iterato
     yield from session.records(str(path), broken)
 
 
-def first_text(path: Path, key: str) -> str:
-    """Return the first text under ``key`` in the first lines of a file of JSON lines, "" if there is none."""
+def head_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects in the first lines of a file; none if it can't be read, which its reading tells."""
     try:
-        for number, line in json_objects(path):
-            if line and (text := text_of(line.get(key))):
-                return text
-            if number >= HEAD:
-                return ""
+        for _, line in islice(json_objects(path), _HEAD):
+            if line:
+                yield line
     except Invalid:
-        pass
-    return ""
+        return
+
+
+def folder_in(path: Path) -> str:
+    """Return the folder that a session was in, or "" if the first lines of its file don't say."""
+    return next(filter(None, (text_of(line.get("cwd")) for line in head_lines(path))), "")
+
+
+def folder_of_project(folder: Path, pattern: str) -> str:
+    """Return the folder that one of a project's transcripts names, else the name of the client's folder for it.
+
+    That name has lost which of its characters were no letters.
+    """
+    return next(filter(None, map(folder_in, sorted(folder.glob(pattern)))), folder.name)
 
 
 def time_of(value: Any) -> datetime | None:
