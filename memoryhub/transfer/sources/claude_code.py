@@ -16,7 +16,7 @@ from memories.models import RelationType
 from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, Transcript
-from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, message_text, text_of
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, message_text, text_of, time_of
 from memoryhub.transfer.sources.rule_files import CLAUDE
 from memoryhub.transfer.sources.rules import RuleReader, repository_rules
 from memoryhub.transfer.sources.texts import (
@@ -33,7 +33,6 @@ from memoryhub.transfer.sources.transcripts import (
     folder_in,
     folder_of_project,
     line_records,
-    time_of,
     transcripts_of,
 )
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import LeftOutRecord, Record
-from memoryhub.transfer.sources.databases import moment_of
 from memoryhub.transfer.sources.reading import (
     dict_or_empty,
     list_or_empty,
@@ -25,6 +24,7 @@ from memoryhub.transfer.sources.reading import (
     read_json,
     read_settings,
     text_of,
+    time_of,
 )
 from memoryhub.transfer.sources.transcripts import TranscriptBuilder
 
@@ -105,7 +105,7 @@ class _TaskReader:
     def read(self, message: Mapping[str, Any]) -> None:
         kind = text_of(message.get("say")) or text_of(message.get("ask"))
         text = text_of(message.get("text")).strip()
-        at = moment_of(message.get("ts"))
+        at = time_of(message.get("ts"))
         self._builder.note(at)
         if kind in ("task", "user_feedback") or (kind == "text" and not self._is_begun):
             if text:

@@ -18,14 +18,7 @@ from memories.importing.files import modified_at
 from memoryhub.config.repository import is_folder
 from memoryhub.transfer.records import LeftOutRecord, Record, Transcript
 from memoryhub.transfer.sources.cursor_store import folder_of_store, read_message, store_records
-from memoryhub.transfer.sources.databases import moment_of
-from memoryhub.transfer.sources.reading import (
-    dict_or_empty,
-    files_below,
-    json_objects,
-    read_settings,
-    text_of,
-)
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, json_objects, read_settings, text_of, time_of
 from memoryhub.transfer.sources.transcripts import TranscriptBuilder, transcripts_of
 
 # Levels of folders, and folders of each, that are compared with the name of a project
@@ -111,7 +104,7 @@ def _transcript_records(chats: Mapping[str, Path], folders: dict[str, str], file
         details = read_settings(chats[file.stem] / "meta.json")
     broken = []
     changed = modified_at(file)
-    at: datetime | None = moment_of(details.get("createdAtMs")) or changed
+    at: datetime | None = time_of(details.get("createdAtMs")) or changed
     builder.note(None, _folder_of(chats, folders, file))
     for number, line in json_objects(file):
         if line is None:
@@ -119,5 +112,5 @@ def _transcript_records(chats: Mapping[str, Path], folders: dict[str, str], file
         else:
             content = dict_or_empty(line.get("message")).get("content")
             at = read_message(builder, text_of(line.get("role")), content, at)
-    builder.note(moment_of(details.get("updatedAtMs")) or changed)
+    builder.note(time_of(details.get("updatedAtMs")) or changed)
     yield from builder.records(file.stem, str(file), broken=broken)

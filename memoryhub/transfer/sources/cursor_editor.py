@@ -13,8 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import MemoryRecord, Record, Transcript
-from memoryhub.transfer.sources.databases import Database, moment_of, open_database
-from memoryhub.transfer.sources.reading import dict_or_empty, list_or_empty, object_in, read_settings, text_of
+from memoryhub.transfer.sources.databases import Database, open_database
+from memoryhub.transfer.sources.reading import dict_or_empty, list_or_empty, object_in, read_settings, text_of, time_of
 from memoryhub.transfer.sources.transcripts import EPOCH, TranscriptBuilder
 
 TOOL = "Cursor"
@@ -133,7 +133,7 @@ def _header(data: Mapping[str, Any], user: Path) -> _Header:
     name = text_of(workspace.get("id")) or text_of(data.get("workspaceId"))
     if not folder and name and Path(name).name == name:
         folder = _folder_of(read_settings(user / "workspaceStorage" / name / "workspace.json"))
-    moments = map(moment_of, (data.get("lastUpdatedAt"), data.get("createdAt")))
+    moments = map(time_of, (data.get("lastUpdatedAt"), data.get("createdAt")))
     is_part = bool(data.get("isSubagent") or data.get("isBestOfNSubcomposer"))
     return _Header(folder, next(filter(None, moments), EPOCH), is_part)
 
@@ -151,10 +151,10 @@ def _records(path: Path, session: str, header: _Header) -> Iterator[Record]:
         data = object_in(database.value(_CONTENT, f"composerData:{session}"))
         builder = TranscriptBuilder("cursor")
         builder.title = text_of(data.get("name"))
-        at = moment_of(data.get("createdAt"))
+        at = time_of(data.get("createdAt"))
         builder.note(at, header.folder)
         for bubble in _bubbles(database, data, session):
-            at = _time_of(bubble) or at
+            at = _bubble_time(bubble) or at
             _read_bubble(builder, bubble, at)
     yield from builder.records(session, f"{path}: {session}")
 
@@ -169,9 +169,9 @@ def _bubbles(database: Database, data: Mapping[str, Any], session: str) -> Itera
 
 
 # Many messages have no time: it is that of the one before then
-def _time_of(bubble: Mapping[str, Any]) -> datetime | None:
+def _bubble_time(bubble: Mapping[str, Any]) -> datetime | None:
     timing = dict_or_empty(bubble.get("timingInfo"))
-    return moment_of(bubble.get("createdAt")) or moment_of(timing.get("clientStartTime"))
+    return time_of(bubble.get("createdAt")) or time_of(timing.get("clientStartTime"))
 
 
 def _read_bubble(builder: TranscriptBuilder, bubble: Mapping[str, Any], at: datetime | None) -> None:

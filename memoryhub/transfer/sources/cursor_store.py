@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import Record
-from memoryhub.transfer.sources.databases import Database, moment_of, open_database
+from memoryhub.transfer.sources.databases import Database, open_database
 from memoryhub.transfer.sources.reading import (
     dict_or_empty,
     list_or_empty,
@@ -20,6 +20,7 @@ from memoryhub.transfer.sources.reading import (
     object_in,
     read_settings,
     text_of,
+    time_of,
 )
 from memoryhub.transfer.sources.transcripts import TranscriptBuilder
 
@@ -53,7 +54,7 @@ def store_records(store: Path) -> Iterator[Record]:
         details = _details(database)
         if details.get("name") != "New Agent":
             builder.title = text_of(details.get("name"))
-        at = moment_of(details.get("createdAt"))
+        at = time_of(details.get("createdAt"))
         digests, folder = _root_fields(_root(database))
         builder.note(at, text_of(read_settings(store.with_name("meta.json")).get("cwd")) or folder)
         for digest in digests[:_MAX_MESSAGES]:
@@ -140,7 +141,7 @@ def _time_in(text: str) -> datetime | None:
     month, day, year, time, zone = match.groups()
     try:
         at = datetime.strptime(f"{day} {month} {year} {time} {int(zone):+03d}00", "%d %b %Y %I:%M %p %z")
-        return moment_of(at.isoformat())
+        return time_of(at.isoformat())
     except ValueError:
         return None
 

@@ -21,9 +21,10 @@ from memoryhub.transfer.sources.reading import (
     message_text,
     read_settings,
     text_of,
+    time_of,
 )
 from memoryhub.transfer.sources.texts import repository_around
-from memoryhub.transfer.sources.transcripts import TranscriptBuilder, time_of
+from memoryhub.transfer.sources.transcripts import TranscriptBuilder
 
 _HOME = ClientHome("Gemini CLI", "~/.gemini", ("tmp", "GEMINI.md"))
 # In the first line, where the quotes of a message have backslashes before them

@@ -11,14 +11,8 @@ from typing import Any
 from memoryhub.transfer.records import ImportSource, Record, Transcript
 from memoryhub.transfer.sources.client_homes import ClientHome, SessionHead, session_transcripts
 from memoryhub.transfer.sources.gemini_cli import SNAPSHOT, ChatReader, clean_prompt, session_head, shell_outcome
-from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, message_text, text_of
-from memoryhub.transfer.sources.transcripts import (
-    SessionReader,
-    TranscriptBuilder,
-    folder_of_project,
-    head_lines,
-    time_of,
-)
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, message_text, text_of, time_of
+from memoryhub.transfer.sources.transcripts import SessionReader, TranscriptBuilder, folder_of_project, head_lines
 
 _HOME = ClientHome("Qwen Code", "~/.qwen", ("projects", "tmp", "QWEN.md", "memories"))
 _EDITING = ("edit", "write_file", "replace")

@@ -8,6 +8,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -251,6 +252,22 @@ def object_in(value: object) -> dict[str, Any]:
         return dict_or_empty(json.loads(value) if isinstance(value, str) else value)
     except (ValueError, RecursionError):
         return {}
+
+
+def time_of(value: object) -> datetime | None:
+    """Return a time that is given in seconds, milliseconds or ISO 8601, None if it is none since 2000."""
+    try:
+        if isinstance(value, str):
+            moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+            moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            is_seconds = value <= 1e11  # which is beyond the year 5000
+            moment = datetime.fromtimestamp(value if is_seconds else value / 1000, UTC)
+        else:
+            return None
+        return moment.astimezone(UTC) if moment.year >= 2000 else None
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def message_text(content: object) -> str:

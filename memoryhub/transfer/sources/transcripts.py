@@ -249,12 +249,3 @@ def folder_of_project(folder: Path, pattern: str) -> str:
     That name has lost which of its characters were no letters.
     """
     return next(filter(None, map(folder_in, sorted(folder.glob(pattern)))), folder.name)
-
-
-def time_of(value: Any) -> datetime | None:
-    """Return a time in ISO 8601, in UTC if it names no zone; None if it is none."""
-    try:
-        at = datetime.fromisoformat(text_of(value))
-    except ValueError:
-        return None
-    return at.replace(tzinfo=at.tzinfo or UTC)
