@@ -26,7 +26,7 @@ from memoryhub.transfer.sources.reading import (
     text_of,
     time_of,
 )
-from memoryhub.transfer.sources.transcripts import TranscriptBuilder
+from memoryhub.transfer.sources.transcripts import EXIT_CODE, TranscriptBuilder
 
 _API = "api_conversation_history.json"
 # The folder, as the first message to the model names it within JSON
@@ -40,7 +40,6 @@ _EDITS = (
 _COMMANDS = ("execute_command", "run_commands")
 _RESULT = re.compile(r"\[execute_command for '(.*?)'\] Result:\s*(.*)", re.DOTALL)
 _ENVIRONMENT = re.compile(r"<environment_details>.*?(?:</environment_details>|\Z)", re.DOTALL)
-_EXIT_CODE = re.compile(r"\b[Ee]xit(?:ed with)? code:? (\d{1,3})\b")
 # Characters at the start of a result, before the output, in which the client says how the command ended
 _REPORT = 1_000
 # What Cline adds to a command that needs an approval, and to a result that has changed files
@@ -129,8 +128,7 @@ class _TaskReader:
         runs = self._runs.get(command)
         if runs:
             exit_code, output = runs.popleft()
-            self._builder.call("", command)
-            self._builder.result("", output, exit_code, at)
+            self._builder.run(command, output, exit_code, at)
 
     def _read_tool(self, tool: Mapping[str, Any]) -> None:
         if tool.get("tool") == "summarizeTask":
@@ -183,5 +181,5 @@ def _results(parts: Iterable[Mapping[str, Any]], calls: dict[str, str]) -> Itera
 
 def _run(result: str) -> tuple[int | None, str]:
     report, _, output = result.partition("Output:\n")
-    exit_code = _EXIT_CODE.search(report[:_REPORT])
+    exit_code = EXIT_CODE.search(report[:_REPORT])
     return int(exit_code[1]) if exit_code else None, (output or report).strip()

@@ -193,5 +193,4 @@ def _read_tool(builder: TranscriptBuilder, tool: Mapping[str, Any], at: datetime
         exit_code = result.get("exitCodeV2", result.get("exitCode", 0))
         if tool.get("status") != "completed" or result.get("rejected") or not isinstance(exit_code, int):
             exit_code = None
-        builder.call("", text_of(arguments.get("command")))
-        builder.result("", text_of(result.get("output")).strip(), exit_code, at)
+        builder.run(text_of(arguments.get("command")), text_of(result.get("output")).strip(), exit_code, at)

@@ -22,7 +22,7 @@ from memoryhub.transfer.sources.reading import (
     text_of,
     time_of,
 )
-from memoryhub.transfer.sources.transcripts import TranscriptBuilder
+from memoryhub.transfer.sources.transcripts import EXIT_CODE, TranscriptBuilder
 
 _QUERY = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
 # What a message begins with that only has context
@@ -31,7 +31,6 @@ _TIME = re.compile(
     r"<timestamp>[A-Z][a-z]+, ([A-Z][a-z]{2}) (\d{1,2}), (\d{4}), (\d{1,2}:\d{2} [AP]M) \(UTC([+-]\d{1,2})"
 )
 _EDITS = ("Write", "StrReplace", "Edit", "MultiEdit", "Delete", "ApplyPatch")
-_EXIT_CODE = re.compile(r"\b[Ee]xit(?:ed with)? code:? (\d{1,3})\b")
 # Messages of a session that are looked up, and bytes of their names
 _MAX_MESSAGES = 100_000
 _DIGEST = 32
@@ -157,5 +156,5 @@ def _read_tool(builder: TranscriptBuilder, part: Mapping[str, Any], at: datetime
             builder.call(call, text_of(arguments.get("command")))
     elif part.get("type") == "tool-result" and call:
         output = text_of(part.get("result"))
-        failure = _EXIT_CODE.search(output[:200])
+        failure = EXIT_CODE.search(output[:200])
         builder.result(call, output, int(failure[1]) if failure else None, at)

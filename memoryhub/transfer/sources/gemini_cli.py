@@ -169,8 +169,7 @@ class ChatReader:
         self._ended.add(name)
         if call.get("name") == "run_shell_command":
             output, code = shell_outcome(_response(call.get("result")), call.get("resultDisplay"))
-            self._builder.call(name, text_of(arguments.get("command")))
-            self._builder.result(name, output, code, time_of(call.get("timestamp")) or at)
+            self._builder.run(text_of(arguments.get("command")), output, code, time_of(call.get("timestamp")) or at)
         elif call.get("name") in _EDITING:
             self._builder.edit(text_of(arguments.get("file_path")))
 

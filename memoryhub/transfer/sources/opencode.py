@@ -203,14 +203,14 @@ def _unquoted(text: str) -> str:
 
 
 def _read_tool(builder: TranscriptBuilder, part: dict[str, Any]) -> None:
-    state, call = dict_or_empty(part.get("state")), text_of(part.get("callID"))
+    state = dict_or_empty(part.get("state"))
     arguments = dict_or_empty(state.get("input"))
     if state.get("status") != "completed":
         return
     if part.get("tool") == "bash":
         code = exit_code_of(dict_or_empty(state.get("metadata")).get("exit"))
-        builder.call(call, text_of(arguments.get("command")))
-        builder.result(call, text_of(state.get("output")), code, time_of(dict_or_empty(state.get("time")).get("end")))
+        at = time_of(dict_or_empty(state.get("time")).get("end"))
+        builder.run(text_of(arguments.get("command")), text_of(state.get("output")), code, at)
     elif part.get("tool") in ("edit", "write", "multiedit"):
         builder.edit(text_of(arguments.get("filePath")))
     elif part.get("tool") in ("patch", "apply_patch"):

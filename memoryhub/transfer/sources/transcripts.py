@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -24,6 +25,8 @@ MAX_TURNS = 10_000
 MAX_CHARACTERS = 16 * 2**20
 # Lines of a file that are read to learn the folder of its session
 _HEAD = 100
+# As several clients write it into the output of a command
+EXIT_CODE = re.compile(r"\b[Ee]xit(?:ed with)? code:? (\d{1,3})\b")
 EPOCH = datetime.fromtimestamp(0, UTC)
 # Failures that wait for a cure, and other runs that are kept until one comes
 _MOST_FAILING, _MOST_BETWEEN = 20, 8
@@ -91,8 +94,10 @@ class TranscriptBuilder:
         self._calls[call_id] = command
 
     def result(self, call_id: str, output: str, exit_code: int | None, at: datetime | None) -> None:
-        """Take the result of a call; ``exit_code`` is None if the command did not run to its end."""
-        command = self._calls.pop(call_id, "")
+        self.run(self._calls.pop(call_id, ""), output, exit_code, at)
+
+    def run(self, command: str, output: str, exit_code: int | None, at: datetime | None) -> None:
+        """Take a command and its result; ``exit_code`` is None if the command did not run to its end."""
         if not command or exit_code is None or not self._turns or self.beyond:
             return
         run = self._runs.stored(PastCommand(command, output, exit_code, at))
