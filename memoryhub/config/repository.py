@@ -62,6 +62,12 @@ def find_repository(directory: Path) -> Repository | None:
     return None
 
 
+def find_worktree(directory: Path) -> Repository | None:
+    """Return the repository whose working tree contains the folder, or None."""
+    repository = find_repository(resolved(directory))
+    return repository if repository and repository.has_worktree else None
+
+
 def remote_name(url: str) -> str:
     """Return the repository's name: the last part of a remote's URL, without ``.git``."""
     parts = [part for part in re.split(r"[/\\:]+", url.rstrip("/\\")) if part]
