@@ -74,8 +74,8 @@ closings.append(close_session)
 def propose_lessons(session_id: str) -> list[WriteResult]:
     """Write the best lessons of a session that are not stored yet, and return them.
 
-    They wait for review, unless the project accepts them as they are, or wants none. At most ``MOST`` are written in a session. What
-    a person has rejected, deleted or written in other words is not proposed again.
+    They wait for review, unless the project accepts them as they are, or wants none. At most ``MOST`` are written in a
+    session. What a person has rejected, deleted or written in other words is not proposed again.
     """
     if project_settings().lessons is Lessons.OFF:
         return []

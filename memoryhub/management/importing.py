@@ -12,7 +12,8 @@ from memoryhub.core.autostart import start_in_background
 from memoryhub.core.text import counted, flat
 from memoryhub.management.base import HubCommand, progress_bar, use_cli_origin
 from memoryhub.transfer.records import reason_lines
-from memoryhub.transfer.start import PlanPart, StartPlan, StartResult, run_start
+from memoryhub.transfer.start import StartResult, run_start
+from memoryhub.transfer.start_plan import PlanPart, StartPlan
 
 _MOST_LEFT_OUT, _MOST_WARNINGS = 3, 10
 _MEGABYTE = 1_000_000

@@ -28,12 +28,13 @@ from memoryhub.core.log import table_digests
 from memoryhub.core.stores.store import list_projects
 from memoryhub.ops.serving.process import find_running
 from memoryhub.transfer import start
-from memoryhub.transfer.start import StartPlan, StartResult, offer_start, plan_of_project, plan_start, run_start
+from memoryhub.transfer.start import StartResult, run_start
+from memoryhub.transfer.start_plan import StartPlan, offer_start, plan_of_project, plan_start
 from sessions_app.hook_parser import parse_hook
 from sessions_app.models import Commit, Session
 from sessions_app.schemas import SettingsChange
-from sessions_app.services.profile import change_settings
 from sessions_app.services.capture import take_event
+from sessions_app.services.profile import change_settings
 from tests.admin.base import AdminTestCase
 from tests.databases import at_home
 from tests.sessions_app.test_git import Repository
