@@ -25,7 +25,7 @@ from memories.importing.files import find_files, record_reason
 from memoryhub.config.clients import all_clients
 from memoryhub.config.current_settings import read_folder, use_folder
 from memoryhub.config.identity import bind_project, bound_folders, identify_project, renamed_hint
-from memoryhub.config.repository import find_repository, resolved
+from memoryhub.config.repository import find_worktree, resolved
 from memoryhub.core import clock
 from memoryhub.core.errors import HubError, Invalid, Unavailable
 from memoryhub.core.stores.store import list_projects, project_store, use_store
@@ -76,7 +76,7 @@ class StartPlan:
     """What this machine knows of a repository and the hub does not."""
 
     project: str
-    # The top of the working tree
+    # The top of the working tree, without links in its path
     folder: Path
     parts: list[PlanPart] = field(default_factory=list)
     # A sentence on another project that this may be, "" if there is none
@@ -92,7 +92,7 @@ class StartPlan:
 
     def has(self, path: Path) -> bool:
         """Return whether a file or folder is in the repository."""
-        return resolved(path).is_relative_to(resolved(self.folder))
+        return resolved(path).is_relative_to(self.folder)
 
     @property
     def total(self) -> int:
@@ -115,8 +115,8 @@ def plan_start(folder: Path, project: str | None = None) -> StartPlan:
     Raises:
         Invalid: the folder is in no git repository, or is no project's.
     """
-    repository = find_repository(resolved(folder))
-    if repository is None or not repository.has_worktree:
+    repository = find_worktree(folder)
+    if repository is None:
         raise Invalid(f"{flat(str(folder))} is in no git repository; change to the folder of a project")
     plan = StartPlan(identify_project(project=project, directory=folder), repository.top)
     if project is None:
@@ -136,8 +136,7 @@ def plan_of_project(project: str) -> StartPlan:
         Invalid: the hub knows no folder of it on this machine that is in a git repository.
     """
     for folder in bound_folders(project):
-        repository = find_repository(resolved(folder))
-        if repository and repository.has_worktree:
+        if find_worktree(folder):
             return plan_start(folder, project)
     raise Invalid(f"no repository of {project} on this machine is known; run `memory-hub start` in its folder")
 
@@ -147,8 +146,8 @@ def offer_start(folder: Path, project: str) -> str:
 
     Only what the clients and the repository have is counted, because the client waits.
     """
-    repository = find_repository(resolved(folder))
-    if repository is None or not repository.has_worktree:
+    repository = find_worktree(folder)
+    if repository is None:
         return ""
     plan = StartPlan(project, repository.top)
     finder = _Finder(plan)
@@ -339,9 +338,8 @@ class ProjectRecords:
                 self.unnamed += isinstance(record, MemoryRecord)
 
     def _is_excluded(self, place: str) -> bool:
-        path = Path(place)
-        top = resolved(self._plan.folder)
-        return self._plan.has(path) and is_excluded(resolved(path).relative_to(top).as_posix())
+        path = resolved(Path(place))
+        return self._plan.has(path) and is_excluded(path.relative_to(self._plan.folder).as_posix())
 
 
 def _title(source: ImportSource) -> str:
