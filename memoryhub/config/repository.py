@@ -65,7 +65,9 @@ def find_repository(directory: Path) -> Repository | None:
 def find_worktree(directory: Path) -> Repository | None:
     """Return the repository whose working tree contains the folder, or None."""
     repository = find_repository(resolved(directory))
-    return repository if repository and repository.has_worktree else None
+    if repository is None or not repository.has_worktree:
+        return None
+    return repository
 
 
 def remote_name(url: str) -> str:
