@@ -130,15 +130,37 @@ def memory_line(memory: dict[str, Any]) -> str:
     return flat(f"{head} {as_data(memory['title'])}{tags}{warnings(memory)}")
 
 
+def without_repetition(title: str, text: str) -> tuple[str, str]:
+    """Return title and text of a line: the longer one as the title if one is the beginning of the other.
+
+    Titles are often the first line of their text, cut with an ellipsis if it is long.
+    """
+    flat_title, flat_text = " ".join(title.split()), " ".join(text.split())
+    if _begins_with(flat_text, flat_title):
+        return text, ""
+    if _begins_with(flat_title, flat_text):
+        return title, ""
+    return title, text
+
+
+def _begins_with(text: str, beginning: str) -> bool:
+    whole = beginning.removesuffix("…").rstrip()
+    if not whole or not text.startswith(whole):
+        return False
+    # Not inside a word, unless that was cut
+    return beginning.endswith("…") or not text[len(whole) : len(whole) + 1].isalnum()
+
+
 def hit_line(hit: dict[str, Any]) -> str:
     """Return ``#id kind date session title (warnings): snippet``."""
     if "snippet" not in hit:
         return flat(f"{reference(hit)} {as_data(hit['title'])}")
     type_of = _type_name(hit) or hit["source"]
     session = clause(" session=", as_data(hit["session_id"]))
-    snippet = "" if hit["snippet"] == hit["title"] else clause(": ", as_data(hit["snippet"]))
+    title, snippet = without_repetition(hit["title"], hit["snippet"])
     head = f"{reference(hit)} {type_of} {clock.day(hit['created_at'])}{session}"
-    return flat(f"{head} {as_data(hit['title'])}{warnings(hit)}{clause(' (', hit['note'], ')')}{snippet}")
+    note = clause(" (", hit["note"], ")")
+    return flat(f"{head} {as_data(title)}{warnings(hit)}{note}{clause(': ', as_data(snippet))}")
 
 
 # Title and content are indented: only the answer's own lines begin at the margin, so stored text cannot pose as one
@@ -236,5 +258,5 @@ def entry_line(item: dict[str, Any]) -> str:
     priority = ""
     if kind.order == "priority":
         priority = f" priority {item['attributes'].get('priority', kind.shapes['priority'].default)}"
-    text = "" if item["content"] == item["title"] else clause(": ", as_data(item["content"]))
-    return flat(f"{memory_line(item)}{priority}{text}")
+    title, text = without_repetition(item["title"], item["content"])
+    return flat(f"{memory_line({**item, 'title': title})}{priority}{clause(': ', as_data(text))}")

@@ -52,7 +52,10 @@ WRONG_WORDS = {
     "import undo 3 --since x": " import undo: unknown option '--since', which `memory-hub import git` takes; ",
     "retention plan --reason x": " retention plan: unknown option '--reason', which `memory-hub retention hold` and ",
     "verify --now x": " verify: unknown option '--now', which `memory-hub retention` takes; ",
-    "search x --limit abc": " search: error: argument --limit: invalid int value: 'abc'",
+    "search x --limit abc": " search: error: argument --limit: 'abc' is not a whole number",
+    "context --max-tokens abc": " context: error: argument --max-tokens: 'abc' is not a whole number",
+    "import claude": " import: argument SOURCE|list|undo: 'claude' is not one of ",
+    "setup claud": " setup: argument CLIENT: 'claud' is not one of claude-code, codex, ",
     "get": " get: the following arguments are required: ID|NAME; ",
 }
 
@@ -126,6 +129,17 @@ class OverviewTests(HubTestCase):
                 done = run_command(*words.split())
                 self.assertEqual((done.code, len(done.lines)), (2, 1), done.lines)
                 self.assertTrue(done.errors.startswith(f"memory-hub{sentence}"), done.errors)
+
+    def test_a_name_that_begins_with_the_word_is_meant_rather_than_a_nearer_one(self):
+        for words in ("import claude", "setup claud"):
+            self.assertIn(" (did you mean 'claude-code'?); ", run_command(*words.split()).errors)
+
+    def test_a_search_for_nothing_is_refused(self):
+        with self.store("alpha"):
+            write_memory(command=MemoryWrite(title="Port", content="It listens on 8321."))
+        for query in ("", "   "):
+            done = run_command("search", query, *ALPHA)
+            self.assertEqual((done.code, done.lines), (2, ["memory-hub: 'query' must not be empty"]))
 
     def test_djangos_own_commands_still_run(self):
         self.assertIn("No changes detected", self.said_to("makemigrations", "--check", "--dry-run"))
@@ -280,6 +294,36 @@ class GetTests(HubTestCase):
         self.assertRegex(done.errors, r"^memory-hub: there is no #99 here; the log ends at #\d+\n$")
         self.assertEqual(done.code, 3)
         self.assertIn(f"memory #{memory} was permanently erased", run_command("get", str(memory), *ALPHA).errors)
+
+
+class StatusTests(HubTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        user = self.home / "user"
+        user.mkdir()
+        unset = dict.fromkeys(("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME"), "")
+        self.enterContext(mock.patch.dict(os.environ, HOME=str(user), **unset))
+
+    def test_clients_that_are_set_up_are_listed_before_their_first_event(self):
+        self.assertIn(
+            "Set up:     no client here; `memory-hub setup CLIENT` connects one\n", run_command("status").output
+        )
+        run_command("setup", "claude-code", "--yes")
+        status = run_command("status").output
+        self.assertIn("Set up:     in this folder\n  claude-code: set up, with hooks\n", status)
+        self.assertIn("Captured:   nothing yet; the next session of a client with hooks will be\n", status)
+        data = json.loads(run_command("status", "--json").output)
+        self.assertEqual(data["set_up"], {"claude-code": "set up, with hooks"})
+
+    def test_memories_to_review_are_counted_by_project(self):
+        self.assertIn("Inbox:      nothing to review\n", run_command("status").output)
+        for project, count in (("alpha", 2), ("beta", 1)):
+            with self.store(project, source="mcp"), mock.patch.dict(os.environ, MEMORY_HUB_REVIEW_POLICY="all"):
+                commands = [MemoryWrite(title=f"Port {n}", content=f"It listens on {n}.") for n in range(count)]
+                write_memories(commands=commands)
+        self.assertIn("Inbox:      3 memories to review\n  alpha: 2\n  beta: 1\n", run_command("status").output)
+        data = json.loads(run_command("status", "--json").output)
+        self.assertEqual(data["to_review"], {"alpha": 2, "beta": 1})
 
 
 class VersionTests(HubTestCase):
@@ -744,8 +788,12 @@ class OutsideTests(HubTestCase):
                     self.run_there(*arguments)
                 self.assertEqual(no.exception.returncode, 3)
         subprocess.run(["git", "init", "-q", str(self.folder)], check=True)
-        with self.assertRaisesRegex(CommandError, "'notes' of this repository does not exist yet; `memory-hub import"):
+        with self.assertRaisesRegex(
+            CommandError, "'notes' of this repository does not exist yet; `memory-hub start` creates it"
+        ):
             self.run_there("search", "x")
+        with self.assertRaisesRegex(CommandError, "`memory-hub start` creates it"):
+            self.run_there("import", "undo", "1")
         with self.assertRaisesRegex(CommandError, "there is no project 'notes' in this hub"):
             self.run_there("search", "x", "--project", "notes")
         self.assertFalse((self.home / "projects").exists())
@@ -771,6 +819,8 @@ class OutsideTests(HubTestCase):
             pass
         with self.assertRaisesRegex(CommandError, r"no setting 'serch_mode' \(did you mean 'search_mode'\?\)"):
             self.run_there("settings", "serch_mode", "--project", "alpha")
+        with self.assertRaisesRegex(CommandError, "no setting 'nonsense'; known settings: "):
+            self.run_there("settings", "nonsense", "--project", "alpha")
         with self.assertRaisesRegex(CommandError, r"no job 'bakup' \(did you mean 'backup'\?\)"):
             self.run_there("jobs", "bakup")
 

@@ -14,7 +14,9 @@ from governance.rollback.schemas import RollbackPlan
 from governance.rollback.service import preview
 from memories import services
 from memories.models import Conflict, Memory, ReviewState
-from memories.schemas import MemoryWrite
+from memories.schemas import MemoryGet, MemoryWrite
+from memories.selectors import get_memories
+from memories.uses.drain import count_uses
 from memoryhub.core import clock, log
 from memoryhub.core.kinds import KINDS
 from memoryhub.core.models import RawEvent
@@ -111,6 +113,16 @@ class DemoTests(AdminTestCase):
             services.write_memory(command=MemoryWrite(title="My own", content="Note of a person who looked around"))
         self.refused(5, "the project 'demo' has 1 event beyond the sample's; add --force", "--remove")
         self.assertIn("deleted", self.demo("--remove", "--force"))
+
+    def test_reading_it_is_no_change(self):
+        self.demo()
+        call_command("context", "--project", "demo", stdout=io.StringIO())
+        with self.store("demo", create=False):
+            get_memories(command=MemoryGet(ids=[Memory.objects.latest("id").pk]))
+            count_uses()
+            read = log.events().exclude(trace_id=SAMPLE_TRACE).values_list("event_type", flat=True)
+            self.assertEqual({*read}, {"context.packed", "memories.used"})
+        self.assertIn("deleted project demo", self.demo("--remove"))
 
     def test_another_project_of_that_id_is_not_changed(self):
         with self.store("demo"):

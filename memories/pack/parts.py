@@ -28,6 +28,7 @@ from memories.pack.sections import (
     reference,
     without_repeats,
 )
+from memories.present import without_repetition
 from memories.review.policy import PROPOSED_BY_RULE
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
@@ -209,7 +210,7 @@ def _of_kind(kind: Kind, text_length: int, request: GatherRequest) -> list[PackI
             continue
         priority = (memory.priority or 0) if kind.order == "priority" else 0
         label = reference(level, memory.id)
-        line = partial(_of_kind_line, label, memory, text_length)
+        line = partial(_of_kind_line, label, memory, text_length, request.edition)
         item = PackItem(label, line, _text_of(memory, request))
         share = 0.0
         if words:
@@ -258,9 +259,9 @@ def _is_of(kind: Kind) -> str:
     return f"m.kind = '{kind.name}'"
 
 
-def _of_kind_line(name: str, memory: PackableMemory, text_length: int) -> str:
+def _of_kind_line(name: str, memory: PackableMemory, text_length: int, edition: Edition = Edition.PRESENT) -> str:
     priority = "" if memory.priority is None else f" p{memory.priority}"
-    return f"- {name}{priority} {memory.type}: {_titled(memory.title, memory.content, text_length)}"
+    return f"- {name}{priority} {memory.type}: {_titled(memory, memory.content, text_length, edition)}"
 
 
 # The last heading and the text: two files with the same section, or a section as a note and as a guideline
@@ -408,11 +409,17 @@ def _fact(
     request: GatherRequest, level: Level, memory: PackableMemory, words: Sequence[str] = (), start: int = 0
 ) -> PackItem:
     label = reference(level, memory.id)
-    return PackItem(label, partial(_fact_line, label, memory, words, start), _text_of(memory, request))
+    return PackItem(label, partial(_fact_line, label, memory, words, start, request.edition), _text_of(memory, request))
 
 
 # From the best passage on, or else the one that has the most of the words
-def _fact_line(name: str, memory: PackableMemory, words: Sequence[str], start: int = 0) -> str:
+def _fact_line(
+    name: str,
+    memory: PackableMemory,
+    words: Sequence[str],
+    start: int = 0,
+    edition: Edition = Edition.PRESENT,
+) -> str:
     content = memory.content
     if start or words:
         content = split_joined(content)[0]
@@ -420,7 +427,7 @@ def _fact_line(name: str, memory: PackableMemory, words: Sequence[str], start: i
         content = f"… {content[start:]}"
     elif words:
         content = snippet(content, words, _FACT)
-    text = _titled(memory.title, content, _FACT)
+    text = _titled(memory, content, _FACT, edition)
     return f"- {name} {type_name(memory.kind, memory.type)} {clock.day(memory.updated_at)} {text}"
 
 
@@ -460,9 +467,12 @@ def _without_hidden(request: GatherRequest, level: Level, memories: Sequence[Pac
     return [memory for memory in memories if memory.id not in hidden]
 
 
-def _titled(title: str, content: str, longest: int) -> str:
-    head, text = one_line(title, _TITLE), one_line(content, longest)
-    return head if text == head else f"{head}: {text}"
+def _titled(memory: PackableMemory, content: str, longest: int, edition: Edition) -> str:
+    head, text = one_line(memory.title, _TITLE), one_line(content, longest)
+    if edition <= Edition.WITH_REPEATED_TITLES:
+        return head if text == head else f"{head}: {text}"
+    head, text = without_repetition(head, text)
+    return f"{head}: {text}" if text else head
 
 
 for _kind, _pack in _SECTIONS:

@@ -85,7 +85,9 @@ class Edition(IntEnum):
     WITH_HIDDEN = 2
     # With whatever was written last, until the budget was used up (until decision 94)
     BY_ARRIVAL = 3
-    PRESENT = 4
+    # With a title before a text that begins with it
+    WITH_REPEATED_TITLES = 4
+    PRESENT = 5
 
 
 class RatedEntry(NamedTuple):
@@ -128,7 +130,7 @@ class GatherRequest:
 
     @property
     def is_by_worth(self) -> bool:
-        return self.edition is Edition.PRESENT
+        return self.edition > Edition.BY_ARRIVAL
 
     @property
     def has_question(self) -> bool:

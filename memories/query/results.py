@@ -11,7 +11,7 @@ from django.db.models import Max
 
 from memories.kinds import EXPIRED_WEIGHT, PROPOSED_WEIGHT
 from memories.models import Memory, MemoryVersion
-from memories.present import memory_line, version_line
+from memories.present import memory_line, version_line, without_repetition
 from memories.query.question import Question, related_ids, tags_at
 from memories.schemas.query import QueryOrder
 from memories.scopes import (
@@ -139,7 +139,8 @@ def _items_of_store(question: Question, ids: list[int]) -> list[dict[str, Any]]:
 def query_line(item: dict[str, Any]) -> str:
     if "score" not in item:
         return memory_line(item)
-    line = memory_line(item)
+    title, text = without_repetition(item["title"], item["content"])
+    line = memory_line({**item, "title": title})
     if item["session_id"]:
         line += f" session={as_data(item['session_id'])}"
     # ``score 7.1 (tags 3.0, scope 1.3, recency .4)``; parts that contribute nothing are left out
@@ -148,8 +149,8 @@ def query_line(item: dict[str, Any]) -> str:
     line += f" score {item['score']:.1f}"
     if parts:
         line += f" ({parts})"
-    if item["content"] not in ("", item["title"]):
-        line += f": {as_data(item['content'])}"
+    if text:
+        line += f": {as_data(text)}"
     return "\n".join([flat(line), *map(version_line, item.get("versions", []))])
 
 

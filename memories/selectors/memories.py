@@ -33,12 +33,13 @@ from memoryhub.core import clock
 from memoryhub.core.entities import not_found
 from memoryhub.core.errors import Gone, Invalid, NotFound
 from memoryhub.core.log.quarantine import outside_quarantine, quarantine_marks
+from memoryhub.core.log.read import as_parameter
 from memoryhub.core.origin import current_origin
 from memoryhub.core.paging import decode_cursor, encode_cursor, page
 from memoryhub.core.schemas import Listing, Paging
 from memoryhub.core.search import retrieval
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import begins_with
+from memoryhub.core.stores.dialect import IDS, begins_with
 from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import flat
 from memoryhub.core.tools import MAX_SUGGESTIONS
@@ -149,17 +150,30 @@ def _whole(memories: list[Memory], command: MemoryGet) -> list[dict[str, Any]]:
 def _by_name(command: MemoryGet) -> list[dict[str, Any]]:
     if not command.name:
         raise Invalid("give either ids or name")
-    for level in scopes.levels(command.scope, inherit=command.inherit):
-        with use_store(level.store):
-            memory = _named(command.name, level, command)
-            if memory:
-                return _whole([memory], command)
+    chain = scopes.levels(command.scope, inherit=command.inherit)
+    for condition_on in (_same_name, _same_letters):
+        for level in chain:
+            with use_store(level.store):
+                memory = _named(condition_on(command.name), level, command)
+                if memory:
+                    return _whole([memory], command)
     raise NotFound(f"there is no memory titled {command.name[:200]!r} here; search for its words instead")
 
 
+def _same_name(name: str) -> Q:
+    return Q(title=name) | Q(topic_key=name)
+
+
+# In Python, because SQLite compares only the letters of ASCII without regard to case
+def _same_letters(name: str) -> Q:
+    folded = name.casefold()
+    titles = Memory.objects.values_list("id", "title").iterator()
+    return Q(id__in=as_parameter(IDS, [entity for entity, title in titles if title.casefold() == folded]))
+
+
 # Memories of the session win over those of the project, then the last changed one
-def _named(name: str, level: scopes.Level, command: MemoryGet) -> Memory | None:
-    candidates = Memory.objects.filter(title=name) | Memory.objects.filter(topic_key=name)
+def _named(condition: Q, level: scopes.Level, command: MemoryGet) -> Memory | None:
+    candidates = Memory.objects.filter(condition)
     if level.scopes == (MemoryScope.SESSION,):
         candidates = candidates.filter(scope=MemoryScope.SESSION)
     candidates = candidates.of_session(level.session_id)

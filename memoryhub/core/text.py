@@ -78,11 +78,20 @@ def as_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
+# How much of a word, and how many letters at its beginning, a known word must have to be suggested
+_CLOSE, _BEGINNING = 0.7, 3
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Return `` (did you mean 'x'?)`` for the known word that is closest, or "" if none is close."""
+    """Return `` (did you mean 'x'?)`` for the first known word that begins with ``word``, or else the closest.
+
+    Returns "" if none is close.
+    """
     import difflib
 
-    near = difflib.get_close_matches(word, [*choices], n=1)
+    names = list(choices)
+    near = [name for name in names if len(word) >= _BEGINNING and name.startswith(word)]
+    near = near or difflib.get_close_matches(word, names, n=1, cutoff=_CLOSE)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 

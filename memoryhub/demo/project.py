@@ -19,7 +19,7 @@ from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from governance.retention.schemas import HoldPlace
 from governance.retention.service import place_hold
-from memories.events import Verdict
+from memories.events import USE, Verdict
 from memories.review.schemas import ReviewVerdict
 from memories.review.services import review_memory
 from memories.schemas import MemoryGet, MemoryUpdate, MemoryWrite
@@ -31,6 +31,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.contributions import opening_of
 from memoryhub.core.errors import ConflictError, NotFound
+from memoryhub.core.events.event_types import names_where
 from memoryhub.core.origin import SAMPLE_TRACE, use_origin
 from memoryhub.core.stores.store import StoreId, forget, project_store, use_store
 from memoryhub.core.text import counted
@@ -116,10 +117,12 @@ def story() -> Story:
 
 @dataclass(frozen=True, slots=True)
 class DemoContents:
-    """Counts of all events, and of those that neither the story nor a job wrote."""
+    """Counts of all events, of those that neither the story nor a job wrote, and of those that change something."""
 
     events: int
     foreign: int
+    # Without records of what was read
+    changes: int
 
     # A store without events is what a command leaves that was killed before its first one
     @property
@@ -249,9 +252,9 @@ def remove_demo(*, also_others: bool = False) -> int:
     demo = contents()
     if not demo.is_demo:
         raise ConflictError(f"the project {store.name!r} is not the sample project; nothing was deleted")
-    if demo.foreign and not also_others:
+    if demo.changes and not also_others:
         raise ConflictError(
-            f"the project {store.name!r} has {counted(demo.foreign, 'event')} beyond the sample's; "
+            f"the project {store.name!r} has {counted(demo.changes, 'event')} beyond the sample's; "
             "add --force to delete them too"
         )
     forget(store)
@@ -264,7 +267,9 @@ def remove_demo(*, also_others: bool = False) -> int:
 def contents() -> DemoContents:
     with use_store(demo_store()):
         events = log.events()
-        return DemoContents(events.count(), events.exclude(trace_id=SAMPLE_TRACE).exclude(source=_HUBS_OWN).count())
+        foreign = events.exclude(trace_id=SAMPLE_TRACE).exclude(source=_HUBS_OWN)
+        reads = names_where(lambda event_type: event_type.group is USE)
+        return DemoContents(events.count(), foreign.count(), foreign.exclude(event_type__in=reads).count())
 
 
 def _play(scene: Scene, stage: Stage, now: datetime) -> None:

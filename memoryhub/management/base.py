@@ -289,6 +289,13 @@ def _line_writer(job: Job, stores: int, errors: Any) -> Watch:
     return write
 
 
+def whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
 def entity_id(text: str) -> int:
     number = text.removeprefix("#")
     if not (number.isascii() and number.isdigit() and len(number) <= 15):

@@ -99,7 +99,8 @@ def _memory(memory: dict[str, Any]) -> Sheet:
         marks=doubts(memory),
         fields=[
             ("written", f"{clock.minute(memory['updated_at'])} by {as_data(memory['author']) or 'unknown'}"),
-            ("review", memory.get("acceptance", "")),
+            ("review", memory["review"]),
+            ("by a person", memory.get("acceptance", "")),
             ("session", as_data(memory["session_id"])),
             ("topic", as_data(memory["topic_key"] or "")),
             ("tags", as_data(", ".join(memory["tags"]))),

@@ -239,9 +239,7 @@ def require_project_of(directory: Path, project: str) -> None:
     if hint := renamed_hint(directory, project):
         raise NotFound(f"the project {project!r} does not exist yet; {hint}")
     if find_repository(resolved(directory)):
-        raise NotFound(
-            f"the project {project!r} of this repository does not exist yet; `memory-hub import git` creates it"
-        )
+        raise NotFound(f"the project {project!r} of this repository does not exist yet; `memory-hub start` creates it")
     raise NotFound(
         f"this folder belongs to no project; pass --project ID (`memory-hub project list` shows them), or create one "
         f"with `memory-hub project create {project}`"

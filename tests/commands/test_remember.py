@@ -40,6 +40,14 @@ class RememberTests(HubTestCase):
         self.assertEqual((memory["kind"], memory["tags"]), ("guideline", ["tests"]))
         self.assertEqual(memory["content"], "Use make test, not pytest.")
 
+    def test_the_help_names_types_of_the_usual_kind(self) -> None:
+        help_text = " ".join(self.remember("--help").output.split())
+        named = re.search(r"within the kind, such as (\w+); of observation: ([\w, ]+\w)", help_text)
+        assert named
+        self.assertIn(named[1], named[2].split(", "))
+        for name in named[2].split(", "):
+            self.assertEqual(self.remember(f"A {name} of today", "--type", name).code, 0)
+
     def test_the_same_text_is_counted_and_not_written_again(self) -> None:
         self.remember("Use make test")
         self.assertRegex(self.remember("Use make test").output, r"^#\d+ already has this text\.")

@@ -58,9 +58,23 @@ class ShowTests(HubTestCase):
     def test_a_memory_is_shown_by_its_title(self) -> None:
         with self.store("alpha"):
             write_memory(command=MemoryWrite(title="Port", content="It listens on 8321."))
+            write_memory(command=MemoryWrite(title="Häfen der Stadt", content="Drei."))
+        self.assertRegex(
+            run_command("show", "HÄFEN", "der", "stadt", "--project", "alpha").output, r"Häfen der Stadt\n"
+        )
+        with self.store("alpha"):
+            write_memory(command=MemoryWrite(title="port", content="The small one."))
         self.assertRegex(run_command("show", "Port", "--project", "alpha").output, r"\A#1 Port\n")
         with self.assertRaisesRegex(CommandError, "there is no #99 here"):
             call_command("show", "99", "--project", "alpha")
+
+    def test_the_state_of_a_review_is_that_of_the_data(self) -> None:
+        with self.store("alpha", source="mcp"):
+            write_memory(command=MemoryWrite(title="Port", content="It listens on 8321."))
+        (data,) = json.loads(run_command("show", "1", "--json", "--project", "alpha").output)["results"]
+        self.assertEqual((data["review"], data["acceptance"]), ("accepted", "not reviewed"))
+        sheet = run_command("show", "1", "--project", "alpha").output
+        self.assertRegex(sheet, r"\n  review +accepted\n  by a person +not reviewed\n")
 
 
 class ColourTests(HubTestCase):

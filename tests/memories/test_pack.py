@@ -476,6 +476,7 @@ class ReplayTests(PackTestCase):
         self.write("Notes", f"{'Much was tidied. ' * 60}The port rings.{' More.' * 90}")
         old, new = self.write("Port is 8000"), self.write("Port is 8321")
         self.write("Port is 8321", "Everywhere.", scope="global")
+        self.write("The port", "The port is closed.")
         for number in range(3):
             self.guideline(f"Rule {number}", 50, content="The same text.", source=f"/{'a/' * number}AGENTS.md")
         self.commits(20, "Open port {}")
@@ -484,6 +485,7 @@ class ReplayTests(PackTestCase):
             (Edition.WITH_SUPERSEDED, "8000"),
             (Edition.WITH_HIDDEN, "Everywhere"),
             (Edition.BY_ARRIVAL, "Fact 59"),
+            (Edition.WITH_REPEATED_TITLES, "The port: The port is closed."),
         ):
             with self.subTest(edition=edition):
                 earlier = partial(_gathered, edition=edition)
@@ -492,6 +494,13 @@ class ReplayTests(PackTestCase):
                 self.assertIn(line, sent.text)
                 again = self.replay(sent.id)
                 self.assertEqual((again.text, again.as_sent, again.differs), (sent.text, True, False))
+
+    def test_a_text_that_begins_with_its_title_is_given_once(self):
+        self.write("From now on, install with uv, ne…", "From now on, install with uv, never with pip.")
+        self.guideline("Install with uv", 90, content="Install with uv, never with pip.")
+        for text in (self.pack().text, self.pack(query="install with uv").text):
+            self.assertRegex(text, r"memory \S+ From now on, install with uv, never with pip\.\n")
+            self.assertRegex(text, r"p90 \w+: Install with uv, never with pip\.\n")
 
     def test_a_pack_whose_question_has_a_secret_is_replayed_as_sent(self):
         secret = "kX3vR9pLm2Qw7TzB4nYs8HcJ5dFg"

@@ -94,7 +94,7 @@ class FilterTests(QueryTestCase):
         for question in ({"as_of": position}, {"search": "old rule"}):
             item = self.ask(include_inactive=True, **question).results[0]
             self.assertTrue(item["deleted_at"])
-            self.assertIn("Old rule (deleted)", query_line(item))
+            self.assertIn("Old rule in project. (deleted)", query_line(item))
 
 
 class ScopeTests(QueryTestCase):
@@ -207,6 +207,8 @@ class RankingTests(QueryTestCase):
         entry = f"#{rule} guideline 2026-11-20 Rule [python] session=s-1"
         score = "score 6.3 (tags 3.0, scope 1.3, priority 1.5, recency .5)"
         self.assertEqual(query_line(item), f"{entry} {score}: Type all.")
+        repeated = query_line({**item, "content": "Rule: type all."})
+        self.assertEqual(repeated, f"{entry.replace('Rule', 'Rule: type all.')} {score}")
         change_settings(command=SettingsChange(settings={"ranking": {"priority": 10, "scope": 0}}))
         self.write("Fact", kind="knowledge", attributes={"valid_until": "2020-01-01"})
         rule_item, fact_item = self.ask().results

@@ -201,6 +201,19 @@ class AbsenceTests(SearchTestCase):
                 self.assertIs(query(command=MemoryQuery(search=question)).meta.absent, False)
                 self.assertFalse(preview_pack(command=ContextPackRequest(query=question)).data()["meta"]["absent"])
 
+    def test_a_text_that_begins_with_its_title_is_printed_once(self):
+        for title, text, printed in (
+            ("Ferries", "Ferries * sail hourly", "Ferries * sail hourly"),
+            ("Ferries sail hourly.", "Ferries sail hourly.\nNot at night.", "Ferries sail hourly. Not at night."),
+            ("Ferries sail hou…", "Ferries sail hourly, not at night.", "Ferries sail hourly, not at night."),
+            ("Ferries (new)", "Ferries", "Ferries (new)"),
+            ("Ferry", "Ferrymen sail hourly.", "Ferry: Ferrymen sail hourly."),
+        ):
+            with self.subTest(title):
+                memory = self.write(title, text)
+                found = search_text(MemorySearch(query="ferry ferries ferrymen"))
+                self.assertIn(f"#{memory} memory {clock.now():%Y-%m-%d} {printed}\n", found)
+
     def test_common_words_alone_are_about_nothing_but_a_title(self):
         self.write("Use", "What is used is counted once a minute.")
         self.write("Limits", "Use one file a project; do not use two.")

@@ -242,19 +242,37 @@ def to_paste(target: SetupTarget, choices: SetupChoices) -> str:
     return json_text.put("{}", (*client.servers, SERVER), entry) + "\n"
 
 
+NOT_SET_UP = "not set up"
+WITH_HOOKS = ", with hooks"
+
+
+def statuses_in(directory: Path) -> dict[str, str]:
+    """Return the status of each client that is set up for a folder, or that has a problem, by the client's id."""
+    statuses = {client.id: status_in(client, directory) for client in all_clients().values()}
+    return {client_id: status for client_id, status in statuses.items() if status != NOT_SET_UP}
+
+
+def status_in(client: Client, directory: Path) -> str:
+    """Return the client's status in a folder, in a few words, or the error that prevents it."""
+    try:
+        return status_of(target_in_use(client, directory))
+    except HubError as error:
+        return error.message
+
+
 def status_of(target: SetupTarget) -> str:
     """Return the client's status in a few words, or the error that prevents it."""
     client = target.client
     try:
         entry = find_server(client, read_document(target.config))
         if entry is None:
-            return "not set up"
+            return NOT_SET_UP
         url = server_url(client, entry)
         if not url and stdio_entry(client, entry, None) != entry:
             return "set up for another installation"
         status = f"set up for {url}" if url else "set up"
         if target.hooks is not None and has_hooks(client, read_document(target.hooks)):
-            status += ", with hooks"
+            status += WITH_HOOKS
         return status
     except HubError as error:
         return error.message

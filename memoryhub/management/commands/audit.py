@@ -8,7 +8,7 @@ from governance.audit import AuditExport, AuditPeriod, AuditRequest, audit_line,
 from governance.audit import list_packs_read as list_packs
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import StoreCommand
+from memoryhub.management.base import StoreCommand, whole_number
 
 
 class Command(StoreCommand):
@@ -20,7 +20,7 @@ class Command(StoreCommand):
         parser.add_argument("--person", metavar="NAME", help="only this person, with all their clients")
         parser.add_argument("--since", metavar="TIME", help="from this time or day on (ISO 8601)")
         parser.add_argument("--until", metavar="TIME", help="before this time or day (ISO 8601)")
-        parser.add_argument("--limit", type=int, help="how many packs to show (default: 20)")
+        parser.add_argument("--limit", type=whole_number, help="how many packs to show (default: 20)")
         parser.add_argument("--export", choices=("csv", "jsonl"), help="print every pack, oldest first")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -8,7 +8,7 @@ from memories.pack import pack_context, replay_pack
 from memories.schemas.query import DEFAULT_TOKENS, ContextPackRequest, ContextReplay
 from memoryhub.config.repository import working_folder
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import ProjectCommand, entity_id
+from memoryhub.management.base import ProjectCommand, entity_id, whole_number
 from memoryhub.management.terminal import outlined
 
 
@@ -22,7 +22,9 @@ class Command(ProjectCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("query", metavar="SUBJECT", nargs="*", help="the subject of the work")
-        parser.add_argument("--max-tokens", type=int, default=DEFAULT_TOKENS, help="budget (default: %(default)s)")
+        parser.add_argument(
+            "--max-tokens", type=whole_number, default=DEFAULT_TOKENS, help="budget (default: %(default)s)"
+        )
         parser.add_argument("--since", type=entity_id, metavar="PACK", help="only what changed since that pack")
         parser.add_argument("--replay", type=entity_id, metavar="PACK", help="print an earlier pack again")
 

@@ -15,7 +15,7 @@ from memoryhub.config.repository import working_folder
 from memoryhub.core.errors import Invalid
 from memoryhub.core.stores.store import list_projects
 from memoryhub.core.text import counted, flat
-from memoryhub.management.base import ProjectCommand, entity_id, progress_bar, use_cli_origin
+from memoryhub.management.base import ProjectCommand, entity_id, progress_bar, use_cli_origin, whole_number
 from memoryhub.management.importing import import_plan, is_wanted, plan_lines
 from memoryhub.transfer.file_imports import FILE_IMPORTS, FileImport
 from memoryhub.transfer.importing import Importer
@@ -42,7 +42,7 @@ class Command(ProjectCommand):
         markdown.add_argument(
             "--max-headings",
             metavar="N",
-            type=int,
+            type=whole_number,
             default=MAX_HEADINGS,
             help="skip files with more headings (default: %(default)s)",
         )
@@ -57,7 +57,7 @@ class Command(ProjectCommand):
         adr.add_argument("path", metavar="DIR", type=Path, help="the folder of the records")
         git = kinds.add_parser("git", help="import the commits of HEAD with message, author, date and files")
         git.add_argument("path", metavar="PATH", nargs="?", type=Path, default=Path(), help="the repository (.)")
-        git.add_argument("--limit", metavar="N", type=int, help="only the newest N commits")
+        git.add_argument("--limit", metavar="N", type=whole_number, help="only the newest N commits")
         git.add_argument("--since", metavar="DATE", help="only since this date (ISO 8601)")
         jsonl = kinds.add_parser("jsonl", help="import a whole store from a file of `memory-hub export jsonl`")
         jsonl.add_argument("path", metavar="FILE", type=Path, help="the file")

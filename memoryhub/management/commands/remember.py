@@ -12,7 +12,7 @@ from memories.services import write_memory
 from memoryhub.config.identity import bind_project, identify_project, renamed_hint
 from memoryhub.config.repository import find_repository, resolved, working_folder
 from memoryhub.core.errors import Invalid
-from memoryhub.core.kinds import DEFAULT_KIND
+from memoryhub.core.kinds import DEFAULT_KIND, KINDS
 from memoryhub.core.origin import TERMINAL, use_origin
 from memoryhub.core.secrets.sanitize import sanitize_text
 from memoryhub.core.text import as_data, flat, one_line
@@ -34,7 +34,10 @@ class Command(ProjectCommand):
         parser.add_argument("text", metavar="TEXT", nargs="*", help="what to remember; - or nothing: standard input")
         parser.add_argument("--title", help="default: the first line of the text")
         parser.add_argument("--kind", choices=MemoryKind.values, default=DEFAULT_KIND, help="default: %(default)s")
-        parser.add_argument("--type", default="", help="within the kind, such as fact")
+        types = KINDS[DEFAULT_KIND].types
+        parser.add_argument(
+            "--type", default="", help=f"within the kind, such as {types[1]}; of {DEFAULT_KIND}: {', '.join(types)}"
+        )
         parser.add_argument("--tag", dest="tags", action="append", help="a word to filter by; may be repeated")
 
     def handle(self, *args: Any, **options: Any) -> None:

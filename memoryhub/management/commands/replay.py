@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import StoreCommand
+from memoryhub.management.base import StoreCommand, whole_number
 from sessions_app.audit import EventWindow, replay_lines
 
 
@@ -23,7 +23,7 @@ class Command(StoreCommand):
         parser.add_argument("--until", metavar="TIME", help="before this time or day (ISO 8601)")
         parser.add_argument("--after", metavar="N", help="only positions greater than this")
         parser.add_argument("--up-to", metavar="N", help="only positions up to this one")
-        parser.add_argument("--limit", metavar="N", type=int, help="maximum number of events")
+        parser.add_argument("--limit", metavar="N", type=whole_number, help="maximum number of events")
 
     def handle(self, *args: Any, **options: Any) -> None:
         window = command_from(EventWindow, options)

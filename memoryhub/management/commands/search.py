@@ -10,7 +10,7 @@ from memories.schemas import MemorySearch
 from memoryhub.core.paging import as_lines
 from memoryhub.core.text import as_data, flat
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import ProjectCommand
+from memoryhub.management.base import ProjectCommand, whole_number
 from memoryhub.management.terminal import Line, Style, highlight
 
 
@@ -24,12 +24,12 @@ class Command(ProjectCommand):
         parser.add_argument("query", metavar="QUERY", nargs="+", help="words or a question")
         parser.add_argument("--type", help="only this type, such as task")
         parser.add_argument("--tag", dest="tags", action="append", help="must have this tag; may be repeated")
-        parser.add_argument("--limit", type=int, help="maximum number of hits (default: 20)")
+        parser.add_argument("--limit", type=whole_number, help="maximum number of hits (default: 20)")
         parser.add_argument("--cursor", help="continue after the last page")
         parser.add_argument("--as-of", metavar="POSITION|TIME", help="search the state at that position or time")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        command = command_from(MemorySearch, {**options, "query": " ".join(options["query"])})
+        command = command_from(MemorySearch, {**options, "query": " ".join(options["query"]).strip()})
         with self.store(options):
             listing = selectors.search(command=command)
         text = as_lines(listing, hit_line, none="nothing found; try fewer or other words")
@@ -42,5 +42,5 @@ class Command(ProjectCommand):
 def _styled(line: str, hit: dict[str, Any] | None) -> Line:
     if hit is None:
         return line
-    title = flat(as_data(hit["title"]))
+    title = flat(as_data(hit["title"])).removesuffix("…")
     return highlight(line, (reference(hit), Style.DIM), (title, Style.BOLD), (warnings(hit), Style.YELLOW))

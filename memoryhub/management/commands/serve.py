@@ -11,7 +11,7 @@ from django.core.management.base import CommandParser
 from memoryhub import env
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.secret_files import SECRET_FILES, read_or_create_secret
-from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin
+from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin, whole_number
 from memoryhub.ops.serving.listener import PORT
 
 WORKER_GRACE_SECONDS = 1.5
@@ -23,7 +23,9 @@ class Command(HubCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="a loopback address (default: %(default)s)")
-        parser.add_argument("--port", type=int, default=PORT, help="0 chooses a free port (default: %(default)s)")
+        parser.add_argument(
+            "--port", type=whole_number, default=PORT, help="0 chooses a free port (default: %(default)s)"
+        )
         parser.add_argument("--no-worker", action="store_true", help="no jobs and no semantic search")
         parser.add_argument("--on-demand", action="store_true", help="log to a file, and end when idle; clients use it")
         parser.add_argument("--service", action="store_true", help=SUPPRESS)

@@ -6,7 +6,7 @@ from django.core.management.base import CommandParser
 
 from memoryhub import __version__
 from memoryhub.client.setup import service as services
-from memoryhub.management.base import CommandGroup, HubCommand
+from memoryhub.management.base import CommandGroup, HubCommand, whole_number
 
 
 class Command(HubCommand):
@@ -17,7 +17,7 @@ class Command(HubCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         acts = parser.add_subparsers(dest="act", required=True, metavar="ACTION")
         install = acts.add_parser("install", help="start the hub now and after each sign-in")
-        install.add_argument("--port", type=int, help="default: that of `memory-hub serve`")
+        install.add_argument("--port", type=whole_number, help="default: that of `memory-hub serve`")
         install.add_argument("--dry-run", action="store_true", help="only show the service's file")
         acts.add_parser("restart", help="stop the hub and start it again, as after an upgrade")
         acts.add_parser("remove", help="stop the hub and remove the service")

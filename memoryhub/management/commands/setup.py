@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from dataclasses import replace
 from getpass import getpass
 from pathlib import Path
@@ -42,7 +41,7 @@ from memoryhub.config.identity import check_project_id
 from memoryhub.config.repository import working_folder
 from memoryhub.core import clock
 from memoryhub.core.autostart import SETTING
-from memoryhub.core.errors import HubError, Invalid
+from memoryhub.core.errors import Invalid
 from memoryhub.core.home_database import masked, only_of_this_process, require_own
 from memoryhub.core.text import counted
 from memoryhub.env import DATABASE_SETTING, DATABASE_VARIABLE, DatabaseUrlError
@@ -59,7 +58,9 @@ class Command(HubCommand):
     reads = True
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("client", nargs="?", metavar="CLIENT", help=", ".join(all_clients()))
+        parser.add_argument(
+            "client", nargs="?", metavar="CLIENT", choices=list(all_clients()), help=", ".join(all_clients())
+        )
         parser.add_argument("--repository", action="store_true", help="change this repository's files, not your own")
         parser.add_argument("--project", metavar="ID", help="always use this project, not that of the client's folder")
         parser.add_argument(
@@ -106,9 +107,6 @@ class Command(HubCommand):
         act.add_argument("--dry-run", action="store_true", help="only show the change")
         act.add_argument("--check", action="store_true", help="start the configured server as the client would")
         parser.add_argument("--remove", action="store_true", help="remove the configuration again")
-
-    def values(self) -> dict[str, Iterable[str]]:
-        return {"client": all_clients()}
 
     def handle(self, *args: Any, **options: Any) -> None:
         repository = None
@@ -348,10 +346,7 @@ def _setup_target(options: dict[str, Any], repository: Path | None) -> SetupTarg
 def _status(client: Client, repository: Path | None) -> str:
     if repository:
         return plan.status_of(repository_target(client, repository))
-    try:
-        return plan.status_of(plan.target_in_use(client, working_folder()))
-    except HubError as error:
-        return error.message
+    return plan.status_in(client, working_folder())
 
 
 # A client without a configuration for a folder is connected once, in the person's home.

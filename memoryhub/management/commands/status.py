@@ -2,6 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
+from memoryhub.client.setup.plan import WITH_HOOKS, statuses_in
+from memoryhub.config.repository import working_folder
 from memoryhub.core import clock
 from memoryhub.core.text import counted
 from memoryhub.management.base import CommandGroup, HubCommand
@@ -18,7 +22,9 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         state = hub_state()
-        self.answer(state, (highlight(line, (_label(line), Style.BOLD)) for line in _state_lines(state)))
+        set_up = statuses_in(working_folder())
+        data = {**to_jsonable_python(state), "set_up": set_up}
+        self.answer(data, (highlight(line, (_label(line), Style.BOLD)) for line in _state_lines(state, set_up)))
 
 
 def _label(line: str) -> str:
@@ -26,7 +32,7 @@ def _label(line: str) -> str:
     return "" if line.startswith(" ") else f"{label}{colon}"
 
 
-def _state_lines(state: HubState) -> list[str]:
+def _state_lines(state: HubState, set_up: dict[str, str]) -> list[str]:
     clients = []
     for client in state.clients:
         name = f"process {client.pid}, no call yet"
@@ -34,6 +40,11 @@ def _state_lines(state: HubState) -> list[str]:
             name = f"{client.name}, project {client.project}"
         clients.append(f"  {name}, since {clock.minute(client.since)}")
     captures = [f"  {name}: {clock.minute(at)}" for name, at in sorted(state.last_captures.items())]
+    captured = "nothing yet"
+    if captures:
+        captured = "by each client last at"
+    elif any(WITH_HOOKS in status for status in set_up.values()):
+        captured = "nothing yet; the next session of a client with hooks will be"
     teams = []
     for team in state.teams:
         line = f"Team:       {team.project} at {team.url}: {counted(team.waiting, 'hook event')} waiting"
@@ -52,11 +63,26 @@ def _state_lines(state: HubState) -> list[str]:
         f"Admin:      {'`memory-hub signin` prints a link' if state.running else 'needs the hub'}",
         f"Home:       {state.home}",
         f"Database:   {state.database}",
+        *_set_up_lines(set_up),
         f"Clients:    {len(clients)} connected over MCP",
         *clients,
-        f"Captured:   {'by each client last at' if captures else 'nothing yet'}",
+        f"Captured:   {captured}",
         *captures,
+        *_inbox_lines(state.to_review),
         f"Spool:      {state.spooled} hook events waiting",
         *teams,
         f"Embeddings: {state.embeddings_pending} events waiting",
     ]
+
+
+def _set_up_lines(set_up: dict[str, str]) -> list[str]:
+    if not set_up:
+        return ["Set up:     no client here; `memory-hub setup CLIENT` connects one"]
+    return ["Set up:     in this folder", *(f"  {client}: {status}" for client, status in set_up.items())]
+
+
+def _inbox_lines(to_review: dict[str, int]) -> list[str]:
+    if not to_review:
+        return ["Inbox:      nothing to review"]
+    lines = [f"  {project}: {count}" for project, count in sorted(to_review.items())]
+    return [f"Inbox:      {counted(sum(to_review.values()), 'memory', 'memories')} to review", *lines]

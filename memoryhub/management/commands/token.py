@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 from memoryhub.core import clock
 from memoryhub.core.permissions import VERBS
 from memoryhub.core.validation import command_from
-from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin
+from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin, whole_number
 from memoryhub.ops.hub_databases import prepare_databases
 from memoryhub.registry import tokens
 
@@ -43,7 +43,7 @@ class Command(HubCommand):
             metavar=",".join(VERBS),
             help="write includes read, admin includes both (default: read)",
         )
-        create.add_argument("--days", type=int, help="days until it expires (default: 90)")
+        create.add_argument("--days", type=whole_number, help="days until it expires (default: 90)")
         acts.add_parser("list", help="list tokens, valid ones first")
         acts.add_parser("revoke", help="revoke a token").add_argument("name")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.db.models import Max
 
 from memories.embeddings.following import events_to_embed
+from memories.review.selectors import count_waiting
 from memoryhub import __version__, env
 from memoryhub.core import clock, log, spool
 from memoryhub.core.autostart import is_allowed
@@ -36,6 +37,8 @@ class HubState:
     teams: list[TeamState]
     # Events whose texts the embedding model has not read yet.
     embeddings_pending: int
+    # How many memories of each project a person has to review
+    to_review: dict[str, int]
 
     @property
     def hub(self) -> str:
@@ -53,11 +56,14 @@ class HubState:
 def hub_state() -> HubState:
     """Return the state of the hub. Stores that can't be read are left out: ``doctor`` names them."""
     captures: dict[str, str] = {}
+    to_review: dict[str, int] = {}
     pending = 0
     for project in list_projects():
         try:
             with use_store(project_store(project)):
                 pending += events_to_embed()
+                if count := count_waiting():
+                    to_review[project] = count
                 hooks = log.events().filter(source="hook").exclude(trace_id=SAMPLE_TRACE).order_by()
                 for client, at in hooks.values_list("actor").annotate(at=Max("occurred_at")):
                     captures[client] = max(at, captures.get(client, ""))
@@ -74,4 +80,5 @@ def hub_state() -> HubState:
         spooled=spool.count_waiting(),
         teams=team_states(),
         embeddings_pending=pending,
+        to_review=to_review,
     )
