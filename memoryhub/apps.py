@@ -25,7 +25,7 @@ class HubConfig(AppConfig):
 
 # Other sessions need none of what it imports
 def _offer_start(folder: Path, project: str) -> str:
-    from memoryhub.transfer.start import offer_start
+    from memoryhub.transfer.start_plan import offer_start
 
     return offer_start(folder, project)
 

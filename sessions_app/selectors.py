@@ -188,6 +188,11 @@ class SessionEvent(NamedTuple):
     occurred_at: str = ""
 
     @property
+    def happened_at(self) -> str:
+        """When it happened, which is earlier than when it was imported."""
+        return str(self.payload.get("written_at") or self.occurred_at)
+
+    @property
     def has_failed(self) -> bool:
         """Whether it is a command with an exit code that is not 0."""
         return bool(self.payload.get("exit_code"))

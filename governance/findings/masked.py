@@ -25,6 +25,8 @@ from sessions_app.models import Session
 # As the sanitiser writes it: the kind, and four digits that are the same for the same secret
 _TAG = re.compile(r"\[REDACTED:([a-z0-9-]{1,40}):([0-9a-f]{4})\]")
 _BEGINNING = "[REDACTED:"
+# Kinds without a service's form. In documents and messages of commits, nearly all of them are examples
+_FORMLESS = frozenset({"password", "secret", "url-password"})
 # Oldest events that are read
 _MOST_EVENTS = 20_000
 _MOST_KINDS, _MOST_SOURCES = 4, 3
@@ -87,13 +89,16 @@ def _masked_secrets() -> _MaskedSecrets:
     agents = dict(Session.objects.values_list("session_id", "agent"))
     seen: set[str] = set()
     for position, session_id, occurred_at, source, trace_id, text in _masked_events():
+        tool = tools.get(batch_of_trace(trace_id))
         tags = [tag for tag in _TAG.finditer(text or "") if tag[0] not in seen]
+        if tool and not session_id:
+            tags = [tag for tag in tags if tag[1] not in _FORMLESS]
         for tag in tags:
             if tag[0] in seen:
                 continue
             seen.add(tag[0])
             masked.kinds[tag[1]] += 1
-            name = agents.get(session_id) or tools.get(batch_of_trace(trace_id)) or _SOURCES.get(source, source)
+            name = agents.get(session_id) or tool or _SOURCES.get(source, source)
             masked.sources[f"from {name}"] += 1
         if tags:
             payload = json.loads(text or "{}")

@@ -55,8 +55,7 @@ def close_session(session_id: str, *, asks: bool) -> str:
         What the agent is asked, once in a session; "" for nothing.
     """
     try:
-        settings = project_settings()
-        if settings.lessons is Lessons.OFF or (asks and not settings.ask_agent):
+        if asks and not project_settings().ask_agent:
             return ""
         proposed = propose_lessons(session_id)
     except Exception:
@@ -75,9 +74,11 @@ closings.append(close_session)
 def propose_lessons(session_id: str) -> list[WriteResult]:
     """Write the best lessons of a session that are not stored yet, and return them.
 
-    They wait for review, unless the project accepts them as they are. At most ``MOST`` are written in a session. What
-    a person has rejected, deleted or written in other words is not proposed again.
+    They wait for review, unless the project accepts them as they are, or wants none. At most ``MOST`` are written in a
+    session. What a person has rejected, deleted or written in other words is not proposed again.
     """
+    if project_settings().lessons is Lessons.OFF:
+        return []
     session = Session.objects.filter(session_id=session_id).exclude(mode=SessionMode.SCRATCH).first()
     if session is None or _count_proposed(session_id) >= MOST:
         return []

@@ -432,7 +432,7 @@ def _failure_lines(level: Level, ids: Sequence[int], _: str, now: datetime) -> d
     for run in read_events(log.events().at(ids).of_type(COMMAND_RUN), len(ids)):
         output = run.payload.get("output", "")
         error = next(iter(error_lines(output, 1)), output.strip().rpartition("\n")[2])
-        what = f"`{one_line(command_key(run.payload['command']), 80)}` failed {clock.day(run.occurred_at)}"
+        what = f"`{one_line(command_key(run.payload['command']), 80)}` failed {clock.day(run.happened_at)}"
         what = f"{what}: {one_line(error, 160)}{_cure_of(run)}"
         lines[run.position] = f"{reference(level, run.position)} {what}"
     written = [entry for entry in ids if entry not in lines]

@@ -258,6 +258,11 @@ def _slug_of(name: str, directory: Path) -> str:
 def _unless_taken(name: str, mine: dict[str, str], alternatives: list[str]) -> str:
     if _owner(name, mine) != "other":
         return name
+    # What was imported into another project by name makes that the repository's
+    names = (path.parent.name for path in (home() / "projects").glob(f"*/{ORIGIN_FILE}"))
+    bound = [project for project in names if _owner(project, mine) == "mine"]
+    if len(bound) == 1:
+        return bound[0]
     choices = list(dict.fromkeys([name, *(slug for slug in map(project_slug, alternatives[:_MAX_CHOICES]) if slug)]))
     if len(choices) == 1:
         choices.append(f"{name[:62]}-2")

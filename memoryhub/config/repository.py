@@ -62,6 +62,14 @@ def find_repository(directory: Path) -> Repository | None:
     return None
 
 
+def find_worktree(directory: Path) -> Repository | None:
+    """Return the repository whose working tree contains the folder, or None."""
+    repository = find_repository(resolved(directory))
+    if repository is None or not repository.has_worktree:
+        return None
+    return repository
+
+
 def remote_name(url: str) -> str:
     """Return the repository's name: the last part of a remote's URL, without ``.git``."""
     parts = [part for part in re.split(r"[/\\:]+", url.rstrip("/\\")) if part]

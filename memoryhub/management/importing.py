@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from governance.imports import counts_text
 from memoryhub.core import clock
 from memoryhub.core.autostart import start_in_background
-from memoryhub.core.text import flat
+from memoryhub.core.text import counted, flat
 from memoryhub.management.base import HubCommand, progress_bar, use_cli_origin
 from memoryhub.transfer.records import reason_lines
-from memoryhub.transfer.start import PlanPart, StartPlan, StartResult, run_start
+from memoryhub.transfer.start import StartResult, run_start
+from memoryhub.transfer.start_plan import PlanPart, StartPlan
 
 _MOST_LEFT_OUT, _MOST_WARNINGS = 3, 10
 _MEGABYTE = 1_000_000
@@ -24,7 +25,7 @@ def plan_lines(plan: StartPlan) -> Iterator[str]:
     if plan.hint:
         yield flat(f"  note: {plan.hint}")
     if not plan.parts:
-        yield "  everything that this machine knows of it is in memory"
+        yield "  nothing new to import"
     width = max((len(part.text) for part in plan.parts), default=0)
     for part in plan.parts:
         yield flat(f"  {part.text:>{width}}  {', '.join(_details(part))}")
@@ -70,7 +71,10 @@ def import_plan(command: HubCommand, plan: StartPlan, *, seconds: float | None =
         start_in_background(
             "start", "--continue", str(result.batch), "--project", plan.project, folder=str(plan.folder)
         )
-        command.stdout.write("The older sessions and commits follow in the background.")
+        command.stdout.write("The rest follows in the background.")
+    if result.lessons:
+        lessons = counted(result.lessons, "lesson")
+        command.stdout.write(f"Proposed {lessons} of your sessions, for your review: memory-hub open {plan.project}")
     if result.secrets:
         kinds = ", ".join(f"{count} {name}" for name, count in result.secrets.most_common())
         command.stdout.write(flat(f"Masked on the way in: {kinds}"))

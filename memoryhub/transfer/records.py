@@ -81,6 +81,13 @@ class Transcript:
     # Yields its session, and what is left out
     read: Callable[[], Iterator[Record]]
 
+    def records(self) -> Iterator[Record]:
+        """Yield its session and what is left out, or why it cannot be read."""
+        try:
+            yield from self.read()
+        except Invalid as error:
+            yield LeftOutRecord(str(self.place), error.message)
+
 
 @dataclass(frozen=True, slots=True)
 class ImportSource:
@@ -107,7 +114,7 @@ class ImportSource:
             yield from self.read(path)
             if self.transcripts:
                 for transcript in self.transcripts(path):
-                    yield from transcript.read()
+                    yield from transcript.records()
         except Invalid as error:
             hint = f"; `import {self.name}` takes {self.takes}" if self.takes else ""
             raise Invalid(f"{error.message}{hint}") from error

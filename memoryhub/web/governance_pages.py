@@ -38,7 +38,8 @@ from memoryhub.core.permissions import Act, require
 from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from
-from memoryhub.transfer.start import StartResult, plan_of_project, run_start
+from memoryhub.transfer.start import StartResult, run_start
+from memoryhub.transfer.start_plan import plan_of_project
 from memoryhub.web.pages import number_from
 from sessions_app.timeline import entries_of
 

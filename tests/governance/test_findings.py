@@ -18,13 +18,14 @@ from decisions.services import link_decisions, mark_decision
 from governance.findings.commands import command_name, error_key
 from governance.findings.schemas import FindingKind, ProjectFinding
 from governance.findings.selectors import project_findings
-from governance.imports import preview_undo, undo_import
+from governance.imports import ImportRun, preview_undo, undo_import
 from governance.present import findings_lines
 from memories.events import AMENDMENT_FOUND, AmendmentFound
 from memories.models import AmendmentKind
 from memories.schemas import MemoryWrite
 from memories.services import write_memory
 from memoryhub.core import clock, log
+from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import SessionRecord
@@ -286,6 +287,14 @@ class MaskedSecretTests(FindingsTestCase):
         self.assertIn("1 from claude-code", finding.sentence)
         self.assertNotIn(TOKEN[:12], project_findings().model_dump_json())
         self.assertIn("[REDACTED:github-token:", finding.evidence[-1].text)
+
+    def test_examples_in_documents_are_no_secrets_in_use(self) -> None:
+        example = "The URL is amqp://harbour:Kestrel-77x@broker.local:5672/tides"
+        with use_origin(session_id=""), ImportRun("start", "/work/tides").recording():
+            write_memory(command=MemoryWrite(title="Broker", content=example))
+        self.assertIsNone(self.finding(FindingKind.SECRETS))
+        self.bring(Transcript(1).user(example))
+        self.assertIn("1 secret was masked", self.need(FindingKind.SECRETS).sentence)
 
     def test_without_secrets_there_is_no_finding(self) -> None:
         write_memory(command=MemoryWrite(title="Tags", content="Tags are written as [REDACTED:removed]."))

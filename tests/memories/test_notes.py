@@ -159,6 +159,13 @@ class NoteTests(NotesTestCase):
             "No module named 'api'; it passed as `uv run pytest -q`", self.command("cd web && pytest -q | tail -5")
         )
 
+    def test_a_failure_has_the_day_on_which_the_command_ran(self) -> None:
+        self.begin("s-0")
+        at = {"written_at": "2024-03-01T08:30:00.000Z"}
+        self.append("s-0", COMMAND_RUN, command="pytest -q", exit_code=1, output="E  KeyError: 'api'", **at)
+        self.append("s-0", COMMAND_RUN, command="uv run pytest -q", exit_code=0, output="", **at)
+        self.assertIn("`pytest -q` failed 2024-03-01: ", self.command("pytest -q"))
+
     def test_a_failed_command_that_another_one_cured(self) -> None:
         self.begin("s-0", "s-9")
         for session in ("s-0", "s-9"):

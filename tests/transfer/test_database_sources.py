@@ -19,7 +19,7 @@ from unittest.mock import patch
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import LeftOutRecord, MemoryRecord
 from memoryhub.transfer.sources import SOURCES, databases
-from memoryhub.transfer.sources.databases import moment_of
+from memoryhub.transfer.sources.reading import time_of
 from tests.pages import SIZE, page_map
 from tests.transfer.test_text_sources import DATA, LINK, SourceTestCase
 
@@ -167,7 +167,7 @@ class RecordTests(DatabaseTestCase):
         lists = {"observations": [observation], "sessions": [], "summaries": [], "prompts": [prompt]}
         path.write_text(json.dumps({"exportedAt": "2026-01-03T10:00:00Z", **lists}))
         (record,), (session,) = self.memories("claude-mem", path).values(), self.sessions("claude-mem", path)
-        self.assert_record(record, content="Use lines.", type="decision", created=moment_of(1.7e12))
+        self.assert_record(record, content="Use lines.", type="decision", created=time_of(1.7e12))
         self.assertEqual([turn.prompt for turn in session.turns], ["Which?"])
         memory = {"content": "Use lines.", "tags": ["a", "b"], "created_at": 1767434400.0, "memory_type": "decision"}
         memories = [{**memory, "content_hash": "f" * 64, "metadata": {"project": "harbour"}}, memory, None]
@@ -195,9 +195,9 @@ class RecordTests(DatabaseTestCase):
 
     def test_times(self) -> None:
         for same_day in (1_715_000_000, 1_715_000_000_000, "2024-05-06 07:08:09", "2024-05-06T07:08:09.123Z"):
-            self.assertEqual(str(moment_of(same_day))[:10], "2024-05-06")
+            self.assertEqual(str(time_of(same_day))[:10], "2024-05-06")
         for value in (0, -1, 1e300, float("nan"), True, None, b"2024", "soon", "0001-01-01T00:00:00+14:00"):
-            self.assertIsNone(moment_of(value), value)
+            self.assertIsNone(time_of(value), value)
 
 
 class HostileTests(DatabaseTestCase):

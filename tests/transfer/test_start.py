@@ -28,10 +28,13 @@ from memoryhub.core.log import table_digests
 from memoryhub.core.stores.store import list_projects
 from memoryhub.ops.serving.process import find_running
 from memoryhub.transfer import start
-from memoryhub.transfer.start import StartPlan, StartResult, offer_start, plan_of_project, plan_start, run_start
+from memoryhub.transfer.start import StartResult, run_start
+from memoryhub.transfer.start_plan import StartPlan, offer_start, plan_of_project, plan_start
 from sessions_app.hook_parser import parse_hook
 from sessions_app.models import Commit, Session
+from sessions_app.schemas import SettingsChange
 from sessions_app.services.capture import take_event
+from sessions_app.services.profile import change_settings
 from tests.admin.base import AdminTestCase
 from tests.databases import at_home
 from tests.sessions_app.test_git import Repository
@@ -160,6 +163,24 @@ class RunTests(StartTestCase):
             self.assertEqual(table_digests(), before)
         self.assertEqual(len(self.plan().parts), 5)
 
+    def test_what_the_person_corrected_is_proposed_and_undone_with_the_sessions(self) -> None:
+        self.transcribe(SECOND, "Run the tests", "No, always run the tests with make check", at=1_700_100_000)
+        result = self.run_start()
+        self.assertEqual(result.lessons, 1)
+        with self.store():
+            (lesson,) = Memory.objects.filter(review="proposed")
+            self.assertIn("always run the tests with make check", lesson.content)
+        self.assertEqual(self.run_start().lessons, 0)
+        self.undo(result.batch)
+        self.assertEqual(self.counts(), (0, 0, 0, 0))
+        self.assertEqual(self.run_start().lessons, 1)
+
+    def test_a_project_without_lessons_gets_none_from_old_sessions(self) -> None:
+        with self.store():
+            change_settings(command=SettingsChange(settings={"lessons": "off"}))
+        self.transcribe(SECOND, "Run the tests", "No, always run the tests with make check", at=1_700_100_000)
+        self.assertEqual(self.run_start().lessons, 0)
+
     def test_the_newest_sessions_come_first(self) -> None:
         with mock.patch.object(start, "_SESSIONS_AT_ONCE", 1):
             self.run_start()
@@ -253,7 +274,7 @@ class CommandTests(StartTestCase):
             output, r"Imported 5 new, 2 sessions in \d+ s\. To undo it: memory-hub import undo 1 --project alpha"
         )
         self.assertIn("Masked on the way in: 1 github-token\n", output)
-        self.assertIn("everything that this machine knows of it is in memory", self.call("import", "--yes"))
+        self.assertIn("nothing new to import", self.call("import", "--yes"))
         self.assertIn("undone: ", self.call("import", "undo", "1", "--yes", "--project", "alpha"))
         self.assertEqual(self.counts(), (0, 0, 0, 0))
 
@@ -263,6 +284,17 @@ class CommandTests(StartTestCase):
         output = self.call("import", "--yes")
         self.assertIn("Nothing was new.\n", output)
         self.assertIn("skipped docs/huge.md: ", output)
+
+    def test_a_repository_whose_name_is_taken_has_the_project_that_was_named_for_it(self) -> None:
+        self.call("import", "--yes")
+        twin = Repository(self.home / "fork" / "alpha").folder
+        (twin / "README.md").write_text("# Alpha\n\nThe port of the fork is 9090.\n")
+        with chdir(twin):
+            with self.assertRaisesMessage(CommandError, "pass --project ID"):
+                call_command("import", "--yes")
+            call_command("import", "--yes", "--project", "fork", stdout=StringIO())
+            self.assertEqual(plan_start(twin).project, "fork")
+        self.assertEqual(self.plan().project, "alpha")
 
     def test_show_tells_an_import_that_runs_from_one_that_was_interrupted(self) -> None:
         stopped = mock.patch("memoryhub.transfer.start.read_commits", side_effect=KeyboardInterrupt)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memoryhub.config.clients import Client, ClientFile
-from memoryhub.config.repository import find_repository, resolved
+from memoryhub.config.repository import find_repository, find_worktree, resolved
 from memoryhub.core.errors import Invalid
 
 _NAME = re.compile(r"\{(\w+)\}")
@@ -73,7 +73,8 @@ def folder_target(client: Client, directory: Path) -> SetupTarget:
         return _target(in_folder(client, str(project_folder(directory))), None)
     if not client.repository:
         return user_target(client)
-    return _target(client, None, config_file(client, _top_of(directory) or resolved(directory)))
+    repository = find_worktree(directory)
+    return _target(client, None, config_file(client, repository.top if repository else resolved(directory)))
 
 
 def in_folder(client: Client, folder: str) -> Client:
@@ -125,16 +126,10 @@ def _inside(repository: Path, path: Path) -> Path:
 
 def repository_of(directory: Path) -> Path:
     """Return the top of the folder's working tree."""
-    top = _top_of(directory)
-    if top is None:
+    repository = find_worktree(directory)
+    if repository is None:
         raise Invalid(f"{directory.resolve()} is not in a git repository; change to one, or omit --repository")
-    return top
-
-
-def _top_of(directory: Path) -> Path | None:
-    directory = resolved(directory)
-    top = next((folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), None)
-    return top if find_repository(directory) else None
+    return repository.top
 
 
 # A template whose environment variable is set takes precedence; then an existing file, then one in an existing folder.

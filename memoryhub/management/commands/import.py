@@ -21,7 +21,7 @@ from memoryhub.transfer.file_imports import FILE_IMPORTS, FileImport
 from memoryhub.transfer.importing import Importer
 from memoryhub.transfer.records import ImportReport, ImportSource, batch_line, left_out_lines, report_line
 from memoryhub.transfer.sources import SOURCES
-from memoryhub.transfer.start import plan_start
+from memoryhub.transfer.start_plan import plan_start
 
 
 class Command(ProjectCommand):

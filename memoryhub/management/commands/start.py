@@ -19,7 +19,8 @@ from memoryhub.core.errors import ConflictError, HubError
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.management.base import CommandGroup, ProjectCommand, entity_id, use_cli_origin
 from memoryhub.management.importing import import_plan, is_wanted, plan_lines
-from memoryhub.transfer.start import plan_start, run_start
+from memoryhub.transfer.start import run_start
+from memoryhub.transfer.start_plan import plan_start
 
 # After so long a person should see what was imported; what is older follows in the background
 _SECONDS = 10.0

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,7 +16,7 @@ from memories.models import RelationType
 from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, Transcript
-from memoryhub.transfer.sources.reading import dict_or_empty, files_below, json_objects, list_or_empty, text_of
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, message_text, text_of, time_of
 from memoryhub.transfer.sources.rule_files import CLAUDE
 from memoryhub.transfer.sources.rules import RuleReader, repository_rules
 from memoryhub.transfer.sources.texts import (
@@ -28,7 +28,13 @@ from memoryhub.transfer.sources.texts import (
     section_records,
     wiki_links,
 )
-from memoryhub.transfer.sources.transcripts import TranscriptBuilder, first_text, time_of, transcripts_of
+from memoryhub.transfer.sources.transcripts import (
+    TranscriptBuilder,
+    folder_in,
+    folder_of_project,
+    line_records,
+    transcripts_of,
+)
 
 _INSTRUCTIONS = ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", ".claude/rules")
 # The types that the tool gives its memories
@@ -163,10 +169,9 @@ class _Memory:
                 keys[str(matter["name"])] = f"{self.folder.name}/memory/{path.name}"
         return keys
 
-    # The name of the folder has lost which of its characters were no letters
     @cached_property
     def _project(self) -> str:
-        return next(filter(None, map(folder_of, sorted(self.folder.glob("*.jsonl")))), self.folder.name)
+        return folder_of_project(self.folder, "*.jsonl")
 
 
 # At the top of the front matter, as older versions have it, or below ``metadata``
@@ -210,38 +215,20 @@ def _transcripts(path: Path) -> Iterator[Transcript]:
         # Who keeps their settings in git seldom keeps the transcripts
         reads_ignored=True,
     )
-    yield from transcripts_of(files, folder=folder_of, read=session_records)
-
-
-def session_records(path: Path) -> Iterator[Record]:
-    """Yield the session of a transcript, and what is left out of it."""
-    reader = _TranscriptReader()
-    broken = []
-    try:
-        for number, line in json_objects(path):
-            if line is None:
-                broken.append(number)
-            elif not line.get("isSidechain"):
-                reader.read(line)
-    except Invalid as error:
-        yield LeftOutRecord(str(path), error.message)
-        return
-    yield from reader.records(path, broken)
-
-
-def folder_of(path: Path) -> str:
-    """Return the folder that a session was in, or "" if the first lines don't say."""
-    return first_text(path, "cwd")
+    yield from transcripts_of(files, folder=folder_in, read=partial(line_records, _TranscriptReader))
 
 
 class _TranscriptReader:
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
         self._builder = TranscriptBuilder("claude-code")
+        self._key = path.stem
         self._titles: dict[str, str] = {}
         # By the last message that they tell of: files have summaries of other sessions too
         self._summaries: dict[str, str] = {}
 
     def read(self, line: dict[str, Any]) -> None:
+        if line.get("isSidechain"):
+            return
         self._builder.summary = self._summaries.get(text_of(line.get("uuid")), self._builder.summary)
         at = time_of(line.get("timestamp"))
         match line:
@@ -253,18 +240,18 @@ class _TranscriptReader:
                 self._builder.note(at, text_of(line.get("cwd")))
                 self._read_calls(content)
                 if message.get("model") != "<synthetic>" and not line.get("isApiErrorMessage"):
-                    self._builder.answer(_joined_turns(content), at)
+                    self._builder.answer(message_text(content), at)
             case {"type": "summary", "summary": str(summary), "leafUuid": str(leaf)}:
                 self._summaries[leaf] = summary
             case {"type": "custom-title", "customTitle": str(title)} | {"type": "ai-title", "aiTitle": str(title)}:
                 self._titles[line["type"]] = title
 
-    def records(self, path: Path, broken: list[int]) -> Iterator[Record]:
+    def records(self, place: str, broken: list[int]) -> Iterator[Record]:
         self._builder.title = self._titles.get("custom-title") or self._titles.get("ai-title", "")
-        return self._builder.records(path.stem, str(path), broken=broken)
+        return self._builder.records(self._key, place, broken=broken)
 
     def _read_user(self, line: dict[str, Any], content: Any, at: datetime | None) -> None:
-        text = _joined_turns(content)
+        text = message_text(content)
         if line.get("isCompactSummary"):
             if match := _SUMMARY.fullmatch(text):
                 self._builder.summary = match[1].strip()
@@ -292,22 +279,13 @@ class _TranscriptReader:
 
     def _read_results(self, content: Any, at: datetime | None) -> None:
         for part in map(dict_or_empty, list_or_empty(content)):
-            output = _joined_turns(part.get("content"))
+            output = message_text(part.get("content"))
             exit_code: int | None = 0
             if part.get("is_error"):
                 failure = _EXIT_CODE.match(output)
                 exit_code = int(failure[1]) if failure else None
                 output = output[failure.end() :].strip() if failure else output
             self._builder.result(text_of(part.get("tool_use_id")), output, exit_code, at)
-
-
-# Only the text of a message's parts: no tools, images or thoughts
-def _joined_turns(content: Any) -> str:
-    if isinstance(content, str):
-        return content.strip()
-    parts = map(dict_or_empty, list_or_empty(content))
-    texts = [text_of(part.get("text")).strip() for part in parts if part.get("type") == "text"]
-    return "\n".join(filter(None, texts))
 
 
 CLAUDE_CODE = ImportSource(

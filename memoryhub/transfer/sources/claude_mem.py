@@ -10,8 +10,8 @@ from pathlib import Path
 
 from memoryhub.core.text import first_line
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord
-from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database
-from memoryhub.transfer.sources.reading import ToolExport, file_in, is_json, list_or_empty, text_of
+from memoryhub.transfer.sources.databases import Database, Row, joined, open_database
+from memoryhub.transfer.sources.reading import ToolExport, file_in, is_json, list_or_empty, text_of, time_of
 from memoryhub.transfer.sources.texts import clean_tags
 from sessions_app.services.past_sessions import PastTurn
 
@@ -88,7 +88,7 @@ def _session_record(row: Row, prompts: list[Row], summaries: Mapping[str, str], 
     first = _without_tags(row["user_prompt"])
     turns = []
     for prompt in prompts:  # it keeps prompts without their answers
-        turns.append(PastTurn(_without_tags(prompt["prompt_text"]), "", moment_of(prompt["created_at_epoch"])))
+        turns.append(PastTurn(_without_tags(prompt["prompt_text"]), "", time_of(prompt["created_at_epoch"])))
     return SessionRecord(
         key=key,
         purpose=text_of(row["custom_title"]) or first_line(first, 200),
@@ -96,8 +96,8 @@ def _session_record(row: Row, prompts: list[Row], summaries: Mapping[str, str], 
         summary=summaries.get(key, ""),
         agent="claude-code",
         project=text_of(row["project"]),
-        started=moment_of(row["started_at_epoch"]),
-        ended=moment_of(row["completed_at_epoch"]),
+        started=time_of(row["started_at_epoch"]),
+        ended=time_of(row["completed_at_epoch"]),
         place=place,
     )
 
@@ -131,7 +131,7 @@ def _observation(row: Row, clients: Mapping[str, str], path: Path) -> Record:
         tags=clean_tags(tags),
         project=text_of(row["project"]),
         session=clients.get(text_of(row["memory_session_id"]), ""),
-        created=moment_of(row["created_at_epoch"]),
+        created=time_of(row["created_at_epoch"]),
         place=place,
     )
 

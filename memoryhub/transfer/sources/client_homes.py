@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
 
 from memories.importing.files import modified_at
 from memoryhub.config.repository import resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import LeftOutRecord, Record, Transcript
-from memoryhub.transfer.sources.reading import Wanted, dict_or_empty, files_below, json_objects, read_head, text_of
+from memoryhub.transfer.sources.reading import Wanted, files_below, read_head
 from memoryhub.transfer.sources.texts import TextFile, section_records
-from memoryhub.transfer.sources.transcripts import HEAD, transcripts_of
+from memoryhub.transfer.sources.transcripts import SessionReader, line_records, transcripts_of
 
 _HEAD_BYTES = 8192
 # Folders of what a client remembers by itself
@@ -75,14 +72,6 @@ def head_text(path: Path) -> str:
     return read_head(path, _HEAD_BYTES).decode("utf-8", "replace")
 
 
-def object_in(text: object) -> dict[str, Any]:
-    """Return the object of a text of JSON; empty if it has none."""
-    try:
-        return dict_or_empty(json.loads(text_of(text)))
-    except (ValueError, RecursionError):
-        return {}
-
-
 def patched_files(patch: str) -> list[str]:
     """Return the paths in a patch of the format that several clients share; empty if the text is none."""
     if "*** Begin Patch" not in patch:
@@ -102,16 +91,6 @@ class SessionHead:
 
     key: str
     folder: str = ""
-
-
-def head_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects in the first lines of a file; none if it can't be read, which its reading tells."""
-    try:
-        for _, line in islice(json_objects(path), HEAD):
-            if line:
-                yield line
-    except Invalid:
-        return
 
 
 def session_transcripts(
@@ -139,33 +118,10 @@ def session_transcripts(
         files,
         folder=lambda path: heads[path].folder,
         key=lambda path: heads[path].key,
-        read=partial(_line_records, reader),
+        read=partial(line_records, reader),
     )
     largest: dict[str, Transcript] = {}
     for transcript in listed:
         if transcript.key not in largest or transcript.size > largest[transcript.key].size:
             largest[transcript.key] = transcript
     yield from largest.values()
-
-
-class SessionReader(Protocol):
-    """Takes the lines of a session's file one by one."""
-
-    def read(self, line: dict[str, Any]) -> None: ...
-
-    def records(self, place: str, broken: list[int]) -> Iterator[Record]: ...
-
-
-def _line_records(reader: Callable[[Path], SessionReader], path: Path) -> Iterator[Record]:
-    session = reader(path)
-    broken = []
-    try:
-        for number, line in json_objects(path):
-            if line is None:
-                broken.append(number)
-            else:
-                session.read(line)
-    except Invalid as error:
-        yield LeftOutRecord(str(path), error.message)
-        return
-    yield from session.records(str(path), broken)

@@ -15,16 +15,17 @@ from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, Record, Transcript
 from memoryhub.transfer.sources import cline_tasks
-from memoryhub.transfer.sources.databases import moment_of
 from memoryhub.transfer.sources.editors import extension_folders
 from memoryhub.transfer.sources.memory_bank import has_memory_bank, memory_bank_records
 from memoryhub.transfer.sources.reading import (
     dict_or_empty,
     files_below,
     list_or_empty,
+    message_text,
     read_json,
     read_settings,
     text_of,
+    time_of,
 )
 from memoryhub.transfer.sources.texts import repository_around
 from memoryhub.transfer.sources.transcripts import TranscriptBuilder, transcripts_of
@@ -112,11 +113,7 @@ def _manifest_of(file: Path) -> dict[str, Any]:
 
 
 def _session_records(tool: str, file: Path) -> Iterator[Record]:
-    try:
-        data = dict_or_empty(read_json(file))
-    except Invalid as error:
-        yield LeftOutRecord(str(file), error.message)
-        return
+    data = dict_or_empty(read_json(file))
     manifest = _manifest_of(file)
     details = dict_or_empty(manifest.get("metadata"))
     if text_of(dict_or_empty(data.get("origin")).get("mode")) not in ("", "user"):
@@ -124,11 +121,11 @@ def _session_records(tool: str, file: Path) -> Iterator[Record]:
     repeated = _messages_of(file, text_of(dict_or_empty(details.get("fork")).get("forkedFromSessionId")))
     builder = TranscriptBuilder(tool)
     builder.title = text_of(details.get("title"))
-    builder.note(moment_of(manifest.get("started_at")), text_of(manifest.get("cwd")))
+    builder.note(time_of(manifest.get("started_at")), text_of(manifest.get("cwd")))
     for message in map(dict_or_empty, list_or_empty(data.get("messages"))):
         if text_of(message.get("id")) not in repeated:
             _read_message(builder, message)
-    builder.note(moment_of(manifest.get("ended_at")))
+    builder.note(time_of(manifest.get("ended_at")))
     yield from builder.records(file.parent.name, str(file))
 
 
@@ -145,13 +142,10 @@ def _messages_of(file: Path, session: str) -> set[str]:
 
 
 def _read_message(builder: TranscriptBuilder, message: Mapping[str, Any]) -> None:
-    at = moment_of(message.get("ts"))
+    at = time_of(message.get("ts"))
     builder.note(at)
-    content = message.get("content")
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    parts = list(map(dict_or_empty, list_or_empty(content)))
-    text = "\n".join(text_of(part.get("text")).strip() for part in parts if part.get("type") == "text").strip()
+    parts = list(map(dict_or_empty, list_or_empty(message.get("content"))))
+    text = message_text(message.get("content"))
     if message.get("role") == "assistant":
         builder.answer(text, at)
         for part in parts:
@@ -204,7 +198,7 @@ def _read_results(builder: TranscriptBuilder, part: Mapping[str, Any], message: 
         elif failure:
             exit_code = int(failure[1])
         call = f"{part.get('tool_use_id')}:{number}"
-        builder.result(call, _EXIT_CODE.sub("", output, count=1).strip(), exit_code, moment_of(message.get("ts")))
+        builder.result(call, _EXIT_CODE.sub("", output, count=1).strip(), exit_code, time_of(message.get("ts")))
 
 
 def _source(tool: str, name: str, takes: str) -> ImportSource:

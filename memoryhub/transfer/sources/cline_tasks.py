@@ -16,16 +16,17 @@ from typing import Any
 
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import LeftOutRecord, Record
-from memoryhub.transfer.sources.databases import moment_of
 from memoryhub.transfer.sources.reading import (
     dict_or_empty,
     list_or_empty,
+    object_in,
     read_head,
     read_json,
     read_settings,
     text_of,
+    time_of,
 )
-from memoryhub.transfer.sources.transcripts import TranscriptBuilder
+from memoryhub.transfer.sources.transcripts import EXIT_CODE, TranscriptBuilder
 
 _API = "api_conversation_history.json"
 # The folder, as the first message to the model names it within JSON
@@ -39,7 +40,6 @@ _EDITS = (
 _COMMANDS = ("execute_command", "run_commands")
 _RESULT = re.compile(r"\[execute_command for '(.*?)'\] Result:\s*(.*)", re.DOTALL)
 _ENVIRONMENT = re.compile(r"<environment_details>.*?(?:</environment_details>|\Z)", re.DOTALL)
-_EXIT_CODE = re.compile(r"\b[Ee]xit(?:ed with)? code:? (\d{1,3})\b")
 # Characters at the start of a result, before the output, in which the client says how the command ended
 _REPORT = 1_000
 # What Cline adds to a command that needs an approval, and to a result that has changed files
@@ -84,11 +84,7 @@ def _item(history: History, file: Path) -> Mapping[str, Any]:
 
 def task_records(tool: str, history: History, file: Path) -> Iterator[Record]:
     """Yield the session of a task, and what is left out of it."""
-    try:
-        messages = list_or_empty(read_json(file))
-    except Invalid as error:
-        yield LeftOutRecord(str(file), error.message)
-        return
+    messages = list_or_empty(read_json(file))
     builder = TranscriptBuilder(tool)
     builder.note(None, folder_of(history, file))
     reader = _TaskReader(builder, _command_runs(file.with_name(_API)))
@@ -108,7 +104,7 @@ class _TaskReader:
     def read(self, message: Mapping[str, Any]) -> None:
         kind = text_of(message.get("say")) or text_of(message.get("ask"))
         text = text_of(message.get("text")).strip()
-        at = moment_of(message.get("ts"))
+        at = time_of(message.get("ts"))
         self._builder.note(at)
         if kind in ("task", "user_feedback") or (kind == "text" and not self._is_begun):
             if text:
@@ -123,7 +119,7 @@ class _TaskReader:
         elif kind == "command":
             self._read_command(text.removesuffix(_APPROVAL).strip(), at)
         elif kind == "tool":
-            self._read_tool(_object(text))
+            self._read_tool(object_in(text))
         elif kind == "condense_context":
             summary = text_of(dict_or_empty(message.get("contextCondense")).get("summary"))
             self._builder.summary = summary or self._builder.summary
@@ -132,8 +128,7 @@ class _TaskReader:
         runs = self._runs.get(command)
         if runs:
             exit_code, output = runs.popleft()
-            self._builder.call("", command)
-            self._builder.result("", output, exit_code, at)
+            self._builder.run(command, output, exit_code, at)
 
     def _read_tool(self, tool: Mapping[str, Any]) -> None:
         if tool.get("tool") == "summarizeTask":
@@ -146,15 +141,8 @@ class _TaskReader:
 
 # A question comes with the choices, as JSON
 def _spoken(text: str) -> str:
-    value = _object(text)
+    value = object_in(text)
     return text_of(value.get("question")) or text_of(value.get("response")) or text
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        return dict_or_empty(json.loads(text)) if text.startswith("{") else {}
-    except (ValueError, RecursionError):
-        return {}
 
 
 # By command, in their order: the exit code, None if it is not said, and the output
@@ -193,5 +181,5 @@ def _results(parts: Iterable[Mapping[str, Any]], calls: dict[str, str]) -> Itera
 
 def _run(result: str) -> tuple[int | None, str]:
     report, _, output = result.partition("Output:\n")
-    exit_code = _EXIT_CODE.search(report[:_REPORT])
+    exit_code = EXIT_CODE.search(report[:_REPORT])
     return int(exit_code[1]) if exit_code else None, (output or report).strip()

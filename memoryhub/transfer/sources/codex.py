@@ -15,13 +15,11 @@ from memoryhub.transfer.sources.client_homes import (
     ClientHome,
     SessionHead,
     exit_code_of,
-    head_lines,
-    object_in,
     patched_files,
     session_transcripts,
 )
-from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, text_of
-from memoryhub.transfer.sources.transcripts import TranscriptBuilder, time_of
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, object_in, text_of, time_of
+from memoryhub.transfer.sources.transcripts import TranscriptBuilder, head_lines
 
 _FOLDERS = ("sessions", "archived_sessions")
 _HOME = ClientHome("Codex", "~/.codex", (*_FOLDERS, "AGENTS.md", "AGENTS.override.md", "memories"))

@@ -14,12 +14,11 @@ from memoryhub.transfer.sources.client_homes import (
     ClientHome,
     SessionHead,
     exit_code_of,
-    head_lines,
     patched_files,
     session_transcripts,
 )
-from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, text_of
-from memoryhub.transfer.sources.transcripts import TranscriptBuilder, time_of
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, text_of, time_of
+from memoryhub.transfer.sources.transcripts import TranscriptBuilder, head_lines
 
 _SESSIONS = "session-state"
 _HOME = ClientHome("Copilot CLI", "~/.copilot", (_SESSIONS, "copilot-instructions.md", "instructions"))

@@ -9,23 +9,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from memories.importing.files import modified_at
 from memoryhub.config.repository import is_folder
-from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import LeftOutRecord, Record, Transcript
 from memoryhub.transfer.sources.cursor_store import folder_of_store, read_message, store_records
-from memoryhub.transfer.sources.databases import moment_of
-from memoryhub.transfer.sources.reading import (
-    dict_or_empty,
-    files_below,
-    json_objects,
-    read_settings,
-    text_of,
-)
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, json_objects, read_settings, text_of, time_of
 from memoryhub.transfer.sources.transcripts import TranscriptBuilder, transcripts_of
 
 # Levels of folders, and folders of each, that are compared with the name of a project
@@ -110,18 +103,14 @@ def _transcript_records(chats: Mapping[str, Path], folders: dict[str, str], file
     if file.stem in chats:
         details = read_settings(chats[file.stem] / "meta.json")
     broken = []
-    try:
-        changed = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-        at: datetime | None = moment_of(details.get("createdAtMs")) or changed
-        builder.note(None, _folder_of(chats, folders, file))
-        for number, line in json_objects(file):
-            if line is None:
-                broken.append(number)
-            else:
-                content = dict_or_empty(line.get("message")).get("content")
-                at = read_message(builder, text_of(line.get("role")), content, at)
-        builder.note(moment_of(details.get("updatedAtMs")) or changed)
-    except (Invalid, OSError) as error:
-        yield LeftOutRecord(str(file), error.message if isinstance(error, Invalid) else str(error.strerror))
-        return
+    changed = modified_at(file)
+    at: datetime | None = time_of(details.get("createdAtMs")) or changed
+    builder.note(None, _folder_of(chats, folders, file))
+    for number, line in json_objects(file):
+        if line is None:
+            broken.append(number)
+        else:
+            content = dict_or_empty(line.get("message")).get("content")
+            at = read_message(builder, text_of(line.get("role")), content, at)
+    builder.note(time_of(details.get("updatedAtMs")) or changed)
     yield from builder.records(file.stem, str(file), broken=broken)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from memoryhub.core.errors import Invalid
-from memoryhub.transfer.records import LeftOutRecord, MemoryRecord, Record, Transcript
-from memoryhub.transfer.sources.databases import Database, moment_of, open_database
-from memoryhub.transfer.sources.reading import dict_or_empty, list_or_empty, read_settings, text_of
+from memoryhub.transfer.records import MemoryRecord, Record, Transcript
+from memoryhub.transfer.sources.databases import Database, open_database
+from memoryhub.transfer.sources.reading import dict_or_empty, list_or_empty, object_in, read_settings, text_of, time_of
 from memoryhub.transfer.sources.transcripts import EPOCH, TranscriptBuilder
 
 TOOL = "Cursor"
@@ -78,7 +77,7 @@ def editor_transcripts(user: Path) -> Iterator[Transcript]:
         for key, size in database.keys(_CONTENT, "composerData:"):
             session = key.partition(":")[2]
             if session not in index or session not in sizes:
-                data = _object(database.value(_CONTENT, key))
+                data = object_in(database.value(_CONTENT, key))
                 index.setdefault(session, _header(data, user))
                 for part in (
                     *list_or_empty(data.get("subagentComposerIds")),
@@ -101,7 +100,7 @@ def _index(database: Database, user: Path) -> dict[str, _Header]:
     index: dict[str, _Header] = {}
     if "composerHeaders" in database.columns:
         for row in database.rows("composerHeaders", _HEADERS):
-            data = {**_object(row["value"]), **{name: row[name] for name in _HEADERS[1:5] if row[name]}}
+            data = {**object_in(row["value"]), **{name: row[name] for name in _HEADERS[1:5] if row[name]}}
             index[text_of(row["composerId"])] = _header(data, user)
     if "ItemTable" in database.columns:
         for data in _composers(database, "composer.composerHeaders"):
@@ -123,7 +122,7 @@ def _workspaces(user: Path) -> list[Path]:
 
 
 def _composers(database: Database, key: str) -> Iterator[dict[str, Any]]:
-    data = _object(database.value("ItemTable", key))
+    data = object_in(database.value("ItemTable", key))
     yield from map(dict_or_empty, list_or_empty(data.get("allComposers")))
 
 
@@ -134,7 +133,7 @@ def _header(data: Mapping[str, Any], user: Path) -> _Header:
     name = text_of(workspace.get("id")) or text_of(data.get("workspaceId"))
     if not folder and name and Path(name).name == name:
         folder = _folder_of(read_settings(user / "workspaceStorage" / name / "workspace.json"))
-    moments = map(moment_of, (data.get("lastUpdatedAt"), data.get("createdAt")))
+    moments = map(time_of, (data.get("lastUpdatedAt"), data.get("createdAt")))
     is_part = bool(data.get("isSubagent") or data.get("isBestOfNSubcomposer"))
     return _Header(folder, next(filter(None, moments), EPOCH), is_part)
 
@@ -147,31 +146,17 @@ def _folder_of(workspace: Mapping[str, Any]) -> str:
     return unquote(address.path) if address.scheme == "file" else ""
 
 
-def _object(value: Any) -> dict[str, Any]:
-    try:
-        if isinstance(value, bytes):
-            value = value.decode("utf-8", "replace")
-        return dict_or_empty(json.loads(value) if isinstance(value, str) else value)
-    except (ValueError, RecursionError):
-        return {}
-
-
 def _records(path: Path, session: str, header: _Header) -> Iterator[Record]:
-    place = f"{path}: {session}"
-    try:
-        with _open(path) as database:
-            data = _object(database.value(_CONTENT, f"composerData:{session}"))
-            builder = TranscriptBuilder("cursor")
-            builder.title = text_of(data.get("name"))
-            at = moment_of(data.get("createdAt"))
-            builder.note(at, header.folder)
-            for bubble in _bubbles(database, data, session):
-                at = _time_of(bubble) or at
-                _read_bubble(builder, bubble, at)
-    except Invalid as error:
-        yield LeftOutRecord(place, error.message)
-        return
-    yield from builder.records(session, place)
+    with _open(path) as database:
+        data = object_in(database.value(_CONTENT, f"composerData:{session}"))
+        builder = TranscriptBuilder("cursor")
+        builder.title = text_of(data.get("name"))
+        at = time_of(data.get("createdAt"))
+        builder.note(at, header.folder)
+        for bubble in _bubbles(database, data, session):
+            at = _bubble_time(bubble) or at
+            _read_bubble(builder, bubble, at)
+    yield from builder.records(session, f"{path}: {session}")
 
 
 # In older versions the session has its messages in itself
@@ -180,13 +165,13 @@ def _bubbles(database: Database, data: Mapping[str, Any], session: str) -> Itera
     for header in list_or_empty(data.get("fullConversationHeadersOnly"))[:_MAX_MESSAGES]:
         name = text_of(dict_or_empty(header).get("bubbleId"))
         if name:
-            yield _object(database.value(_CONTENT, f"bubbleId:{session}:{name}"))
+            yield object_in(database.value(_CONTENT, f"bubbleId:{session}:{name}"))
 
 
 # Many messages have no time: it is that of the one before then
-def _time_of(bubble: Mapping[str, Any]) -> datetime | None:
+def _bubble_time(bubble: Mapping[str, Any]) -> datetime | None:
     timing = dict_or_empty(bubble.get("timingInfo"))
-    return moment_of(bubble.get("createdAt")) or moment_of(timing.get("clientStartTime"))
+    return time_of(bubble.get("createdAt")) or time_of(timing.get("clientStartTime"))
 
 
 def _read_bubble(builder: TranscriptBuilder, bubble: Mapping[str, Any], at: datetime | None) -> None:
@@ -200,13 +185,12 @@ def _read_bubble(builder: TranscriptBuilder, bubble: Mapping[str, Any], at: date
 
 
 def _read_tool(builder: TranscriptBuilder, tool: Mapping[str, Any], at: datetime | None) -> None:
-    arguments = {**_object(tool.get("rawArgs")), **_object(tool.get("params"))}
+    arguments = {**object_in(tool.get("rawArgs")), **object_in(tool.get("params"))}
     if tool.get("name") in _EDITS and tool.get("status") == "completed":
         builder.edit(next(filter(None, (text_of(arguments.get(name)) for name in _PATHS)), ""))
     elif tool.get("name") in _COMMANDS:
-        result = _object(tool.get("result"))
+        result = object_in(tool.get("result"))
         exit_code = result.get("exitCodeV2", result.get("exitCode", 0))
         if tool.get("status") != "completed" or result.get("rejected") or not isinstance(exit_code, int):
             exit_code = None
-        builder.call("", text_of(arguments.get("command")))
-        builder.result("", text_of(result.get("output")).strip(), exit_code, at)
+        builder.run(text_of(arguments.get("command")), text_of(result.get("output")).strip(), exit_code, at)

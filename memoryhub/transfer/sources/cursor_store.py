@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -12,10 +11,18 @@ from typing import Any
 from urllib.parse import unquote
 
 from memoryhub.core.errors import Invalid
-from memoryhub.transfer.records import LeftOutRecord, Record
-from memoryhub.transfer.sources.databases import Database, moment_of, open_database
-from memoryhub.transfer.sources.reading import dict_or_empty, list_or_empty, read_settings, text_of
-from memoryhub.transfer.sources.transcripts import TranscriptBuilder
+from memoryhub.transfer.records import Record
+from memoryhub.transfer.sources.databases import Database, open_database
+from memoryhub.transfer.sources.reading import (
+    dict_or_empty,
+    list_or_empty,
+    message_text,
+    object_in,
+    read_settings,
+    text_of,
+    time_of,
+)
+from memoryhub.transfer.sources.transcripts import EXIT_CODE, TranscriptBuilder
 
 _QUERY = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
 # What a message begins with that only has context
@@ -24,7 +31,6 @@ _TIME = re.compile(
     r"<timestamp>[A-Z][a-z]+, ([A-Z][a-z]{2}) (\d{1,2}), (\d{4}), (\d{1,2}:\d{2} [AP]M) \(UTC([+-]\d{1,2})"
 )
 _EDITS = ("Write", "StrReplace", "Edit", "MultiEdit", "Delete", "ApplyPatch")
-_EXIT_CODE = re.compile(r"\b[Ee]xit(?:ed with)? code:? (\d{1,3})\b")
 # Messages of a session that are looked up, and bytes of their names
 _MAX_MESSAGES = 100_000
 _DIGEST = 32
@@ -43,20 +49,16 @@ def folder_of_store(store: Path) -> str:
 
 def store_records(store: Path) -> Iterator[Record]:
     builder = TranscriptBuilder("cursor")
-    try:
-        with _open(store) as database:
-            details = _details(database)
-            if details.get("name") != "New Agent":
-                builder.title = text_of(details.get("name"))
-            at = moment_of(details.get("createdAt"))
-            digests, folder = _root_fields(_root(database))
-            builder.note(at, text_of(read_settings(store.with_name("meta.json")).get("cwd")) or folder)
-            for digest in digests[:_MAX_MESSAGES]:
-                message = _decoded(database.value("blobs", digest, column="data", by="id"))
-                at = read_message(builder, text_of(message.get("role")), message.get("content"), at)
-    except Invalid as error:
-        yield LeftOutRecord(str(store), error.message)
-        return
+    with _open(store) as database:
+        details = _details(database)
+        if details.get("name") != "New Agent":
+            builder.title = text_of(details.get("name"))
+        at = time_of(details.get("createdAt"))
+        digests, folder = _root_fields(_root(database))
+        builder.note(at, text_of(read_settings(store.with_name("meta.json")).get("cwd")) or folder)
+        for digest in digests[:_MAX_MESSAGES]:
+            message = object_in(database.value("blobs", digest, column="data", by="id"))
+            at = read_message(builder, text_of(message.get("role")), message.get("content"), at)
     yield from builder.records(store.parent.name, str(store))
 
 
@@ -72,15 +74,8 @@ def _root(database: Database) -> bytes:
 
 def _details(database: Database) -> dict[str, Any]:
     try:
-        return _decoded(bytes.fromhex(text_of(database.value("meta", "0"))))
+        return object_in(bytes.fromhex(text_of(database.value("meta", "0"))))
     except ValueError:
-        return {}
-
-
-def _decoded(value: Any) -> dict[str, Any]:
-    try:
-        return dict_or_empty(json.loads(value)) if isinstance(value, str | bytes) else {}
-    except (ValueError, RecursionError):
         return {}
 
 
@@ -119,10 +114,7 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
 
 def read_message(builder: TranscriptBuilder, role: str, content: Any, at: datetime | None) -> datetime | None:
     """Read a message, and return its time: only prompts have one, so that other messages have that of the last."""
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    parts = list(map(dict_or_empty, list_or_empty(content)))
-    text = "\n".join(text_of(part.get("text")).strip() for part in parts if part.get("type") == "text").strip()
+    text = message_text(content)
     if role == "user":
         at = _time_in(text) or at
         builder.note(at)
@@ -130,7 +122,7 @@ def read_message(builder: TranscriptBuilder, role: str, content: Any, at: dateti
             builder.begin(prompt, at)
     elif role == "assistant":
         builder.answer(text, at)
-    for part in parts:
+    for part in map(dict_or_empty, list_or_empty(content)):
         _read_tool(builder, part, at)
     return at
 
@@ -148,7 +140,7 @@ def _time_in(text: str) -> datetime | None:
     month, day, year, time, zone = match.groups()
     try:
         at = datetime.strptime(f"{day} {month} {year} {time} {int(zone):+03d}00", "%d %b %Y %I:%M %p %z")
-        return moment_of(at.isoformat())
+        return time_of(at.isoformat())
     except ValueError:
         return None
 
@@ -164,5 +156,5 @@ def _read_tool(builder: TranscriptBuilder, part: Mapping[str, Any], at: datetime
             builder.call(call, text_of(arguments.get("command")))
     elif part.get("type") == "tool-result" and call:
         output = text_of(part.get("result"))
-        failure = _EXIT_CODE.search(output[:200])
+        failure = EXIT_CODE.search(output[:200])
         builder.result(call, output, int(failure[1]) if failure else None, at)

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import chain, count, groupby
 from pathlib import Path
 from typing import Any
@@ -275,19 +274,3 @@ def joined(rows: Iterable[Row], other_rows: Iterable[Row], key: str, other_key: 
 
 
 _END: tuple[str | None, Iterator[Row]] = (None, iter(()))
-
-
-def moment_of(value: object) -> datetime | None:
-    """Return a time that is given in seconds, milliseconds or ISO 8601, None if it is none since 2000."""
-    try:
-        if isinstance(value, str):
-            moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
-            moment = moment.replace(tzinfo=moment.tzinfo or UTC)
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            is_seconds = value <= 1e11  # which is beyond the year 5000
-            moment = datetime.fromtimestamp(value if is_seconds else value / 1000, UTC)
-        else:
-            return None
-        return moment.astimezone(UTC) if moment.year >= 2000 else None
-    except (ValueError, OverflowError, OSError):
-        return None

@@ -11,8 +11,8 @@ from pathlib import Path
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line, flat
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record, SessionRecord
-from memoryhub.transfer.sources.databases import Database, Row, joined, moment_of, open_database
-from memoryhub.transfer.sources.reading import ToolExport, file_in, is_sqlite, text_of
+from memoryhub.transfer.sources.databases import Database, Row, joined, open_database
+from memoryhub.transfer.sources.reading import ToolExport, file_in, is_sqlite, text_of, time_of
 from memoryhub.transfer.sources.texts import repository_around
 from sessions_app.services.past_sessions import PastTurn
 
@@ -134,7 +134,7 @@ def _session_record(row: Row, prompts: list[Row], place: str) -> Record:
     summary = _without_private(row["summary"])
     turns = []
     for prompt in prompts:  # it keeps prompts without their answers
-        turns.append(PastTurn(_without_private(prompt["content"]), "", moment_of(prompt["created_at"])))
+        turns.append(PastTurn(_without_private(prompt["content"]), "", time_of(prompt["created_at"])))
     return SessionRecord(
         key=text_of(row["id"]),
         purpose=first_line(turns[0].prompt if turns else summary, 200),
@@ -142,8 +142,8 @@ def _session_record(row: Row, prompts: list[Row], place: str) -> Record:
         summary=summary,
         agent=_TOOL,
         project=text_of(row["project"]),
-        started=moment_of(row["started_at"]),
-        ended=moment_of(row["ended_at"]),
+        started=time_of(row["started_at"]),
+        ended=time_of(row["ended_at"]),
         place=place,
     )
 
@@ -173,8 +173,8 @@ def _observation(row: Row, path: Path) -> Record:
         tags=tuple(tags),
         project=text_of(row["project"]),
         session=text_of(row["session_id"]),
-        created=moment_of(row["created_at"]),
-        updated=moment_of(row["updated_at"]),
+        created=time_of(row["created_at"]),
+        updated=time_of(row["updated_at"]),
         place=place,
     )
 

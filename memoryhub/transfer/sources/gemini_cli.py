@@ -14,9 +14,17 @@ from memoryhub.config.repository import working_folder
 from memoryhub.core.foreign_files import read_text
 from memoryhub.transfer.records import ImportSource, Record, Transcript
 from memoryhub.transfer.sources.client_homes import ClientHome, SessionHead, head_text, session_transcripts
-from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, read_settings, text_of
+from memoryhub.transfer.sources.reading import (
+    dict_or_empty,
+    files_below,
+    list_or_empty,
+    message_text,
+    read_settings,
+    text_of,
+    time_of,
+)
 from memoryhub.transfer.sources.texts import repository_around
-from memoryhub.transfer.sources.transcripts import TranscriptBuilder, time_of
+from memoryhub.transfer.sources.transcripts import TranscriptBuilder
 
 _HOME = ClientHome("Gemini CLI", "~/.gemini", ("tmp", "GEMINI.md"))
 # In the first line, where the quotes of a message have backslashes before them
@@ -147,7 +155,7 @@ class ChatReader:
         elif message.get("type") == "gemini":
             self._turns.setdefault(name, self._begun)
             self._builder.note(at)
-            answer = _text(message.get("content"))
+            answer = message_text(message.get("content"))
             if answer and name not in self._answered:
                 self._answered.add(name)
                 self._builder.answer(answer, at)
@@ -161,13 +169,12 @@ class ChatReader:
         self._ended.add(name)
         if call.get("name") == "run_shell_command":
             output, code = shell_outcome(_response(call.get("result")), call.get("resultDisplay"))
-            self._builder.call(name, text_of(arguments.get("command")))
-            self._builder.result(name, output, code, time_of(call.get("timestamp")) or at)
+            self._builder.run(text_of(arguments.get("command")), output, code, time_of(call.get("timestamp")) or at)
         elif call.get("name") in _EDITING:
             self._builder.edit(text_of(arguments.get("file_path")))
 
     def _read_snapshot(self, message: dict[str, Any]) -> None:
-        if match := SNAPSHOT.search(_text(message.get("content"))):
+        if match := SNAPSHOT.search(message_text(message.get("content"))):
             self._builder.summary = match[1].strip()
 
     def _rewind(self, name: str) -> None:
@@ -204,15 +211,7 @@ def clean_prompt(text: str) -> str:
 
 
 def _prompt(message: dict[str, Any]) -> str:
-    return clean_prompt(_text(message.get("displayContent")) or _text(message.get("content")))
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content.strip()
-    parts = map(dict_or_empty, list_or_empty(content))
-    texts = [text_of(part.get("text")) for part in parts if not part.get("thought")]
-    return "\n".join(filter(None, texts)).strip()
+    return clean_prompt(message_text(message.get("displayContent")) or message_text(message.get("content")))
 
 
 GEMINI_CLI = ImportSource(

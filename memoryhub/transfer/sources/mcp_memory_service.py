@@ -12,8 +12,8 @@ from typing import Any
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import first_line, flat
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record
-from memoryhub.transfer.sources.databases import Database, moment_of, open_database
-from memoryhub.transfer.sources.reading import ToolExport, dict_or_empty, file_in, is_json, text_of
+from memoryhub.transfer.sources.databases import Database, open_database
+from memoryhub.transfer.sources.reading import ToolExport, dict_or_empty, file_in, is_json, text_of, time_of
 from memoryhub.transfer.sources.texts import clean_tags, own_relation
 
 _TOOL = "mcp-memory-service"
@@ -112,8 +112,8 @@ def _memory_record(row: Mapping[str, Any], relations: Mapping[str, list[tuple[st
         type=type_,
         tags=clean_tags(tags),
         project=_project(row["metadata"]),
-        created=moment_of(row["created_at"]),
-        updated=moment_of(row["updated_at"]),
+        created=time_of(row["created_at"]),
+        updated=time_of(row["updated_at"]),
         relations=tuple(relations.get(key, ())),
         place=place,
     )

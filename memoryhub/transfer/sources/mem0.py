@@ -11,9 +11,9 @@ from memoryhub.config.repository import is_folder, resolved
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record
-from memoryhub.transfer.sources.databases import Database, moment_of, open_database
+from memoryhub.transfer.sources.databases import Database, open_database
 from memoryhub.transfer.sources.openmemory import export_items, is_export, items_of_tables
-from memoryhub.transfer.sources.reading import described, dict_or_empty, is_sqlite, read_json, text_of
+from memoryhub.transfer.sources.reading import described, dict_or_empty, is_sqlite, read_json, text_of, time_of
 from memoryhub.transfer.sources.texts import clean_tags, texts
 
 _TOOL = "Mem0"
@@ -80,7 +80,7 @@ def _history_record(row: Mapping[str, Any], place: str) -> Record:
         return LeftOutRecord(place, "it was deleted there")
     if not key or not text.strip():
         return LeftOutRecord(place, "it has no id, or no text that can be read")
-    created, updated = map(moment_of, map(row.get, _TIMES))
+    created, updated = map(time_of, map(row.get, _TIMES))
     return MemoryRecord(key=key, title="", content=text, created=created, updated=updated, place=place)
 
 
@@ -121,8 +121,8 @@ def _item_record(item: Any, path: Path) -> MemoryRecord | None:
                 tags=clean_tags([tag for tag in tags if isinstance(tag, str)]),
                 project=text_of(item.get("app_id")) or text_of(metadata.get("project")),
                 session=text_of(item.get("run_id")),
-                created=moment_of(item.get("created_at")),
-                updated=moment_of(item.get("updated_at")),
+                created=time_of(item.get("created_at")),
+                updated=time_of(item.get("updated_at")),
                 place=f"{path}:{key}",
             )
     return None

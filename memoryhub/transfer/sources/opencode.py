@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from memoryhub.core.errors import Invalid
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, Record, Transcript
-from memoryhub.transfer.sources.client_homes import ClientHome, exit_code_of, object_in, patched_files
-from memoryhub.transfer.sources.databases import Database, joined, moment_of, open_database
-from memoryhub.transfer.sources.reading import dict_or_empty, files_below, read_settings, text_of
+from memoryhub.transfer.sources.client_homes import ClientHome, exit_code_of, patched_files
+from memoryhub.transfer.sources.databases import Database, joined, open_database
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, object_in, read_settings, text_of, time_of
 from memoryhub.transfer.sources.transcripts import EPOCH, TranscriptBuilder
 
 _HOME = ClientHome("OpenCode", "~/.config/opencode", ("opencode.db", "storage", "AGENTS.md"))
@@ -103,8 +103,8 @@ def _session_of(key: str, info: dict[str, Any], place: Path) -> _SessionInfo:
         parent=text_of(info.get("parentID")),
         directory=text_of(info.get("directory")),
         title=text_of(info.get("title")),
-        created=moment_of(times.get("created")),
-        updated=moment_of(times.get("updated")),
+        created=time_of(times.get("created")),
+        updated=time_of(times.get("updated")),
         reverted=text_of(dict_or_empty(info.get("revert")).get("messageID")),
         place=place,
     )
@@ -163,18 +163,13 @@ def _session_records(store: _Store, session: _SessionInfo) -> Iterator[Record]:
     builder.note(session.created, session.directory)
     if not _NO_TITLE.match(session.title):
         builder.title = session.title
-    place = str(session.place)
-    try:
-        for message, parts in store.messages(session.key):
-            if session.reverted and text_of(message.get("id")) >= session.reverted:
-                break
-            at = moment_of(dict_or_empty(message.get("time")).get("created"))
-            if not (at and session.created and at < session.created - _TOLERANCE):
-                _read_message(builder, message, parts, at)
-    except Invalid as error:
-        yield LeftOutRecord(place, error.message)
-        return
-    yield from builder.records(session.key, place)
+    for message, parts in store.messages(session.key):
+        if session.reverted and text_of(message.get("id")) >= session.reverted:
+            break
+        at = time_of(dict_or_empty(message.get("time")).get("created"))
+        if not (at and session.created and at < session.created - _TOLERANCE):
+            _read_message(builder, message, parts, at)
+    yield from builder.records(session.key, str(session.place))
 
 
 def _read_message(
@@ -189,7 +184,7 @@ def _read_message(
     elif message.get("summary") is True:
         builder.summary = text or builder.summary
     elif message.get("role") == "assistant":
-        completed = moment_of(dict_or_empty(message.get("time")).get("completed"))
+        completed = time_of(dict_or_empty(message.get("time")).get("completed"))
         builder.note(completed)
         for part in parts:
             if part.get("type") == "tool":
@@ -208,14 +203,14 @@ def _unquoted(text: str) -> str:
 
 
 def _read_tool(builder: TranscriptBuilder, part: dict[str, Any]) -> None:
-    state, call = dict_or_empty(part.get("state")), text_of(part.get("callID"))
+    state = dict_or_empty(part.get("state"))
     arguments = dict_or_empty(state.get("input"))
     if state.get("status") != "completed":
         return
     if part.get("tool") == "bash":
         code = exit_code_of(dict_or_empty(state.get("metadata")).get("exit"))
-        builder.call(call, text_of(arguments.get("command")))
-        builder.result(call, text_of(state.get("output")), code, moment_of(dict_or_empty(state.get("time")).get("end")))
+        at = time_of(dict_or_empty(state.get("time")).get("end"))
+        builder.run(text_of(arguments.get("command")), text_of(state.get("output")), code, at)
     elif part.get("tool") in ("edit", "write", "multiedit"):
         builder.edit(text_of(arguments.get("filePath")))
     elif part.get("tool") in ("patch", "apply_patch"):

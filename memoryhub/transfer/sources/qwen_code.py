@@ -9,16 +9,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from memoryhub.transfer.records import ImportSource, Record, Transcript
-from memoryhub.transfer.sources.client_homes import (
-    ClientHome,
-    SessionHead,
-    SessionReader,
-    head_lines,
-    session_transcripts,
-)
+from memoryhub.transfer.sources.client_homes import ClientHome, SessionHead, session_transcripts
 from memoryhub.transfer.sources.gemini_cli import SNAPSHOT, ChatReader, clean_prompt, session_head, shell_outcome
-from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, text_of
-from memoryhub.transfer.sources.transcripts import TranscriptBuilder, first_text, time_of
+from memoryhub.transfer.sources.reading import dict_or_empty, files_below, list_or_empty, message_text, text_of, time_of
+from memoryhub.transfer.sources.transcripts import SessionReader, TranscriptBuilder, folder_of_project, head_lines
 
 _HOME = ClientHome("Qwen Code", "~/.qwen", ("projects", "tmp", "QWEN.md", "memories"))
 _EDITING = ("edit", "write_file", "replace")
@@ -42,13 +36,8 @@ def _has_texts(file: PurePosixPath) -> bool:
     return file.as_posix() in ("projects", "memories") or file.match("projects/*") or file.match("projects/*/memory")
 
 
-# The name of a project's folder has lost which of its characters were no letters
 def _project_of(file: Path) -> str:
-    if file.parent.name != "memory":
-        return ""
-    project = file.parent.parent
-    folders = (first_text(chat, "cwd") for chat in sorted(project.glob("chats/*.jsonl")))
-    return next(filter(None, folders), project.name)
+    return folder_of_project(file.parent.parent, "chats/*.jsonl") if file.parent.name == "memory" else ""
 
 
 def _transcripts(path: Path) -> Iterator[Transcript]:
@@ -96,12 +85,12 @@ class _RecordReader:
         self._builder.note(at, text_of(line.get("cwd")))
         match line.get("type"):
             case "user":
-                prompt = clean_prompt(_joined(parts))
+                prompt = clean_prompt(message_text(parts))
                 if prompt and line.get("provenance") in (None, "real_user") and not line.get("subtype"):
                     self._builder.begin(prompt, at, is_command=prompt.startswith(("/", "?")))
                     self._begun += 1
             case "assistant":
-                self._builder.answer(_joined(parts), at)
+                self._builder.answer(message_text(parts), at)
                 for part in parts:
                     self._read_call(dict_or_empty(part.get("functionCall")))
             case "tool_result":
@@ -139,16 +128,11 @@ class _RecordReader:
             self._begun = turns
         elif line.get("subtype") == "chat_compression":
             for content in map(dict_or_empty, list_or_empty(payload.get("compressedHistory"))):
-                if match := SNAPSHOT.search(_joined(list(map(dict_or_empty, list_or_empty(content.get("parts")))))):
+                if match := SNAPSHOT.search(message_text(content.get("parts"))):
                     self._builder.summary = match[1].strip()
 
     def records(self, place: str, broken: list[int]) -> Iterator[Record]:
         return self._builder.records(self._key, place, broken=broken)
-
-
-def _joined(parts: list[dict[str, Any]]) -> str:
-    texts = (text_of(part.get("text")) for part in parts if not part.get("thought"))
-    return "\n".join(filter(None, texts)).strip()
 
 
 QWEN_CODE = ImportSource(

@@ -8,6 +8,7 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -243,6 +244,41 @@ def list_or_empty(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def object_in(value: object) -> dict[str, Any]:
+    """Return an object, or that of a JSON text or its bytes; empty if there is none."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    try:
+        return dict_or_empty(json.loads(value) if isinstance(value, str) else value)
+    except (ValueError, RecursionError):
+        return {}
+
+
+def time_of(value: object) -> datetime | None:
+    """Return a time that is given in seconds, milliseconds or ISO 8601, None if it is none since 2000."""
+    try:
+        if isinstance(value, str):
+            moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+            moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            is_seconds = value <= 1e11  # which is beyond the year 5000
+            moment = datetime.fromtimestamp(value if is_seconds else value / 1000, UTC)
+        else:
+            return None
+        return moment.astimezone(UTC) if moment.year >= 2000 else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def message_text(content: object) -> str:
+    """Return the text of a message's parts: no tools, images or thoughts."""
+    if isinstance(content, str):
+        return content.strip()
+    parts = map(dict_or_empty, list_or_empty(content))
+    text_parts = [part for part in parts if part.get("type", "text") == "text" and not part.get("thought")]
+    return "\n".join(filter(None, (text_of(part.get("text")).strip() for part in text_parts)))
+
+
 # Lists by which exports of other tools are known
 _SHAPES = (
     ({"export_metadata", "memories"}, "mcp-memory-service"),
@@ -306,8 +342,8 @@ def is_sqlite(path: Path) -> bool:
 def read_settings(path: Path) -> dict[str, Any]:
     """Return the object of a JSON file; empty if there is none, or none that can be read."""
     try:
-        return dict_or_empty(json.loads(read_text(path)))
-    except (Invalid, ValueError, RecursionError):
+        return object_in(read_text(path))
+    except Invalid:
         return {}
 
 

@@ -14,8 +14,7 @@ from memories.importing.files import changed_times
 from memoryhub.core.errors import Invalid
 from memoryhub.core.text import flat
 from memoryhub.transfer.records import ImportSource, LeftOutRecord, MemoryRecord, Record
-from memoryhub.transfer.sources.databases import moment_of
-from memoryhub.transfer.sources.reading import json_values, list_or_empty, text_of
+from memoryhub.transfer.sources.reading import json_values, list_or_empty, text_of, time_of
 from memoryhub.transfer.sources.texts import clean_tags, own_relation
 
 _PACKAGE = "node_modules/@modelcontextprotocol/server-memory/dist/memory.jsonl"
@@ -132,7 +131,7 @@ def _is_entity(value: Mapping[str, Any]) -> bool:
 
 
 def _parsed_moment(values: Mapping[str, Any], names: tuple[str, ...]) -> datetime | None:
-    return next(filter(None, map(moment_of, map(values.get, names))), None)
+    return next(filter(None, map(time_of, map(values.get, names))), None)
 
 
 def _entity_record(

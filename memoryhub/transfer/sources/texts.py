@@ -15,7 +15,7 @@ from memories.importing.sections import TextDocument, parse_document, split_text
 from memories.kinds import BETWEEN_HEADINGS
 from memories.models import RelationType
 from memories.schemas import MAX_CONTENT
-from memoryhub.config.repository import find_repository, resolved
+from memoryhub.config.repository import find_worktree
 from memoryhub.core.errors import Invalid
 from memoryhub.core.secrets.cleaning import private_spans
 from memoryhub.transfer.records import LeftOutRecord, MemoryRecord, Record
@@ -132,15 +132,14 @@ class Base:
 
 
 def base_of(folder: Path) -> Base:
-    repository = find_repository(resolved(folder))
-    top = next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
-    return Base(top, repository.folder_name) if repository else Base(folder, folder.name)
+    repository = find_worktree(folder)
+    return Base(repository.top, repository.folder_name) if repository else Base(folder, folder.name)
 
 
 def repository_around(folder: Path) -> list[Path]:
     """Return the top of the repository that a folder is in."""
-    folder = resolved(folder)
-    return [base_of(folder).folder] if find_repository(folder) else []
+    repository = find_worktree(folder)
+    return [repository.top] if repository else []
 
 
 @dataclass(frozen=True, slots=True)

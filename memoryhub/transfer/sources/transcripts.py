@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from governance.findings.commands import command_name
 from memories.lessons.rules import LATE, cures_failure, looks, normalized_command, only_looks
@@ -22,7 +24,9 @@ from sessions_app.services.past_sessions import PastCommand, PastEdit, PastTurn
 MAX_TURNS = 10_000
 MAX_CHARACTERS = 16 * 2**20
 # Lines of a file that are read to learn the folder of its session
-HEAD = 100
+_HEAD = 100
+# As several clients write it into the output of a command
+EXIT_CODE = re.compile(r"\b[Ee]xit(?:ed with)? code:? (\d{1,3})\b")
 EPOCH = datetime.fromtimestamp(0, UTC)
 # Failures that wait for a cure, and other runs that are kept until one comes
 _MOST_FAILING, _MOST_BETWEEN = 20, 8
@@ -90,8 +94,10 @@ class TranscriptBuilder:
         self._calls[call_id] = command
 
     def result(self, call_id: str, output: str, exit_code: int | None, at: datetime | None) -> None:
-        """Take the result of a call; ``exit_code`` is None if the command did not run to its end."""
-        command = self._calls.pop(call_id, "")
+        self.run(self._calls.pop(call_id, ""), output, exit_code, at)
+
+    def run(self, command: str, output: str, exit_code: int | None, at: datetime | None) -> None:
+        """Take a command and its result; ``exit_code`` is None if the command did not run to its end."""
         if not command or exit_code is None or not self._turns or self.beyond:
             return
         run = self._runs.stored(PastCommand(command, output, exit_code, at))
@@ -207,23 +213,44 @@ def transcripts_of(
         yield Transcript(key(entry), folder(entry), entry, status.st_size, changed, partial(read, entry))
 
 
-def first_text(path: Path, key: str) -> str:
-    """Return the first text under ``key`` in the first lines of a file of JSON lines, "" if there is none."""
+class SessionReader(Protocol):
+    """Takes the lines of a session's file one by one."""
+
+    def read(self, line: dict[str, Any]) -> None: ...
+
+    def records(self, place: str, broken: list[int]) -> Iterator[Record]: ...
+
+
+def line_records(reader: Callable[[Path], SessionReader], path: Path) -> Iterator[Record]:
+    """Yield the session of a file of JSON lines, and what is left out of it."""
+    session = reader(path)
+    broken = []
+    for number, line in json_objects(path):
+        if line is None:
+            broken.append(number)
+        else:
+            session.read(line)
+    yield from session.records(str(path), broken)
+
+
+def head_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects in the first lines of a file; none if it can't be read, which its reading tells."""
     try:
-        for number, line in json_objects(path):
-            if line and (text := text_of(line.get(key))):
-                return text
-            if number >= HEAD:
-                return ""
+        for _, line in islice(json_objects(path), _HEAD):
+            if line:
+                yield line
     except Invalid:
-        pass
-    return ""
+        return
 
 
-def time_of(value: Any) -> datetime | None:
-    """Return a time in ISO 8601, in UTC if it names no zone; None if it is none."""
-    try:
-        at = datetime.fromisoformat(text_of(value))
-    except ValueError:
-        return None
-    return at.replace(tzinfo=at.tzinfo or UTC)
+def folder_in(path: Path) -> str:
+    """Return the folder that a session was in, or "" if the first lines of its file don't say."""
+    return next(filter(None, (text_of(line.get("cwd")) for line in head_lines(path))), "")
+
+
+def folder_of_project(folder: Path, pattern: str) -> str:
+    """Return the folder that one of a project's transcripts names, else the name of the client's folder for it.
+
+    That name has lost which of its characters were no letters.
+    """
+    return next(filter(None, map(folder_in, sorted(folder.glob(pattern)))), folder.name)
