@@ -166,7 +166,7 @@ class ListTests(RegistryTestCase):
             with self.subTest(arguments):
                 self.assertEqual(self.listed(**arguments), entries)
         text = self.ask("guideline_list").text
-        entry = r"global#\d+ guideline/global .* Safety \[all, global\] priority 80: Safety of global\."
+        entry = r"global#\d+ guideline/global [\d-]+ Safety of global\. \[all, global\] priority 80"
         self.assertRegex(text, rf"(?m)^{entry}$")
         self.assertTrue(text.endswith("(3 of 3)"), text)
         self.refused(Invalid, "bound to project alpha", "guideline_list", scope="project", scope_id="beta")
