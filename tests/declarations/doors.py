@@ -176,7 +176,7 @@ class RollbackTests(RollbackTestCase):
         runbook = self.write("Restore", rolled_back=True, **RUNBOOK)
         sections = pack_context(command=ContextPackRequest()).data()["sections"]
         (line,) = sections["runbooks"]["items"]
-        self.assertRegex(line, r"#\d+ restore: Restore: Restore, it says\.$")
+        self.assertRegex(line, r"#\d+ restore: Restore, it says\.$")
         self.assertNotIn("facts", sections)
         (step,) = self.preview().steps
         self.assertEqual((step.do, step.id), ("quarantine", runbook))
