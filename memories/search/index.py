@@ -133,7 +133,8 @@ def has_full_text() -> bool:
 
 @project_every_event
 def index_event(event: Event[Any]) -> None:
-    indexed = event.position in _indexed_ahead()
+    ahead = _indexed_ahead()
+    indexed = event.position in ahead
     for make in makers_for(event.type):
         change = make(event)
         if isinstance(change, Removal):
@@ -144,6 +145,8 @@ def index_event(event: Event[Any]) -> None:
         for document in documents:
             is_own = document.id == event.position
             put(document, is_new=is_own and not indexed)
+            if document.id > event.position:
+                ahead.add(document.id)
             indexed |= is_own  # a second document of the same id replaces the first
     for make_all in joint_makers_for(event.type):
         rows.defer(_index_together(make_all), event.position, before=_TABLES)
