@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import json
 import os
+import secrets
 import threading
 import time
 from collections import defaultdict
@@ -18,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memoryhub import env
-from memoryhub.core import ids
 from memoryhub.core.disk import replacing
 from memoryhub.core.file_locks import try_lock, wait_for_lock
 from memoryhub.core.stores.routing import STORE_PREFIX, current_alias
@@ -38,7 +38,8 @@ class CounterFile:
     def __init__(self) -> None:
         self._folder = metrics_folder()
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        self._name = f"{os.getpid()}-{ids.short_id()}"
+        # Not of ``ids``: a thread draws it at any time, and would shift a sequence that is seeded
+        self._name = f"{os.getpid()}-{secrets.token_hex(5)}"
         self._lock = os.open(self._folder / f"{self._name}.lock", os.O_WRONLY | os.O_CREAT, 0o600)
         wait_for_lock(self._lock)
 

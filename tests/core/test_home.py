@@ -13,7 +13,7 @@ from pathlib import Path
 from unittest import TestCase, mock
 
 from memoryhub import env
-from memoryhub.core import counters, home_database, secret_files
+from memoryhub.core import counters, home_database, ids, secret_files
 from memoryhub.core.counters import metrics_folder, read_sums
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Unavailable
@@ -388,6 +388,11 @@ class CountersTests(HubTestCase):
         poll(lambda: read_sums().get("none", {}).get("test_seconds|near|sum"), what="the flush of a single time")
         values = read_sums()["none"]
         self.assertEqual(sum(v for k, v in values.items() if k.startswith("test_seconds|near|") and "sum" not in k), 1)
+
+    def test_the_thread_that_writes_leaves_seeded_identifiers_as_they_are(self) -> None:
+        with mock.patch.object(ids, "random_bytes", side_effect=AssertionError):
+            CALLS.count("near")
+        self.assertEqual(counters.sums()["none"]["test_calls|near"], 1)
 
     def test_a_child_that_was_forked_counts_its_own_alone(self) -> None:
         CALLS.count("near")
