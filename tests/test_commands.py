@@ -331,7 +331,7 @@ class VersionTests(HubTestCase):
         with self.store("alpha"):
             write_memory(command=MemoryWrite(title="Port", content="It listens on 8321."))
         for started, version, words in (
-            (lock.BY_HAND, "0.0.9", "stop it with Ctrl-C, and start it again with `memory-hub serve`"),
+            (lock.BY_HAND, "0.0.9", "end it with `memory-hub stop`, and start it again with `memory-hub serve`"),
             (lock.SERVICE, "0.0.9", "`memory-hub service restart` starts the new one"),
             (lock.ON_DEMAND, "", "`memory-hub serve` takes its place"),
         ):
@@ -353,9 +353,7 @@ class VersionTests(HubTestCase):
             done = subprocess.run(
                 command, input=json.dumps(call), capture_output=True, text=True, check=False, timeout=120
             )
-        self.assertIn(
-            f"the running hub is of version 0.0.9, and this is {__version__}; stop it with Ctrl-C", done.stderr
-        )
+        self.assertIn(f"the running hub is of version 0.0.9, and this is {__version__}; end it with", done.stderr)
 
     def test_the_hub_of_this_version_is_not_mentioned(self):
         with lock.hold_home(started=lock.BY_HAND) as publish:

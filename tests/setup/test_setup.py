@@ -737,7 +737,7 @@ class ServiceTests(SetupTestCase):
         self.assertFalse((self.bin / "calls").exists())
         running = Running(os.getpid(), "http://127.0.0.1:1/", started=BY_HAND)
         with mock.patch.object(services, "find_running", return_value=running):
-            self.refused(5, "stop it first", "install", command="service")
+            self.refused(5, "`memory-hub stop` ends it", "install", command="service")
         (self.bin / "fails").write_text("enable")
         reason = "Failed to connect to bus: No such file or directory"
         sentence = f"^systemd can't start the hub: {reason}; clients still start it on demand$"

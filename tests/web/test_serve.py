@@ -108,6 +108,14 @@ class OnDemandTests(TestCase):
             self.assertEqual(server.process.wait(DEADLINE_SECONDS), 0)
             self.assertIn(f"upgraded to version {__version__}: ending", (home / "serve.log").read_text())
 
+    def test_stop_ends_it_and_returns_when_it_has_ended(self) -> None:
+        with temporary_home() as home:
+            server = self.start(home)
+            code, output = run("stop", home=home)
+            self.assertEqual((code, server.process.wait(DEADLINE_SECONDS)), (0, 0), output)
+            self.assertIn(f"Stopped the hub (process {server.process.pid}).", output)
+            self.assertEqual(run("stop", home=home), (0, "No hub runs in this home.\n"))
+
     def test_it_goes_on_and_is_named_where_the_port_of_another_is_taken(self) -> None:
         with temporary_home() as home, socket.create_server(("127.0.0.1", 0)) as other:
             server = self.start(home)

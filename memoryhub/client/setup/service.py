@@ -71,7 +71,7 @@ def install(service: Service) -> None:
         )
     running = find_running()
     if running and running.started == BY_HAND:
-        raise ConflictError(f"a hub that was started by hand runs (process {running.pid}); stop it first")
+        raise ConflictError(f"a hub that was started by hand runs (process {running.pid}): `memory-hub stop` ends it")
     before = service.path.read_text("utf-8") if service.is_installed else None
     if before not in (None, service.content):
         _run_all(service.stop)

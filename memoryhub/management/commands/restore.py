@@ -22,7 +22,7 @@ class Command(HubCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", metavar="FILE", type=Path, help="a backup")
         where = add_store_options(parser, "restore {}; default: the project of this folder")
-        where.add_argument("--hub", action="store_true", help="restore hub.db; stop `memory-hub serve` first")
+        where.add_argument("--hub", action="store_true", help="restore hub.db, while no hub runs")
         parser.add_argument(
             "--replace", action="store_true", help="restore even if the store has events that FILE lacks"
         )
@@ -46,7 +46,8 @@ class Command(HubCommand):
     def _restore_hub(self, source: Path) -> None:
         running = process.find_running()
         if running:
-            raise ConflictError(f"the hub is running at {running.address} (process {running.pid}); stop it first")
+            where = f"{running.address} (process {running.pid})"
+            raise ConflictError(f"the hub is running at {where}: `memory-hub stop` ends it")
         previous_file = restore_hub(source=source)
         previous = f"; previous file: {previous_file}" if previous_file else ""
         self.stdout.write(f"hub.db: restored{previous}")

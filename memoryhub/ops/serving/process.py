@@ -23,15 +23,15 @@ from memoryhub import __version__, env
 from memoryhub.core import clock
 from memoryhub.core.autostart import module_command, module_environment
 from memoryhub.core.clients import connected_clients
-from memoryhub.core.errors import ConflictError
+from memoryhub.core.errors import ConflictError, Locked
 from memoryhub.core.file_locks import lock, try_lock
 
 FILE_NAME = env.SERVE_LOCK
 _LOCK_SECONDS = 0.1
-# The other hub finishes what it has begun, and ends its workers
-_TAKE_OVER_SECONDS = 30.0
+# A hub finishes what it has begun, and ends its workers
+_END_SECONDS = 30.0
 BY_HAND, ON_DEMAND, SERVICE = "by hand", "on demand", "service"
-_BY_HAND = "stop it with Ctrl-C, and start it again with `memory-hub serve`"
+_BY_HAND = "end it with `memory-hub stop`, and start it again with `memory-hub serve`"
 _RESTARTS = {
     ON_DEMAND: "`memory-hub serve` takes its place",
     SERVICE: "`memory-hub service restart` starts the new one",
@@ -86,15 +86,37 @@ def _lock_home(descriptor: int, *, takes_over: bool) -> None:
     if lock(descriptor, seconds=_LOCK_SECONDS):
         return
     other = _parse_running(os.pread(descriptor, 4096, 0))
-    if takes_over and other and other.started == ON_DEMAND:
-        # A hub that a client started gives way to one that a person starts.
-        os.kill(other.pid, signal.SIGTERM)
-        if lock(descriptor, seconds=_TAKE_OVER_SECONDS):
-            return
+    # A hub that a client started gives way to one that a person starts.
+    if takes_over and other and other.started == ON_DEMAND and _end(other, descriptor):
+        return
     where = f" at {other.address} (process {other.pid})" if other else ""
     raise ConflictError(
-        f"Memory Hub is already running{where}; stop it first, or print a link with `memory-hub signin`"
+        f"Memory Hub is already running{where}; `memory-hub stop` ends it, and `memory-hub signin` prints a link"
     )
+
+
+# Returns whether it has ended; then this process has the lock
+def _end(running: Running, descriptor: int) -> bool:
+    os.kill(running.pid, signal.SIGTERM)
+    return lock(descriptor, seconds=_END_SECONDS)
+
+
+def stop_running() -> Running | None:
+    """End the hub of this home, and return what ran.
+
+    Raises:
+        Locked: it goes on after half a minute.
+    """
+    running = find_running()
+    if running is None:
+        return None
+    descriptor = os.open(_lock_path(), os.O_RDWR)
+    try:
+        if not _end(running, descriptor):
+            raise Locked(f"the hub (process {running.pid}) has not ended yet; look at `memory-hub status`")
+    finally:
+        os.close(descriptor)
+    return running
 
 
 def find_running() -> Running | None:
