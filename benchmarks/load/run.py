@@ -32,6 +32,9 @@ _PAGES = ("admin/", "admin/memories/memory/", "admin/sessions_app/session/", "ad
 _PAGE_EVERY = 1.0
 _SAMPLE_EVERY = 1.0
 _BATCH = 500
+_LOOK_SECONDS = 0.05
+# How long a run may go on after its time, where a hub is slow to start again
+_MOST_LATE_SECONDS = 120.0
 _ID = re.compile(r"^#(\d+) (?!session|message|commit)", re.MULTILINE)
 
 
@@ -63,10 +66,21 @@ class Outcome:
     acknowledged: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     peak_bytes: int = 0
     kills: int = 0
+    # Whether the clients go on, after their time, until a kill was noticed
+    must_be_killed: bool = False
+
+    def is_over(self, ends: float) -> bool:
+        late = time.monotonic() - ends
+        noticed = bool(self.kills and self.errors)
+        return late >= _MOST_LATE_SECONDS or (late >= 0 and (noticed or not self.must_be_killed))
 
     @property
     def calls(self) -> int:
         return sum(map(len, self.seconds.values()))
+
+    @property
+    def writes(self) -> int:
+        return len(self.seconds[WRITE])
 
 
 class Load:
@@ -143,6 +157,7 @@ class Load:
         if link:
             work.append(_read_pages(server.origin, link, self._plan.names, ends, outcome))
         if kill_every:
+            outcome.must_be_killed = True
             work.append(_kill(server, kill_every, ends, outcome))
         try:
             await asyncio.gather(*work)
@@ -173,7 +188,7 @@ class _Agent:
         try:
             for act in dict.fromkeys(_MIX):
                 await self._call(act, ends)
-            while time.monotonic() < ends:
+            while not self._outcome.is_over(ends):
                 await self._call(self._source.choice(_MIX), ends)
         finally:
             await self._client.close()
@@ -181,7 +196,7 @@ class _Agent:
     async def _call(self, act: str, ends: float) -> None:
         # Exponential gaps: calls come at random, also several at once
         gap = self._source.expovariate(self._plan.rate)
-        await asyncio.sleep(max(0.0, min(gap, ends - time.monotonic())))
+        await asyncio.sleep(min(gap, max(_LOOK_SECONDS, ends - time.monotonic())))
         await self._measure(act)
 
     async def _measure(self, act: str) -> None:
@@ -236,8 +251,13 @@ async def _read_pages(origin: str, link: str, projects: Sequence[str], ends: flo
 
 
 async def _kill(server: HttpServer, every: float, ends: float, outcome: Outcome) -> None:
-    while time.monotonic() + every < ends:
+    while not outcome.is_over(ends - every):
+        written = outcome.writes
         await asyncio.sleep(every)
+        while outcome.writes == written:  # a hub that has acknowledged nothing can lose nothing
+            if outcome.is_over(ends):
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
         server.kill()
         outcome.kills += 1
         await asyncio.to_thread(server.start)
