@@ -414,7 +414,7 @@ class MemoryGet(Retrieval):
     ids: list[EntityId] = Field(
         default_factory=list, max_length=50, description="one or many", json_schema_extra=self_evident
     )
-    name: str | None = Field(None, max_length=300, description="exact title or topic_key")
+    name: str | None = Field(None, max_length=300, description="title in any case, or topic_key")
     scope: MemoryScope | None = Field(
         None,
         description="default: for ids the project; for a name the nearest scope that has it",
