@@ -11,9 +11,15 @@ from collections import Counter
 from pathlib import Path
 from unittest import TestCase, TestResult, TestSuite, mock
 
+from django.contrib.auth.models import Group
+from django.db import connections
 from django.test import SimpleTestCase
 
+from memoryhub.core.stores.routing import STORE_PREFIX
 from tests.runner import Counts, PicklingTestRunner, Unraised
+from tests.support import HubTestCase, StoresTestCase
+
+_LATE = f"{STORE_PREFIX}project:late"
 
 
 class PicklingTests(SimpleTestCase):
@@ -28,6 +34,23 @@ class PicklingTests(SimpleTestCase):
         ((subtest, (_, error, _)),) = [event[2:] for event in events if event[0] == "addSubTest"]
         self.assertIn("(number=7)", str(subtest))
         self.assertEqual(str(error), "wrong")
+
+
+class LateStoreTests(StoresTestCase):
+    class Late(HubTestCase):
+        def setUp(self) -> None:
+            self.addCleanup(connections.settings.__setitem__, _LATE, connections.settings["default"])
+            super().setUp()
+
+        def runTest(self) -> None:  # noqa: N802 - as unittest names it
+            Group.objects.create(name="of a test")
+
+    def test_a_store_that_a_thread_opens_after_a_test_leaves_hub_db_rolled_back(self) -> None:
+        self.addCleanup(connections.settings.pop, _LATE)
+        result = TestResult()
+        TestSuite([self.Late()]).run(result)
+        self.assertEqual((result.errors, result.failures), ([], []))
+        self.assertFalse(Group.objects.filter(name="of a test").exists())
 
 
 class SummaryTests(SimpleTestCase):
