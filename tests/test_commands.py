@@ -353,7 +353,8 @@ class VersionTests(HubTestCase):
             done = subprocess.run(
                 command, input=json.dumps(call), capture_output=True, text=True, check=False, timeout=120
             )
-        self.assertIn(f"the running hub is of version 0.0.9, and this is {__version__}; end it with", done.stderr)
+        sentence = f"the running hub is of version 0.0.9, and this is {__version__}; end it with `memory-hub stop`"
+        self.assertIn(sentence, done.stderr)
 
     def test_the_hub_of_this_version_is_not_mentioned(self):
         with lock.hold_home(started=lock.BY_HAND) as publish:

@@ -143,7 +143,7 @@ class Load:
         link: str = "",
         kill_every: float = 0.0,
     ) -> Outcome:
-        outcome = Outcome()
+        outcome = Outcome(must_be_killed=kill_every > 0)
         length = self._plan.seconds if seconds is None else seconds
         ends = time.monotonic() + length
         eras = tuple(Era)
@@ -157,7 +157,6 @@ class Load:
         if link:
             work.append(_read_pages(server.origin, link, self._plan.names, ends, outcome))
         if kill_every:
-            outcome.must_be_killed = True
             work.append(_kill(server, kill_every, ends, outcome))
         try:
             await asyncio.gather(*work)

@@ -97,7 +97,8 @@ def _lock_home(descriptor: int, *, takes_over: bool) -> None:
 
 # Returns whether it has ended; then this process has the lock
 def _end(running: Running, descriptor: int) -> bool:
-    os.kill(running.pid, signal.SIGTERM)
+    with suppress(ProcessLookupError):  # it has just ended
+        os.kill(running.pid, signal.SIGTERM)
     return lock(descriptor, seconds=_END_SECONDS)
 
 
