@@ -6,7 +6,8 @@ import json
 from typing import Any
 from unittest import TestCase
 
-from benchmarks.quality.secrets.forms import FORMS, form_samples
+from benchmarks.quality.secrets.form_lines import FORMS
+from benchmarks.quality.secrets.forms import form_samples
 from memoryhub.core.secrets.rule import SecretFinding
 from memoryhub.core.secrets.sanitize import sanitize, sanitize_text
 
