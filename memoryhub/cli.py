@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(f"{__version__}\n")
         return 0
     if argv[1:2] == ["mcp"] and not _asks_for_help(argv):
-        from memoryhub.mcp.front import main as serve_mcp
+        from memoryhub.mcp.relay import main as serve_mcp
 
         return serve_mcp(argv[2:])
     if argv[1:2] == ["hook"] and not _asks_for_help(argv):

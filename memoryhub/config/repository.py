@@ -118,8 +118,8 @@ _working_folder: ContextVar[Path | None] = ContextVar("working_folder", default=
 
 
 @contextmanager
-def work_in(folder: Path) -> Iterator[None]:
-    """Let ``working_folder`` return this folder inside."""
+def work_in(folder: Path | None) -> Iterator[None]:
+    """Let ``working_folder`` return this folder inside, or with None the one of this process."""
     token = _working_folder.set(folder)
     try:
         yield

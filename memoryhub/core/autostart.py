@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from memoryhub.core import home_database
 from memoryhub.core.file_locks import is_locked, try_lock
@@ -14,6 +15,8 @@ VARIABLE = "MEMORY_HUB_AUTOSTART"
 SETTING = "autostart"
 # A hub that fails to start is tried again after so many seconds, not at every event of every client.
 _PAUSE_SECONDS = 30.0
+# Has content from the start of a hub until it serves
+_MARK = "run/autostart"
 
 
 def is_allowed() -> bool:
@@ -38,19 +41,25 @@ def start_hub() -> bool:
     except DatabaseUrlError:
         return False
     os.makedirs(f"{make_home()}/run", mode=0o700, exist_ok=True)  # noqa: PTH103
-    descriptor = os.open(f"{home_text()}/run/autostart", os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(f"{home_text()}/{_MARK}", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not try_lock(descriptor):
             return False
         status = os.fstat(descriptor)
         if status.st_size and abs(time.time() - status.st_mtime) < _PAUSE_SECONDS:
             return False
-        os.pwrite(descriptor, b"started\n", 0)
+        os.pwrite(descriptor, b"started\n", 0)  # until it serves
         os.utime(descriptor)
         start_in_background("serve", "--on-demand", folder=home_text())
     finally:
         os.close(descriptor)
     return True
+
+
+def note_started() -> None:
+    """Note that the hub serves: if it ends, the next client starts another one at once."""
+    with suppress(FileNotFoundError):
+        os.truncate(f"{home_text()}/{_MARK}", 0)
 
 
 def start_in_background(*arguments: str, folder: str) -> None:

@@ -29,18 +29,19 @@ class ConnectedClient:
 
 
 class ClientEntry:
-    """This process's entry among the connected clients, until the process ends or ``close`` is called."""
+    """The entry of a client's process among the connected, until this process ends or ``close`` is called."""
 
-    def __init__(self) -> None:
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
         folder = env.prepare_home() / FOLDER
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._path = folder / f"{os.getpid()}.json"
+        self._path = folder / f"{pid}-{os.urandom(3).hex()}.json"
         self._since = clock.to_text(clock.now())
         self._descriptor = _open_locked(self._path)
         self.describe("", "")
 
     def describe(self, name: str, project: str) -> None:
-        content = json.dumps(asdict(ConnectedClient(os.getpid(), name, project, self._since))).encode()
+        content = json.dumps(asdict(ConnectedClient(self._pid, name, project, self._since))).encode()
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, content, 0)
 

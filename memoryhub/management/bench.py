@@ -33,7 +33,7 @@ from memoryhub.config.current_settings import PREFIX
 from memoryhub.core.errors import Invalid, Unavailable
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store, use_store
-from memoryhub.mcp.snapshot import HANDSHAKE_VERSIONS
+from memoryhub.mcp.jsonrpc import HANDSHAKE_VERSIONS
 
 STARTS = 5
 CALLS = 100
@@ -71,7 +71,7 @@ def measure(memories: int) -> list[Timing]:
         finally:
             connections.close_all()
         connect = partial(hub_client, home)
-        # The first start compiles modules and saves the snapshot that later starts use
+        # The first start compiles modules, and may start what later ones use
         (starts,) = _alternating(STARTS, [partial(_start_seconds, connect)])
         with hub_client(home) as client:
             client.open()

@@ -32,26 +32,31 @@ class Binding:
     def __init__(self, project: str | None, directory: Path | None) -> None:
         self.project = project
         self.creates = directory is not None
-        self._directory = directory
+        self.directory = directory
         self._store: StoreId | None = None
         self._folder: FolderSettings | None = None
         self._recorded = project is not None
         self._lock = threading.Lock()
 
+    @property
+    def lane(self) -> str:
+        """The project whose calls run in turn with this one's; "" until it is found."""
+        return self._store.name if self._store else self.project or ""
+
     def store(self) -> StoreId:
         with self._lock:
             if self._store is None:
-                directory = self._directory or Path()
+                directory = self.directory or Path()
                 self._store = project_store(identify_project(project=self.project, directory=directory))
             return self._store
 
     def folder(self) -> FolderSettings:
-        if self._directory is None:
+        if self.directory is None:
             return NO_FOLDER
         store = self.store()
         with self._lock:
             if self._folder is None:
-                self._folder = read_folder(self._directory, store.name)
+                self._folder = read_folder(self.directory, store.name)
             return self._folder
 
     def check(self, project_id: object) -> StoreId:
@@ -60,7 +65,7 @@ class Binding:
         if project_id is not None and project_id != store.name:
             project = str(project_id)[:64]
             way = f"start another one with --project {project}"
-            if self._directory is None:
+            if self.directory is None:
                 way = f"use the address /p/{project}/mcp"
             problem = f"this server is bound to project {store.name!r}; {way} to reach that project"
             raise Forbidden(problem, project_id=store.name)
@@ -68,11 +73,11 @@ class Binding:
 
     def note_folder(self) -> None:
         # Records the folder as the project's own, once the project has a store.
-        if self._recorded or self._directory is None:
+        if self._recorded or self.directory is None:
             return
         self._recorded = True
         try:
-            bind_project(self.store().name, self._directory)
+            bind_project(self.store().name, self.directory)
         except (HubError, OSError):
             logger.warning("could not record the project's folder", exc_info=True)
 
@@ -102,14 +107,28 @@ class Caller:
     connection: str
     # Over stdio everything is allowed, as for the user who started the process.
     grant: Grant = EVERYTHING
+    # By which the log recognises a call that is repeated; "" if it is not
+    key: str = ""
 
 
 # An HTTP connection without a call for this long is closed; the SDK ends its session after the same time.
 IDLE_SECONDS = 30 * 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The session that a connection is in; a relay tells it the next hub."""
+
+    # Named by the client, on the command line or with session_start
+    session: str = ""
+    # Begins with the first write of a client that named none
+    unnamed: str = ""
+
+
 class TurnKeeper:
-    def __init__(self, binding: Binding, session_id: str, window: str = "") -> None:
+    def __init__(self, binding: Binding, place: Place, window: str = "") -> None:
+        session_id = place.session
+        self._unnamed = place.unnamed
         self._session_id = session_id
         # Whether the client named the session, on the command line or with session_start.
         self._is_chosen = bool(session_id)
@@ -125,16 +144,23 @@ class TurnKeeper:
             return self._session_id
         return session_of(self._window) or self._session_id
 
+    @property
+    def place(self) -> Place:
+        if self._is_chosen:
+            return Place(self._session_id)
+        return Place(unnamed=self._session_id or self._unnamed)
+
     def choose(self, session_id: str) -> None:
         """Continue in the session that a call has started or resumed; in none of its own after it was ended."""
         self._session_id = session_id
+        self._unnamed = ""
         self._is_chosen = bool(session_id)
 
     @contextmanager
     def turn(self, actor: str) -> Iterator[None]:
         """Assign writes inside to the connection's turn; the store must be current."""
         entering = entered_turn(
-            session_id=self.session_id,
+            session_id=self.session_id or self._unnamed,
             agent=actor,
             directory=self._binding.folder().directory,
             is_of_window=not self._is_chosen and bool(session_of(self._window)),
@@ -158,9 +184,9 @@ class TurnKeeper:
 class TurnKeepers:
     """The keepers of all connections: one over stdio, one per client over HTTP."""
 
-    def __init__(self, binding: Binding, session_id: str, workers: Workers, window: str = "") -> None:
+    def __init__(self, binding: Binding, workers: Workers, place: Place = Place(), window: str = "") -> None:
         self._binding = binding
-        self._session_id = session_id
+        self._place = place
         self._window = window
         self._workers = workers
         self._keepers: dict[str, TurnKeeper] = {}
@@ -170,7 +196,7 @@ class TurnKeepers:
         await self.leave_idle(but=connection)
         keeper = self._keepers.get(connection)
         if keeper is None:
-            keeper = self._keepers[connection] = TurnKeeper(self._binding, self._session_id, self._window)
+            keeper = self._keepers[connection] = TurnKeeper(self._binding, self._place, self._window)
         keeper.used_at = time.monotonic()
         return keeper
 
@@ -183,7 +209,7 @@ class TurnKeepers:
     async def leave(self, connection: str) -> None:
         keeper = self._keepers.pop(connection, None)
         if keeper is not None:
-            await self._workers.run(lambda _: keeper.leave(), writes=True, project=self._binding.project or "")
+            await self._workers.run(lambda _: keeper.leave(), writes=True, project=self._binding.lane)
 
     def leave_all(self) -> None:
         for keeper in self._keepers.values():

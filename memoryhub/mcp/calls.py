@@ -22,6 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from memoryhub.config.current_settings import use_folder
+from memoryhub.config.repository import work_in
 from memoryhub.core import errors, log
 from memoryhub.core.origin import use_origin
 from memoryhub.core.paging import answering
@@ -31,7 +32,7 @@ from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import compact_json, hanging
 from memoryhub.core.tools import Answer, Tool, all_tools
 from memoryhub.core.validation import explain
-from memoryhub.mcp.binding import Binding, Caller, TurnKeeper, TurnKeepers
+from memoryhub.mcp.binding import Binding, Caller, Place, TurnKeeper, TurnKeepers
 from memoryhub.mcp.listing import FORMATS, plain_arguments
 from memoryhub.mcp.threads import ThreadJob, Workers, stopping_error
 from memoryhub.ops.serving.drain import drain_before_reading
@@ -53,6 +54,7 @@ MAX_ACTOR_LENGTH = 100
 # Arguments of every tool, handled by the server.
 _SERVER_ARGUMENTS = frozenset({"format", "project_id", "ack_token"})
 _TOKEN = "confirm_token"  # noqa: S105  (an argument's name)
+_KEY = "idempotency_key"
 _QUESTION = "confirm"
 # The field of a choice, and what the state of one begins with
 _CHOICE = "choice"
@@ -60,17 +62,24 @@ _SEAL = "memory-hub mcp state"
 
 
 class Calls:
-    def __init__(self, workers: Workers, binding: Binding, keepers: TurnKeepers) -> None:
+    def __init__(self, workers: Workers, binding: Binding, keepers: TurnKeepers, questions: Questions) -> None:
+        self.questions = questions
         self._workers = workers
         self._binding = binding
         self._keepers = keepers
         # Called once with the client's name and its project, at its first call.
         self.describe_client: Callable[[str, str], None] | None = None
+        # Called with the connection's session after each call of a tool.
+        self.note_place: Callable[[Place], None] | None = None
+        # The number of a relay's request, as part of a key; "" over HTTP
+        self.key_of: Callable[[object], str] = lambda _: ""
 
     async def call(self, tool: Tool, arguments: dict[str, Any], *, caller: Caller) -> Result:
         """Return the answer or error as a ``CallResult``; only questions for the user are raised."""
         as_json = arguments.get("format") == "json"
         try:
+            if caller.key and _KEY in tool.input.model_fields and arguments.get(_KEY) is None:
+                arguments = {**arguments, _KEY: caller.key}
             command = _arguments(tool, arguments)
             token = str(arguments.get("ack_token") or "")
             turns = await self._keepers.of(caller.connection)
@@ -89,6 +98,8 @@ class Calls:
             return _text_result(f"internal error: {type(error).__name__}; the server's log has the details", error=True)
         if answer.session_id is not None:
             turns.choose(answer.session_id)
+        if self.note_place:
+            self.note_place(turns.place)
         return _present(answer, as_json=as_json)
 
     async def run(self, work: Callable[[], T], *, writes: bool, caller: Caller, project_id: object = None) -> T:
@@ -97,7 +108,7 @@ class Calls:
         return await self._workers.run(
             lambda job: self._run_here(work, job, turns, caller=caller, project_id=project_id),
             writes=writes,
-            project=self._binding.project or "",
+            project=self._binding.lane,
         )
 
     def _run_here(
@@ -108,7 +119,8 @@ class Calls:
         origin = use_origin(source="mcp", actor=caller.actor, session_id=turns.session_id)
         try:
             folder = use_folder(self._binding.folder())
-            with use_grant(caller.grant), use_store(store, create=self._binding.creates), folder, origin:
+            place = work_in(self._binding.directory)
+            with use_grant(caller.grant), use_store(store, create=self._binding.creates), folder, place, origin:
                 connection = connections[store.alias]
                 connection.ensure_connection()
                 job.watch(connection)

@@ -16,7 +16,7 @@ from starlette.types import Message, Receive, Scope, Send
 from memoryhub.core.errors import PROBLEMS_PATH, Busy, HubError, TooMany, Unauthorized, describe_problem
 from memoryhub.mcp.admission import Admission, Sessions
 from memoryhub.mcp.binding import ADMITTED, SESSION_HEADER, Admitted
-from memoryhub.mcp.snapshot import HANDSHAKE_VERSIONS
+from memoryhub.mcp.jsonrpc import HANDSHAKE_VERSIONS
 from memoryhub.mcp.threads import stopping_error
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import mcp_types as types
-from django.db import connections
 from mcp.server.lowlevel import Server
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -20,12 +19,12 @@ from mcp.shared.exceptions import MCPError
 
 from memoryhub.core.errors import HubError, Invalid, NotFound, TooMany
 from memoryhub.core.origin import use_origin
-from memoryhub.core.stores.store import StoreId, detach, project_store, use_store
+from memoryhub.core.stores.store import StoreId, project_store, use_store
 from memoryhub.mcp import listing
-from memoryhub.mcp.binding import ADMITTED, IDLE_SECONDS, SESSION_HEADER, Admitted, Binding, TurnKeepers
+from memoryhub.mcp.binding import ADMITTED, IDLE_SECONDS, SESSION_HEADER, Admitted, Binding, Place, TurnKeepers
 from memoryhub.mcp.calls import Calls, Context, Questions
 from memoryhub.mcp.server import Match, Resources, build_server
-from memoryhub.mcp.threads import THREAD_END_SECONDS, Workers
+from memoryhub.mcp.threads import THREAD_END_SECONDS, Lanes, Workers
 from memoryhub.ops.serving.live import Streams, source_of_store
 
 
@@ -38,22 +37,17 @@ class Host:
         bind: Callable[[str], Binding],
         profile: str,
         streams: Streams,
+        lanes: Lanes,
         session: str = "",
-        writers: int = 1,
-        readers: int = 2,
     ) -> None:
         self._bind = bind
-        self._session = session
+        self._place = Place(session)
         self._projects: dict[str, tuple[Calls, TurnKeepers]] = {}
-        self._workers = Workers(
-            on_thread_end=connections.close_all,
-            leave=lambda project: detach(project_store(project).alias),
-            writers=writers,
-            readers=readers,
-        )
+        self._lanes = lanes
+        self._workers = Workers(lanes)
         self._questions = Questions()
         self._subscriptions = Subscriptions(self._workers, streams)
-        server = build_server(lambda project: self._of(project)[0], self._questions, profile=profile)
+        server = build_server(lambda project: self._of(project)[0], profile=profile)
         self._subscriptions.serve_with(server)
         listing.extend_for_tests(server)
         # The gate has its own limits; a session is never ended before the gate forgets it.
@@ -69,7 +63,8 @@ class Host:
         return self
 
     def finish(self) -> None:
-        self._workers.join(THREAD_END_SECONDS)
+        """Wait for the threads, and close the open turns."""
+        self._lanes.join(THREAD_END_SECONDS)
         for _, keepers in self._projects.values():
             keepers.leave_all()
 
@@ -82,8 +77,8 @@ class Host:
     def _of(self, project: str) -> tuple[Calls, TurnKeepers]:
         if project not in self._projects:
             binding = self._bind(project)
-            keepers = TurnKeepers(binding, self._session, self._workers)
-            self._projects[project] = Calls(self._workers, binding, keepers), keepers
+            keepers = TurnKeepers(binding, self._workers, self._place)
+            self._projects[project] = Calls(self._workers, binding, keepers, self._questions), keepers
         return self._projects[project]
 
     def stop_work(self) -> None:

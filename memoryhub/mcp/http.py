@@ -17,8 +17,8 @@ from memoryhub import env
 from memoryhub.config.repository import working_folder
 from memoryhub.core.errors import Forbidden, HubError
 from memoryhub.core.secret_files import TOKEN, read_or_create_secret
+from memoryhub.mcp import local
 from memoryhub.mcp.options import LOOPBACK, Options
-from memoryhub.mcp.stdio import STOP_SIGNALS, load
 from memoryhub.ops.serving.listener import UVICORN_OPTIONS, address_of, bind
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from memoryhub.mcp.binding import Binding
     from memoryhub.mcp.gate import Check, Gate
-    from memoryhub.mcp.host import Host
 
 PATH = "/mcp"
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 MAX_BODY_BYTES = 4 * 1024 * 1024
 _GRACE_SECONDS = 2
 
@@ -37,7 +37,7 @@ _GRACE_SECONDS = 2
 def serve_http(options: Options, address: tuple[str, int]) -> int:
     try:
         with bind(*address, option="--http") as listener:
-            load(http=True)
+            local.set_up(http=True)
             from memoryhub.mcp.binding import Binding  # needs Django
 
             binding = Binding(options.project, working_folder())
@@ -49,17 +49,16 @@ def serve_http(options: Options, address: tuple[str, int]) -> int:
             sys.stderr.write(f"Memory Hub serves {project} over MCP at {place} to {callers}\n")
             sys.stderr.flush()
             with asyncio.Runner() as runner:
-                host = runner.run(_serve(binding, options, listener))
-            for number in STOP_SIGNALS:
+                runner.run(_serve(binding, options, listener))
+            for number in _STOP_SIGNALS:
                 signal.signal(number, signal.SIG_IGN)  # already exiting
-            host.finish()
             return 0
     except HubError as error:
         sys.stderr.write(f"{error.message}\n")
         return error.exit_code
 
 
-async def _serve(binding: Binding, options: Options, listener: socket.socket) -> Host:
+async def _serve(binding: Binding, options: Options, listener: socket.socket) -> None:
     from memoryhub.mcp.admission import Admission
     from memoryhub.mcp.gate import Gate
     from memoryhub.mcp.host import Host
@@ -68,7 +67,13 @@ async def _serve(binding: Binding, options: Options, listener: socket.socket) ->
     project = binding.store().name
     address, port = listener.getsockname()[:2]
     with ThreadPoolExecutor(1, thread_name_prefix="memory-hub-live") as threads:
-        host = Host(bind=lambda _: binding, profile=options.profile, streams=Streams(threads), session=options.session)
+        host = Host(
+            bind=lambda _: binding,
+            profile=options.profile,
+            streams=Streams(threads),
+            lanes=local.open_lanes(),
+            session=options.session,
+        )
         gate = Gate(
             check=_check_for(address, port, options.allow_host),
             project_of=lambda path: project if path == PATH else None,
@@ -77,7 +82,7 @@ async def _serve(binding: Binding, options: Options, listener: socket.socket) ->
             max_body=MAX_BODY_BYTES,
         )
         await _serve_until_stopped(gate, listener)
-    return host
+        host.finish()
 
 
 async def _serve_until_stopped(gate: Gate, listener: socket.socket) -> None:
@@ -98,13 +103,13 @@ async def _serve_until_stopped(gate: Gate, listener: socket.socket) -> None:
         else:
             endings.append(loop.create_task(end()))
 
-    for number in STOP_SIGNALS:
+    for number in _STOP_SIGNALS:
         loop.add_signal_handler(number, begin_to_end)
     await server.serve(sockets=[listener])
 
 
 def _require_reach(project: str) -> None:
-    from memoryhub.core.permissions import reaches  # ``load`` has set up Django
+    from memoryhub.core.permissions import reaches  # ``set_up`` has set up Django
 
     if not reaches(f"project:{project}"):
         raise Forbidden("this token doesn't allow access to this server's project; ask an owner for one that does")

@@ -1,4 +1,4 @@
-"""JSON-RPC over two file descriptors: lines, messages, answers to malformed ones. Standard library only."""
+"""JSON-RPC over two file descriptors, and the revisions of MCP. Standard library only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,20 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES = 8 * 1024 * 1024
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
 INTERNAL_ERROR = -32603
+
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN_VERSIONS = ("2026-07-28",)
+# The field of each list
+LIST_METHODS = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+# Required in lists by the newest revision; the SDK removes it for others
+FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 _EDGE_BYTES = 512
 _ID = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{0,128}")'
@@ -92,15 +105,13 @@ class LineBuffer:
             lines.append(line)
 
 
-class Handover:
-    """The wire, and what the front has read from it and not answered."""
-
-    def __init__(self, wire: Wire) -> None:
-        self.wire = wire
-        self.buffer = LineBuffer()
-        self.backlog: list[Message] = []
-        # The client has closed its side.
-        self.ended = False
+def whole_lines(pending: bytearray, chunk: bytes) -> list[bytes]:
+    """Return the lines that ``chunk`` completes, of the hub or a relay; ``pending`` keeps the start of the next."""
+    pending += chunk
+    if b"\n" not in chunk:
+        return []
+    *lines, pending[:] = bytes(pending).split(b"\n")
+    return lines
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -1,17 +1,24 @@
-"""MCP of all projects in the hub, at ``/p/<project>/mcp``. The first admitted request loads the SDK."""
+"""MCP in the hub: for the home's windows at a socket, and for all projects at ``/p/<project>/mcp``.
+
+The first window, or the first admitted request, loads the SDK.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
 from memoryhub.core.stores.store import SLUG, project_store, require_store
-from memoryhub.mcp.threads import LAST_WRITE_SECONDS
+from memoryhub.mcp import local
+from memoryhub.mcp.local import Connection, Windows
+from memoryhub.mcp.threads import LAST_WRITE_SECONDS, THREAD_END_SECONDS, Lanes
 from memoryhub.ops.serving.live import Streams
 
 if TYPE_CHECKING:
@@ -33,7 +40,18 @@ class McpMount:
         self._on_call = on_call
         self._gate: Gate | None = None
         self._host: Host | None = None
+        self._listening: asyncio.Server | None = None
         self._closing = False
+        self._windows = Windows(lambda: self._lanes, lambda: local.load(http=True))
+
+    @cached_property
+    def _lanes(self) -> Lanes:
+        return local.open_lanes(writers=WRITERS, readers=READERS)
+
+    async def listen(self, listener: socket.socket) -> None:
+        """Serve the windows of this home, whose relays connect to the socket."""
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_unix_server(lambda: Connection(self._windows), sock=listener)
 
     def serves(self, path: str) -> bool:
         return _ADDRESS.fullmatch(path) is not None
@@ -47,10 +65,15 @@ class McpMount:
 
     async def close(self) -> None:
         self._closing = True
+        if self._listening:
+            self._listening.close()
+        await self._windows.close()
         if self._gate:
             await self._gate.close(LAST_WRITE_SECONDS)
 
     def end(self) -> None:
+        if "_lanes" in self.__dict__:
+            self._lanes.join(THREAD_END_SECONDS)
         if self._host:
             self._host.finish()
 
@@ -68,16 +91,12 @@ class McpMount:
         )
 
     async def _load(self) -> Host:
-        # In a thread, because it takes a third of a second.
-        host = await asyncio.to_thread(_import_host)
+        await self._windows.ready()
         from memoryhub.mcp.binding import Binding
+        from memoryhub.mcp.host import Host
 
-        self._host = host(
-            bind=lambda project: Binding(project, None),
-            profile=PROFILE,
-            streams=self._streams,
-            writers=WRITERS,
-            readers=READERS,
+        self._host = Host(
+            bind=lambda project: Binding(project, None), profile=PROFILE, streams=self._streams, lanes=self._lanes
         )
         return await self._host.start()
 
@@ -98,15 +117,3 @@ async def check_caller(request: Request) -> Response | None:
 def _project_of(path: str) -> str | None:
     address = _ADDRESS.fullmatch(path)
     return address[1] if address else None
-
-
-def _import_host() -> type[Host]:
-    from memoryhub.mcp import sdk
-
-    sdk.load(http=True)
-    with sdk.deferred_models():
-        from memoryhub.mcp import listing
-
-        listing.load_tools()
-        from memoryhub.mcp.host import Host
-    return Host

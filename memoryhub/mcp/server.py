@@ -24,9 +24,9 @@ from memoryhub.core.paging import answering
 from memoryhub.core.text import compact_json
 from memoryhub.core.validation import explain
 from memoryhub.mcp.binding import ADMITTED, SESSION_HEADER, Admitted, Caller
-from memoryhub.mcp.calls import Calls, Context, Questions, Result, StateSeal, clean_actor, error_result, nearest_tools
+from memoryhub.mcp.calls import Calls, Context, Result, StateSeal, clean_actor, error_result, nearest_tools
+from memoryhub.mcp.jsonrpc import FRESH
 from memoryhub.mcp.listing import input_schema, listed_name, listed_tools
-from memoryhub.mcp.snapshot import FRESH
 
 INSTRUCTIONS = """\
 Memory Hub stores what was learnt, decided and done in this project. This server is bound to one project.
@@ -61,9 +61,9 @@ LEGACY_RESOURCE_NOT_FOUND = -32002
 MAX_TYPED = 500
 
 
-def build_server(calls_of: Callable[[str], Calls], questions: Questions, *, profile: str) -> Server[Any]:
-    """Return the server. ``calls_of`` returns the calls of a project; over stdio, where there is one, it gets ""."""
-    offer = _Offer(calls_of, questions, profile)
+def build_server(calls_of: Callable[[str], Calls], *, profile: str) -> Server[Any]:
+    """Return the server. ``calls_of`` returns the calls of a project; for a relay's connection it gets ""."""
+    offer = _Offer(calls_of, profile)
     server: Server[Any] = Server(
         "memory-hub",
         version=memoryhub.__version__,
@@ -86,9 +86,8 @@ def build_server(calls_of: Callable[[str], Calls], questions: Questions, *, prof
 class _Offer:
     """The handlers. They return dicts, which the SDK validates for the client's protocol revision."""
 
-    def __init__(self, calls_of: Callable[[str], Calls], questions: Questions, profile: str) -> None:
+    def __init__(self, calls_of: Callable[[str], Calls], profile: str) -> None:
         self._calls_of = calls_of
-        self._questions = questions
         self._profile = profile
 
     @cached_property
@@ -168,7 +167,7 @@ class _Offer:
         # Errors name the tool as the client knows it.
         call = partial(calls.call, replace(tool, name=listed_name(tool, self._profile)), caller=caller)
         try:
-            return await self._questions.confirm(context, params, call)
+            return await calls.questions.confirm(context, params, call)
         except HubError as error:
             return error_result(error, as_json=(params.arguments or {}).get("format") == "json")
 
@@ -194,11 +193,13 @@ class _Offer:
         return {"contents": contents, **FRESH}
 
     def _of(self, context: Context) -> tuple[Calls, Caller]:
-        # Stdio has one connection. Over HTTP the newest revision has no sessions, so the caller's name identifies it.
+        # A relay's connection has one client. Over HTTP the newest revision has no sessions, so the caller's name
+        # identifies it.
         client = context.session.client_params
         actor = clean_actor(client.client_info.name if client else "")
         if context.request is None:
-            return self._calls_of(""), Caller(actor, "")
+            calls = self._calls_of("")
+            return calls, Caller(actor, "", key=calls.key_of(context.request_id))
         admitted: Admitted = context.request.scope[ADMITTED]
         actor = admitted.actor or actor
         connection = context.request.headers.get(SESSION_HEADER) or f"client {actor}"

@@ -89,7 +89,7 @@ class ThreadJob(Generic[T]):
             settle(outcome)
 
 
-class Workers:
+class Lanes:
     """Threads for writes and threads for reads, shared by projects: each project's calls run in turn with the others'.
 
     A project has one write at a time, and at most ``READS_AT_ONCE`` reads.
@@ -106,6 +106,28 @@ class Workers:
         """``leave`` closes the current thread's connection to a project's store."""
         self._writes = _Lane("writer", writers, at_once=1, leave=leave, on_thread_end=on_thread_end)
         self._reads = _Lane("reader", readers, at_once=READS_AT_ONCE, leave=leave, on_thread_end=on_thread_end)
+        self.ended = False
+
+    def put(self, job: ThreadJob[Any], *, writes: bool) -> None:
+        if self.ended:
+            raise stopping_error()
+        lane = self._writes if writes else self._reads
+        lane.put(job)
+
+    def join(self, seconds: float) -> None:
+        """Stop the threads after their current job, and wait at most ``seconds`` for each."""
+        self.ended = True
+        for lane in (self._writes, self._reads):
+            lane.end()
+        for lane in (self._writes, self._reads):
+            lane.join(seconds)
+
+
+class Workers:
+    """The calls of a connection, or of all that share a server, in the threads of the lanes."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
         self._waiting: dict[ThreadJob[Any], bool] = {}
         self._stopping = False
 
@@ -118,8 +140,7 @@ class Workers:
         if self._stopping:
             raise stopping_error()
         job = ThreadJob(project, work, asyncio.get_running_loop())
-        lane = self._writes if writes else self._reads
-        lane.put(job)
+        self._lanes.put(job, writes=writes)
         self._waiting[job] = writes
         try:
             return await job.future
@@ -135,14 +156,6 @@ class Workers:
         for job, writes in list(self._waiting.items()):
             if job.drop(interrupt=not writes) and not job.future.done():
                 job.future.set_exception(stopping_error())
-
-    def join(self, seconds: float) -> None:
-        """Stop the threads after their current job, and wait at most ``seconds`` for each."""
-        self._stopping = True
-        for lane in (self._writes, self._reads):
-            lane.end()
-        for lane in (self._writes, self._reads):
-            lane.join(seconds)
 
 
 class _Lane:
@@ -233,5 +246,8 @@ class _Thread(threading.Thread):
         self._serve(self)
 
 
+STOPPING = "the server is stopping; start it again and repeat the call"
+
+
 def stopping_error() -> Unavailable:
-    return Unavailable("the server is stopping; start it again and repeat the call")
+    return Unavailable(STOPPING)

@@ -16,7 +16,7 @@ class Command(HubCommand):
         mcp_options.add_arguments(parser)
 
     def handle(self, *_: Any, **values: Any) -> None:
-        from memoryhub.mcp.front import serve
+        from memoryhub.mcp.relay import serve
 
         names = mcp_options.Options.__slots__
         raise SystemExit(serve(mcp_options.Options(**{name: values[name] for name in names})))

@@ -47,7 +47,9 @@ class Command(HubCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         from memories.embeddings.engine import can_run
+        from memoryhub.core import autostart
         from memoryhub.management.command_socket import answer_commands
+        from memoryhub.mcp import local, relay
         from memoryhub.mcp.mount import McpMount
         from memoryhub.ops.serving import process, web
         from memoryhub.ops.serving.edge import VARIABLE as LIMITS
@@ -73,6 +75,8 @@ class Command(HubCommand):
             self._require_free(host, port)
         with ExitStack() as stack:
             publish = stack.enter_context(process.hold_home(started=started))
+            windows = stack.enter_context(local.listening(env.home() / relay.SOCKET))
+            autostart.note_started()
             public = web.listen_publicly(network)
             if public:
                 stack.enter_context(public)
@@ -94,7 +98,14 @@ class Command(HubCommand):
                 self._announce(address, network.public_url, signs_in=not on_demand, open_it=options["open"])
                 idle = process.Idle() if on_demand else None
                 web.serve(
-                    listener, ending=ending, idle=idle, mount=McpMount, public=public, network=network, limits=limits
+                    listener,
+                    ending=ending,
+                    idle=idle,
+                    mount=McpMount,
+                    windows=windows,
+                    public=public,
+                    network=network,
+                    limits=limits,
                 )
             finally:
                 for child in children:

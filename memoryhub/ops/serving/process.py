@@ -53,10 +53,14 @@ class Running:
     @property
     def upgrade(self) -> str:
         """What to do if the hub is of another version than this process, as after an upgrade; else ""."""
-        if self.version == __version__:
+        return self.upgrade_to(__version__)
+
+    def upgrade_to(self, version: str) -> str:
+        """What to do if the hub is of another version than a process that uses it; else ""."""
+        if self.version == version:
             return ""
         is_version = f"of version {self.version}" if self.version else "of an earlier version"
-        return f"the running hub is {is_version}, and this is {__version__}; {_RESTARTS.get(self.started, _BY_HAND)}"
+        return f"the running hub is {is_version}, and this is {version}; {_RESTARTS.get(self.started, _BY_HAND)}"
 
 
 def _lock_path() -> Path:

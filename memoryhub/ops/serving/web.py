@@ -72,6 +72,9 @@ class Mount(Protocol):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
+    async def listen(self, windows: socket.socket) -> None:
+        """Serve the clients of this home, beside the addresses."""
+
     async def close(self) -> None:
         """Finish what was begun, and refuse what comes after."""
 
@@ -112,9 +115,10 @@ def listen(host: str, port: int) -> Listener:
 class _Site:
     """The addresses of a mount, and Django for all others."""
 
-    def __init__(self, bridge: WsgiBridge, mount: Mount | None) -> None:
+    def __init__(self, bridge: WsgiBridge, mount: Mount | None, windows: socket.socket | None) -> None:
         self.bridge = bridge
         self.mount = mount
+        self.windows = windows
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.mount and scope["type"] == "http" and self.mount.serves(scope["path"]):
@@ -137,6 +141,8 @@ class _PublicServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.should_exit = self.should_exit or self._ending.is_due  # uvicorn handles signals by now
+        if self._site.windows and self._site.mount:
+            await self._site.mount.listen(self._site.windows)
         if self._public is None:
             return
         certificate = self._network.certificate
@@ -172,11 +178,12 @@ def serve(
     ending: Ending,
     idle: Idle | None = None,
     mount: MakeMount | None = None,
+    windows: socket.socket | None = None,
     public: Listener | None = None,
     network: Network | None = None,
     limits: Limits | None = None,
 ) -> None:
-    """Serve on a loopback socket, and on a public one, until a signal ends it."""
+    """Serve on a loopback socket, one for this home's windows, and a public one, until a signal ends it."""
     bound_allocator(arenas=_ARENAS)
     network = network or Network()
     limits = limits or Limits()
@@ -190,7 +197,7 @@ def serve(
         spool=Spool(env.home()),
         on_request=on_request,
     )
-    site = _Site(bridge, mount(bridge.streams, on_request) if mount else None)
+    site = _Site(bridge, mount(bridge.streams, on_request) if mount else None, windows)
     config = uvicorn.Config(
         RequestGuard(Limiter(site, limits), network),
         http=TimedProtocol.with_limits(limits),
