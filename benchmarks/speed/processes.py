@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from memoryhub.management.bench import ANSWER_SECONDS, HELLO, BenchClient, hub_environment, peak_of
 from memoryhub.mcp.snapshot import MODERN_VERSIONS
+
+from memoryhub.management.bench import ANSWER_SECONDS, HELLO, BenchClient, hub_environment, peak_of
 
 _HOST = "127.0.0.1"
 _POLL_SECONDS = 0.05

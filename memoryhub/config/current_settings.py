@@ -222,6 +222,11 @@ def decided_outside(names: Collection[str]) -> Layers:
     return layers
 
 
+def variables_of_settings() -> list[str]:
+    """Return the names of the environment variables that set a project setting."""
+    return list(map(_key, ProjectSettings.model_fields))
+
+
 def config_path() -> Path:
     """Return the path of the hub's own settings, which may not exist."""
     return env.home() / CONFIG_FILE

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memoryhub.config.current_settings import NO_FOLDER, FolderSettings, read_folder
@@ -117,66 +117,57 @@ IDLE_SECONDS = 30 * 60.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The session that a connection is in; a relay tells it the next hub."""
+    """The session that a connection is in; its relay names it to the next hub."""
 
-    # Named by the client, on the command line or with session_start
     session: str = ""
-    # Begins with the first write of a client that named none
-    unnamed: str = ""
+    # Whether the client named the session, on the command line or with session_start.
+    is_chosen: bool = False
+    # The id of the session that the connection's first write begins; "" for any
+    new_session: str = ""
+    # The client's process, whose hooks name its session
+    window: str = ""
 
 
 class TurnKeeper:
-    def __init__(self, binding: Binding, place: Place, window: str = "") -> None:
-        session_id = place.session
-        self._unnamed = place.unnamed
-        self._session_id = session_id
-        # Whether the client named the session, on the command line or with session_start.
-        self._is_chosen = bool(session_id)
-        self._window = window
+    def __init__(self, binding: Binding, place: Place) -> None:
+        self.place = place
         self._binding = binding
-        self._place: TurnPlace | None = None
+        self._turn: TurnPlace | None = None
         self.used_at = time.monotonic()
 
     @property
     def session_id(self) -> str:
         """The session that the client chose, else the one of its window's hooks, else the one of this connection."""
-        if self._is_chosen:
-            return self._session_id
-        return session_of(self._window) or self._session_id
-
-    @property
-    def place(self) -> Place:
-        if self._is_chosen:
-            return Place(self._session_id)
-        return Place(unnamed=self._session_id or self._unnamed)
+        if self.place.is_chosen:
+            return self.place.session
+        return session_of(self.place.window) or self.place.session
 
     def choose(self, session_id: str) -> None:
         """Continue in the session that a call has started or resumed; in none of its own after it was ended."""
-        self._session_id = session_id
-        self._unnamed = ""
-        self._is_chosen = bool(session_id)
+        self.place = replace(self.place, session=session_id, is_chosen=bool(session_id))
 
     @contextmanager
     def turn(self, actor: str) -> Iterator[None]:
         """Assign writes inside to the connection's turn; the store must be current."""
         entering = entered_turn(
-            session_id=self.session_id or self._unnamed,
+            session_id=self.session_id,
+            new_session=self.place.new_session,
             agent=actor,
             directory=self._binding.folder().directory,
-            is_of_window=not self._is_chosen and bool(session_of(self._window)),
+            is_of_window=not self.place.is_chosen and bool(session_of(self.place.window)),
         )
-        with entering as place, use_origin(session_id=place.session_id, turn_id=place.turn_id):
-            self._session_id = place.session_id
-            self._place = place
+        with entering as turn, use_origin(session_id=turn.session_id, turn_id=turn.turn_id):
+            self.place = replace(self.place, session=turn.session_id)
+            self._turn = turn
             yield
 
     def leave(self) -> None:
         """Close the open turn. Failures are logged; the turn then expires."""
-        if self._place is None or not self._place.turn_id:
+        if self._turn is None or not self._turn.turn_id:
             return
         try:
             with use_store(self._binding.store()), use_origin(source="mcp", actor="memory-hub"):
-                leave_turn(place=self._place)
+                leave_turn(place=self._turn)
         except HubError as error:
             logger.warning("the turn could not be closed: %s", error)
 
@@ -184,10 +175,9 @@ class TurnKeeper:
 class TurnKeepers:
     """The keepers of all connections: one over stdio, one per client over HTTP."""
 
-    def __init__(self, binding: Binding, workers: Workers, place: Place = Place(), window: str = "") -> None:
+    def __init__(self, binding: Binding, workers: Workers, place: Place) -> None:
         self._binding = binding
         self._place = place
-        self._window = window
         self._workers = workers
         self._keepers: dict[str, TurnKeeper] = {}
 
@@ -196,7 +186,7 @@ class TurnKeepers:
         await self.leave_idle(but=connection)
         keeper = self._keepers.get(connection)
         if keeper is None:
-            keeper = self._keepers[connection] = TurnKeeper(self._binding, self._place, self._window)
+            keeper = self._keepers[connection] = TurnKeeper(self._binding, self._place)
         keeper.used_at = time.monotonic()
         return keeper
 

@@ -41,7 +41,7 @@ class Host:
         session: str = "",
     ) -> None:
         self._bind = bind
-        self._place = Place(session)
+        self._place = Place(session, is_chosen=bool(session))
         self._projects: dict[str, tuple[Calls, TurnKeepers]] = {}
         self._lanes = lanes
         self._workers = Workers(lanes)

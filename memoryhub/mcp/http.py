@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from memoryhub.mcp.binding import Binding
     from memoryhub.mcp.gate import Check, Gate
+    from memoryhub.mcp.host import Host
 
 PATH = "/mcp"
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -49,16 +50,17 @@ def serve_http(options: Options, address: tuple[str, int]) -> int:
             sys.stderr.write(f"Memory Hub serves {project} over MCP at {place} to {callers}\n")
             sys.stderr.flush()
             with asyncio.Runner() as runner:
-                runner.run(_serve(binding, options, listener))
+                host = runner.run(_serve(binding, options, listener))
             for number in _STOP_SIGNALS:
                 signal.signal(number, signal.SIG_IGN)  # already exiting
+            host.finish()
             return 0
     except HubError as error:
         sys.stderr.write(f"{error.message}\n")
         return error.exit_code
 
 
-async def _serve(binding: Binding, options: Options, listener: socket.socket) -> None:
+async def _serve(binding: Binding, options: Options, listener: socket.socket) -> Host:
     from memoryhub.mcp.admission import Admission
     from memoryhub.mcp.gate import Gate
     from memoryhub.mcp.host import Host
@@ -82,7 +84,7 @@ async def _serve(binding: Binding, options: Options, listener: socket.socket) ->
             max_body=MAX_BODY_BYTES,
         )
         await _serve_until_stopped(gate, listener)
-        host.finish()
+    return host
 
 
 async def _serve_until_stopped(gate: Gate, listener: socket.socket) -> None:

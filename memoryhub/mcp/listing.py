@@ -17,14 +17,13 @@ from pydantic import BaseModel
 from memoryhub.core.schemas import EXPLAINED_HERE, LISTED_AS, SELF_EVIDENT, UNLISTED
 from memoryhub.core.tools import Tool, ToolGroup, all_tools
 from memoryhub.mcp.jsonrpc import refuse_constant
+from memoryhub.mcp.local import TEST_TOOLS_VARIABLE
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 
 Schema = dict[str, Any]
-
-TEST_TOOLS_VARIABLE = "MEMORY_HUB_TEST_TOOLS"
 FORMATS = ("text", "json")
 _DROPPED = frozenset(
     "title minLength maxLength minItems maxItems minimum maximum pattern format additionalProperties $defs".split()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from memoryhub.core.clients import ClientEntry
 from memoryhub.core.errors import HubError
 from memoryhub.mcp import jsonrpc, sdk
-from memoryhub.mcp.relay import PLACE, PROTOCOL, STOP, settings_in_environment
+from memoryhub.mcp.relay import PLACE, PROTOCOL, STOP
 from memoryhub.mcp.threads import LAST_WRITE_SECONDS, READS_AT_ONCE, STOPPING, THREAD_END_SECONDS, Lanes, Workers
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+TEST_TOOLS_VARIABLE = "MEMORY_HUB_TEST_TOOLS"
 # After the end of input, how long to wait for each further answer.
 QUIET_SECONDS_AFTER_END = 1.5
 # Messages after which the calls run that a flood of them has started
@@ -223,7 +224,7 @@ class Connection(asyncio.Protocol):
 
         workers, questions = Workers(self._windows.lanes()), Questions()
         binding = Binding(greeting["project"], Path(greeting["directory"]))
-        keepers = TurnKeepers(binding, workers, Place(**greeting["place"]), greeting["window"])
+        keepers = TurnKeepers(binding, workers, Place(**greeting["place"]))
         calls = Calls(workers, binding, keepers, questions)
         calls.note_place = self._note_place
         calls.key_of = lambda request: f"{greeting['connection']}-{self._open.get(request, '')}"
@@ -368,10 +369,13 @@ def _to_sdk(message: Message) -> SessionMessage | None:
 
 
 def _can_serve(greeting: Message) -> bool:
-    here = settings_in_environment()
-    # Django has set the time zone here
-    variables = {"TZ": here.get("TZ"), **greeting["variables"]}
-    return greeting["protocol"] == PROTOCOL and variables == {"TZ": None, **here}
+    from memoryhub.config.current_settings import variables_of_settings
+
+    names = [*variables_of_settings(), "MEMORY_HUB_IDENTITY", TEST_TOOLS_VARIABLE]
+    # Django has set this process's time zone, which is the machine's unless a variable names another
+    there = {"TZ": os.environ.get("TZ"), **greeting["variables"]}
+    is_alike = all(there.get(name) == os.environ.get(name) for name in ("TZ", *names))
+    return is_alike and greeting["protocol"] == PROTOCOL
 
 
 def _notice_for(version: str) -> str:
@@ -413,9 +417,8 @@ def listening(path: Path) -> Iterator[socket.socket | None]:
 def serve_here() -> tuple[socket.socket, Callable[[], None]]:
     """Serve one relay in a thread of its process; return its end of the connection, and what waits for the server."""
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
-    set_up(http=False)
     relays, here = socket.socketpair()
-    thread = threading.Thread(target=lambda: asyncio.run(_serve_one(here)), name="memory-hub-server")
+    thread = threading.Thread(target=lambda: asyncio.run(_serve_one(here), debug=False), name="memory-hub-server")
     thread.start()
     return relays, thread.join
 

@@ -72,10 +72,10 @@ class McpMount:
             await self._gate.close(LAST_WRITE_SECONDS)
 
     def end(self) -> None:
-        if "_lanes" in self.__dict__:
-            self._lanes.join(THREAD_END_SECONDS)
         if self._host:
             self._host.finish()
+        elif "_lanes" in self.__dict__:
+            self._lanes.join(THREAD_END_SECONDS)
 
     def _make_gate(self) -> Gate:
         from memoryhub.mcp.admission import Admission

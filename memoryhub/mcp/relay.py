@@ -43,9 +43,6 @@ PROTOCOL = 1
 STOP = b"stop"
 # Begins a line with the session that the client is in, for the next hub
 PLACE = b"place "
-# A variable that says where the home is, or that the hub of a home must have as well
-_OF_THE_HOME = frozenset({"MEMORY_HUB_HOME", "MEMORY_HUB_AUTOSTART", "MEMORY_HUB_DATABASE_URL"})
-
 _CHUNK_BYTES = 1 << 16
 # Unread by the other side; until it reads on, nothing more is read for it
 _FULL_BYTES = 1 << 20
@@ -164,9 +161,9 @@ class _Request:
 class Relay:
     """One client's connection to a hub, and to the next one when that ends."""
 
-    def __init__(self, chosen: options.Options, wire: Wire) -> None:
+    def __init__(self, chosen: options.Options, wire: Wire, *, directory: str = "") -> None:
         self._wire = wire
-        self._greeting = _greeting_of(chosen)
+        self._greeting = _greeting_of(chosen, directory or working_folder_text())
         self._from_client = jsonrpc.LineBuffer()
         self._to_client = _Outlet(wire.outgoing)
         self._hub: _Hub | None = None
@@ -364,8 +361,9 @@ class Relay:
 
     def _serve_here(self) -> _Hub | None:
         try:
-            from memoryhub.mcp.local import serve_here
+            from memoryhub.mcp.local import serve_here, set_up
 
+            set_up(http=False)
             connection, self._finish = serve_here()
             return _greet(connection, self._greeting)
         except Exception:  # noqa: BLE001  (reported to the client)
@@ -375,27 +373,26 @@ class Relay:
             return None
 
 
-def _greeting_of(chosen: options.Options) -> Message:
+def _greeting_of(chosen: options.Options, directory: str) -> Message:
     connection = os.urandom(6).hex()
     return {
         "protocol": PROTOCOL,
         "version": memoryhub.__version__,
         "pid": os.getpid(),
-        # Names the calls of this process for ever, and the session of a client without one
+        # Names the calls of this process for ever
         "connection": connection,
-        "place": {"session": chosen.session, "unnamed": connection},
-        "window": window(),
-        "directory": working_folder_text(),
+        "place": {
+            "session": chosen.session,
+            "is_chosen": bool(chosen.session),
+            "new_session": connection,
+            "window": window(),
+        },
+        "directory": directory,
         "project": chosen.project,
         "profile": chosen.profile,
-        "variables": settings_in_environment(),
+        # A hub with other settings can't serve this process
+        "variables": {name: os.environ[name] for name in os.environ if name.startswith("MEMORY_HUB_") or name == "TZ"},
     }
-
-
-def settings_in_environment() -> dict[str, str]:
-    """Return the variables that change what the server does; a hub with others can't serve this process."""
-    names = [name for name in os.environ if name.startswith("MEMORY_HUB_") or name == "TZ"]
-    return {name: os.environ[name] for name in names if name not in _OF_THE_HOME}
 
 
 def _reach(greeting: Message) -> _Hub | None:

@@ -305,7 +305,9 @@ _planned: ContextVar[_Planned | None] = ContextVar("planned_turn", default=None)
 
 
 @contextmanager
-def entered_turn(*, session_id: str, agent: str, directory: str, is_of_window: bool = False) -> Iterator[TurnPlace]:
+def entered_turn(
+    *, session_id: str, agent: str, directory: str, is_of_window: bool = False, new_session: str = ""
+) -> Iterator[TurnPlace]:
     """Yield the session and turn for a client's writes inside the block.
 
     Both begin with the first event that is written: a call that is refused or changes nothing leaves the log unchanged.
@@ -315,6 +317,7 @@ def entered_turn(*, session_id: str, agent: str, directory: str, is_of_window: b
         is_of_window: whether hooks named the session of the client's window, which then goes on even if it was ended.
         agent: the client's name.
         directory: its working folder.
+        new_session: the id of the session that begins here if there is none; "" for any.
     """
     agent, directory = flat(agent), flat(directory)
     turn_id = _open_turn(session_id)
@@ -326,6 +329,7 @@ def entered_turn(*, session_id: str, agent: str, directory: str, is_of_window: b
         return
     # A session that was ended is only continued if the client's window is still in it. Sessions are never shared by
     # name of the client and folder: two windows would be one session, and the evidence wrong.
+    session_id = session_id or new_session
     if not session_id or (_has_ended(session_id) and not is_of_window):
         session_id = ids.short_id()
     place = TurnPlace(session_id, ids.short_id())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import os
 import re
@@ -15,14 +14,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
 
-from django.db import connections
 from django.test import SimpleTestCase
 
 from memoryhub.core import tools
-from memoryhub.mcp.jsonrpc import Handover, Wire
+from memoryhub.mcp.jsonrpc import Wire
 from memoryhub.mcp.listing import load_tools
 from memoryhub.mcp.options import parse
-from memoryhub.mcp.stdio import assemble
+from memoryhub.mcp.relay import Relay
 from tests.databases import at_home, remove_home
 from tests.home import UNMEASURED, run_home
 from tests.mcp.client import DEADLINE_SECONDS, FIXTURES, ROOT, Client, Process
@@ -30,7 +28,7 @@ from tests.support import StoresTestCase, forget_all_stores, share_template
 
 
 class Server(Client):
-    """A server in this process, with the pipes and the pump of a real one; the home is the current one."""
+    """A relay and a server in this process, which has Django already; the home is the current one."""
 
     def __init__(self, *options: str, cwd: Path | None = None) -> None:
         given, self._requests = os.pipe()
@@ -39,20 +37,18 @@ class Server(Client):
         self._open = {self._requests, self._answers}
         self._ends = (given, taken)
         chosen = parse([*(options or (() if cwd else ("--project", "alpha")))])
-        self._hub = assemble(chosen, cwd or ROOT, [])
+        self._relay = Relay(chosen, Wire(*self._ends), directory=str(cwd or ROOT))
         self._errors: list[str] = []
         self._thread = threading.Thread(target=self._serve, name="mcp server of a test")
         self._thread.start()
 
     def _serve(self) -> None:
         try:
-            with asyncio.Runner(debug=False) as runner:
-                runner.run(self._hub.serve(Handover(Wire(*self._ends)), signals=()))
-            self._hub.keepers.leave_all()
+            with mock.patch("memoryhub.mcp.local.set_up"):
+                self._relay.run()
         except BaseException:  # noqa: BLE001 - the test gets it
             self._errors.append(traceback.format_exc())
         finally:
-            connections.close_all()
             for end in self._ends:
                 os.close(end)
 
@@ -145,12 +141,6 @@ class ProcessTestCase(SimpleTestCase):
         server = self.start(*options, **settings)
         server.initialize()
         return server
-
-    def keep_snapshot(self, *options: str) -> Path:
-        server = self.connect(*options)
-        server.end()
-        (path,) = (self.home / "cache").glob("mcp-*.json")
-        return path
 
 
 @contextmanager

@@ -17,28 +17,24 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from memoryhub.core.stores.store import project_store
-from memoryhub.mcp import snapshot
+from memoryhub.mcp import jsonrpc
 from memoryhub.mcp.jsonrpc import MAX_LINE_BYTES
 from memoryhub.mcp.server import INSTRUCTIONS
-from memoryhub.mcp.snapshot import LIST_METHODS, Opening
 from tests import tampering
-from tests.databases import at_home, sqlite_only
-from tests.mcp.case import McpTestCase, ProcessTestCase, Server, SharedServerTestCase, more_tools
+from tests.databases import sqlite_only
+from tests.mcp.case import McpTestCase, ProcessTestCase, SharedServerTestCase
 from tests.mcp.client import (
     CLIENT,
     ENVELOPE,
-    FIXTURES,
     HANDSHAKE,
     MODERN,
     ROOT,
     Client,
-    Process,
     environment,
     parameters,
     run_async,
     wait_until,
 )
-from tests.support import StoresTestCase, forget_all_stores
 
 
 class MalformedInputIsAnswered(SharedServerTestCase):
@@ -111,7 +107,6 @@ class MalformedInputIsAnswered(SharedServerTestCase):
 
 class TheWireCarriesOnlyTheProtocol(ProcessTestCase):
     def test_malformed_lines_before_the_server_is_up_are_refused_the_same(self) -> None:
-        self.keep_snapshot()
         server = self.start()
         server.send_bytes(b"hello\n[1]\n")
         self.assertEqual([server.receive()["error"]["code"] for _ in range(2)], [-32700, -32600])
@@ -277,9 +272,9 @@ class EndingTheProcess(ProcessTestCase, SlowWrites):
 
 
 class EveryRevisionIsServed(McpTestCase):
-    def test_the_front_knows_the_revisions_that_the_sdk_knows(self) -> None:
-        self.assertEqual(snapshot.HANDSHAKE_VERSIONS, HANDSHAKE_PROTOCOL_VERSIONS)
-        self.assertEqual(snapshot.MODERN_VERSIONS, MODERN_PROTOCOL_VERSIONS)
+    def test_the_relay_knows_the_revisions_that_the_sdk_knows(self) -> None:
+        self.assertEqual(jsonrpc.HANDSHAKE_VERSIONS, HANDSHAKE_PROTOCOL_VERSIONS)
+        self.assertEqual(jsonrpc.MODERN_VERSIONS, MODERN_PROTOCOL_VERSIONS)
 
     def test_each_handshake_revision_initialises_and_calls(self) -> None:
         for version in HANDSHAKE:
@@ -308,49 +303,8 @@ class EveryRevisionIsServed(McpTestCase):
 
 
 @tag("process")
-class TheFrontAnswersAsTheServerDoes(ProcessTestCase, StoresTestCase):
-    """A server in this process has no front."""
-
-    def conversation(self, server: Client, version: str) -> list[dict[str, Any]]:
-        """Return the server's answers to a script with every kind of opening message."""
-        envelope = {"_meta": ENVELOPE} if version == MODERN else {}
-        if version == MODERN:
-            answers = [server.ask("server/discover", envelope)]
-        else:
-            answers = [server.ask("initialize", _hello(version, roots={"listChanged": True}))]
-            server.notify("notifications/initialized")
-        answers += [server.ask(method, envelope or None) for method in ("ping", *LIST_METHODS)]
-        answers += [server.ask(method, {**envelope, "cursor": "x"}) for method in LIST_METHODS]
-        # Messages of the other era are refused, after either kind of opening.
-        answers.append(server.ask("tools/list", {} if version == MODERN else {"_meta": ENVELOPE}))
-        answers.append(server.ask("initialize", _hello(version)))
-        answers.append(server.ask("tools/call", {"name": "test_origin", "arguments": {}, **envelope}))
-        return answers
-
-    def alone(self, version: str) -> list[dict[str, Any]]:
-        with at_home(self.home), more_tools(FIXTURES):
-            server = Server()
-            self.addCleanup(server.destroy)
-            answers = self.conversation(server, version)
-            server.end()
-            forget_all_stores()
-            return answers
-
-    def test_whole_conversations_and_single_answers_are_equal(self) -> None:
-        alone = {version: self.alone(version) for version in (*HANDSHAKE, MODERN)}
-        kept = json.loads(self.keep_snapshot().read_text())["answers"]
-        self.assertEqual(set(kept), set(alone))
-        for version, answers in alone.items():
-            with self.subTest(version=version):
-                self.assertEqual(self.conversation(self.start(), version), answers)
-            front = Opening(kept)
-            for message, answer in zip(_opening_messages(version), answers, strict=False):
-                with self.subTest(version=version, method=message["method"]):
-                    found = front.take(message).result
-                    self.assertEqual(answer.get("result"), json.loads(found) if found else None)
-
-    def test_requests_sent_all_at_once_are_each_answered_once(self) -> None:
-        self.keep_snapshot()
+class RequestsSentAllAtOnce(ProcessTestCase):
+    def test_each_is_answered_once(self) -> None:
         server = self.start()
         ids = [server.request("initialize", _hello())]
         server.notify("notifications/initialized")
@@ -387,123 +341,24 @@ class TheSdksClientIsServed(ProcessTestCase):
         with self.assertRaises(MCPError):
             await client.read_resource("test://item/404")
 
-    def test_by_handshake_without_and_by_itself_without_and_with_a_snapshot(self) -> None:
-        for mode in ("legacy", MODERN, "auto", "auto"):
+    def test_by_handshake_without_and_by_itself(self) -> None:
+        for mode in ("legacy", MODERN, "auto"):
             with self.subTest(mode=mode):
                 self.run_client(mode)
-
-
-def _opening_messages(version: str) -> list[dict[str, Any]]:
-    if version == MODERN:
-        return _messages((method, {"_meta": ENVELOPE}) for method in ("server/discover", "ping", *LIST_METHODS))
-    return _messages([("initialize", _hello(version)), *((method, {}) for method in ("ping", *LIST_METHODS))])
-
-
-MARK = "answered by the front"
-
-
-@tag("process")
-class ASnapshotCountsWhileNothingHasChanged(ProcessTestCase):
-    path: Path
-    kept: str
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        server = Process(cls.home)
-        cls.addClassCleanup(server.destroy)
-        server.initialize()
-        server.end()
-        (cls.path,) = (cls.home / "cache").glob("mcp-*.json")
-        cls.kept = cls.path.read_text()
-
-    def setUp(self) -> None:
-        for path in self.path.parent.iterdir():
-            path.unlink()
-        self.path.write_text(self.kept)
-        self.mark()
-
-    def mark(self, **changes: object) -> None:
-        kept = json.loads(self.path.read_text())
-        for answers in kept["answers"].values():
-            for method in answers.keys() & {"initialize", "server/discover"}:
-                answers[method] = json.dumps({**json.loads(answers[method]), "instructions": MARK})
-        self.path.write_text(json.dumps({**kept, **changes}))
-
-    def is_front_answering(self, **settings: str) -> bool:
-        return bool(self.start(**settings).initialize()["instructions"] == MARK)
-
-    def test_the_front_answers_from_it(self) -> None:
-        self.assertTrue(self.is_front_answering())
-
-    def test_only_its_owner_may_read_it(self) -> None:
-        self.path.unlink()
-        path = self.keep_snapshot()
-        self.assertEqual(path.stat().st_mode & 0o777, 0o600)
-        self.assertEqual(path.parent.stat().st_mode & 0o777, 0o700)
-        self.assertEqual(list(path.parent.iterdir()), [path])
-
-    def test_another_profile_has_another_and_changed_tools_make_it_stale(self) -> None:
-        hello = self.start("--project", "alpha", "--profile", "full").initialize()
-        self.assertNotEqual(hello["instructions"], MARK)
-        self.assertFalse(self.is_front_answering(MEMORY_HUB_TEST_TOOLS=""))
-
-    def test_one_with_another_key_is_ignored_and_replaced(self) -> None:
-        self.mark(key=[*json.loads(self.path.read_text())["key"], "/somewhere/pydantic-99.dist-info"])
-        self.assertFalse(self.is_front_answering())
-        self.keep_snapshot()
-        self.assertNotIn(MARK, self.path.read_text())
-
-
-class WhatCounts(McpTestCase):
-    def test_a_broken_file_is_ignored(self) -> None:
-        path = self.home / "cache" / "mcp-core.json"
-        path.parent.mkdir()
-        path.write_text(json.dumps({"key": ["k"], "answers": {}}))
-        self.assertEqual(snapshot.load("core", ["k"]), {})
-        for text in ("", "{", "[]", '{"key": []}', '{"key": ["k"]}', "\udcff"):
-            with self.subTest(text=text):
-                path.write_bytes(text.encode("utf-8", "surrogateescape"))
-                self.assertIsNone(snapshot.load("core", ["k"]))
-
-    def test_a_source_file_that_changes_makes_it_stale(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder) / "tools.py"
-            source.write_text("a = 1")
-            before = list(snapshot._sources(folder))
-            source.write_text("a = 22")
-            self.assertNotEqual(list(snapshot._sources(folder)), before)
-
-    def test_the_key_names_the_sdk_and_the_hubs_own_sources(self) -> None:
-        key = "\n".join(snapshot.current_key())
-        for part in ("/mcp-", "/mcp_types-", "/pydantic-", "memoryhub/mcp/server.py", "memories/tools.py"):
-            self.assertIn(part, key)
-
-
-@tag("process")
-class ACacheThatCannotBeWritten(ProcessTestCase):
-    def test_the_server_serves_without_a_snapshot_and_says_so_without_a_traceback(self) -> None:
-        (self.home / "cache").write_text("no folder")
-        server = self.connect()
-        self.assertEqual(server.say("test_echo", text="hi"), "hi")
-        code, output = server.end()
-        self.assertEqual(code, 0)
-        self.assertNotIn("Traceback", output)
-        self.assertIn("could not save the snapshot, so the next start will be slower: ", output)
 
 
 UNWANTED = ("ninja", "django_q", "django.contrib.admin", "django.contrib.auth", "uvicorn", "starlette", "mcp.client")
 
 BUILD = """
 import json, sys
-from memoryhub.mcp import options, stdio
-stdio.build(options.Options(project="alpha"), [])
+from memoryhub.mcp.local import set_up
+set_up(http=False)
 print(json.dumps(sorted(sys.modules)))
 """
 
 DEFERRED = """
-from memoryhub.mcp import options, stdio
-stdio.build(options.Options(project="alpha"), [])
+from memoryhub.mcp.local import set_up
+set_up(http=False)
 import pydantic
 from memories.schemas import MemoryWrite
 print(MemoryWrite.__pydantic_complete__, pydantic.BaseModel.model_config)
