@@ -7,10 +7,10 @@ import json
 from typing import Any
 
 import httpx2
-from memoryhub.mcp.snapshot import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
 from benchmarks.speed.processes import ENVELOPE, Era
 from memoryhub.management.bench import ANSWER_SECONDS, HELLO
+from memoryhub.mcp.jsonrpc import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
 _SESSION = "Mcp-Session-Id"
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from memoryhub.mcp.snapshot import MODERN_VERSIONS
-
 from memoryhub.management.bench import ANSWER_SECONDS, HELLO, BenchClient, hub_environment, peak_of
+from memoryhub.mcp.jsonrpc import MODERN_VERSIONS
 
 _HOST = "127.0.0.1"
 _POLL_SECONDS = 0.05

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin import AdminSite
-from django.contrib.admin.apps import AdminConfig
+from django.contrib.admin.apps import SimpleAdminConfig
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
@@ -23,7 +23,8 @@ from memoryhub.core.text import as_sentence
 from memoryhub.web.pages import StorePlace, other_places
 
 
-class HubAdminConfig(AdminConfig):
+# Without autodiscovery: the URLs do that, so that the hub answers its windows before it has loaded its pages
+class HubAdminConfig(SimpleAdminConfig):
     default_site = "memoryhub.web.site.HubAdminSite"
 
 

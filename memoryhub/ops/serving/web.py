@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol
 import h11
 import uvicorn
 from django.conf import settings
+from django.core.handlers.wsgi import WSGIHandler
 from django.core.servers.basehttp import get_internal_wsgi_application
 from h11._receivebuffer import ReceiveBuffer
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -44,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 2
 _LOOK_SECONDS = 0.1
+# From the start until pages are loaded without a request; the windows that started the hub come first
+_LOAD_SECONDS = 0.5
 _HANDSHAKE_SECONDS = 15
 # Bytes of memory for all threads
 _ARENAS = 2
@@ -172,6 +175,28 @@ class _PublicServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+class _Pages:
+    """Django's WSGI application. To import its URLs takes half a second, which a window's first call can't wait for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._application: WSGIHandler | None = None
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        return self.load()(environ, start_response)
+
+    def load(self) -> WSGIHandler:
+        with self._lock:
+            if self._application is None:
+                import_module(settings.ROOT_URLCONF)
+                self._application = get_internal_wsgi_application()
+            return self._application
+
+    def load_soon(self, stop: threading.Event) -> None:
+        if not stop.wait(_LOAD_SECONDS):
+            self.load()
+
+
 def serve(
     listener: Listener,
     *,
@@ -189,10 +214,10 @@ def serve(
     limits = limits or Limits()
     network.configure(settings)
     _limit_connections(listener, public, limits, network)
-    import_module(settings.ROOT_URLCONF)  # half a second that the first request, perhaps a hook, can't wait for
+    pages = _Pages()
     on_request = idle.note_use if idle else lambda: None
     bridge = WsgiBridge(
-        get_internal_wsgi_application(),
+        pages,
         max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
         spool=Spool(env.home()),
         on_request=on_request,
@@ -206,7 +231,7 @@ def serve(
         **UVICORN_OPTIONS,
     )
     server = _PublicServer(config, site, public, network, ending)
-    stop = _start_keepers(idle)
+    stop = _start_keepers(idle, pages)
     try:
         server.run(sockets=[listener])  # raises the signal again at its end, for ``ending``
     finally:
@@ -231,13 +256,14 @@ def _limit_connections(listener: Listener, public: Listener | None, limits: Limi
 
 
 # Returns the event that ends them
-def _start_keepers(idle: Idle | None) -> threading.Event:
+def _start_keepers(idle: Idle | None, pages: _Pages) -> threading.Event:
     stop = threading.Event()
     keepers: list[tuple[Callable[[threading.Event], None], str]] = [
         (wiping.keep, "wal-keeper"),
         (drain.keep, "spool-drain"),
         (windows.keep, "window-notes"),
         (sending.keep, "team-sender"),
+        (pages.load_soon, "page-loader"),
     ]
     if idle:
         keepers.append((idle.watch, "idle-watch"))
