@@ -332,6 +332,7 @@ class IterationAdvance(Command):
     completed: Line = Field("", max_length=64, description="finished phase; default: the current one")
     phase: Line = Field("", max_length=64, description="next phase")
     artifacts: list[Line] = Field(default_factory=list, max_length=100, description="paths or URLs")
+    idempotency_key: IdempotencyKey = None
 
 
 class IterationComplete(Command):

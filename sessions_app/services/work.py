@@ -161,15 +161,24 @@ def advance_iteration(*, command: IterationAdvance) -> Iteration:
         ConflictError: it has ended.
     """
     with log.transaction():
+        if first := log.find_by_key(command.idempotency_key, events.ITERATION_ADVANCED):
+            return find_iteration(log.event_of(first).payload.iteration_id)
         iteration = _active(command.id)
-        completed = command.completed or iteration.phase
-        return record_phase(iteration, completed=completed, phase=command.phase, artifacts=command.artifacts)
+        return record_phase(
+            iteration,
+            completed=command.completed or iteration.phase,
+            phase=command.phase,
+            artifacts=command.artifacts,
+            key=command.idempotency_key,
+        )
 
 
-def record_phase(iteration: Iteration, *, completed: str, phase: str, artifacts: list[str]) -> Iteration:
+def record_phase(
+    iteration: Iteration, *, completed: str, phase: str, artifacts: list[str], key: str | None = None
+) -> Iteration:
     """Record a completed phase, "" for none, and the one that follows it."""
     payload = events.IterationAdvanced(iteration_id=iteration.id, completed=completed, phase=phase, artifacts=artifacts)
-    return _append_to_iteration(iteration, events.ITERATION_ADVANCED, payload)
+    return _append_to_iteration(iteration, events.ITERATION_ADVANCED, payload, key)
 
 
 def complete_iteration(*, command: IterationComplete) -> Iteration:
@@ -186,8 +195,10 @@ def complete_iteration(*, command: IterationComplete) -> Iteration:
         return _append_to_iteration(iteration, event_type, payload)
 
 
-def _append_to_iteration(iteration: Iteration, event_type: EventType[Any], payload: Payload) -> Iteration:
-    log.append(log.prepare(event_type, payload), stream=f"iteration:{iteration.id}")
+def _append_to_iteration(
+    iteration: Iteration, event_type: EventType[Any], payload: Payload, key: str | None = None
+) -> Iteration:
+    log.append(log.prepare(event_type, payload), stream=f"iteration:{iteration.id}", idempotency_key=key)
     return find_iteration(iteration.id)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -9,6 +11,8 @@ from typing import Any, Literal
 from django.db import connections
 from pydantic import BaseModel, Field
 
+from memories.schemas import MemoryWrite
+from memories.tools import write
 from memoryhub.core.errors import ConfirmationRequired, ConflictError, NotFound
 from memoryhub.core.origin import current_origin
 from memoryhub.core.schemas import unlisted
@@ -95,6 +99,19 @@ def _forget(given: FileInput) -> Answer:
     return Answer("emptied", {})
 
 
+def _die(_: NothingInput) -> Answer:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def _write_and_die(given: MemoryWrite) -> Answer:
+    answer = write(given)
+    if not (mark := Path(os.environ["MEMORY_HUB_HOME"], "died")).exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return answer
+
+
 def _shred(given: ShredInput) -> Answer:
     path = Path(given.path)
     token = f"shred-{path.stat().st_ino}"
@@ -121,6 +138,8 @@ register_tools(
     Tool("test_endless", "Read for ever.", NothingInput, _endless, group=ToolGroup.QUERY),
     Tool("test_wait", "Read until a file exists.", FileInput, _wait, group=ToolGroup.QUERY),
     Tool("test_slow_write", "Write slowly.", FileInput, _slow_write, group=ToolGroup.QUERY, writes=True),
+    Tool("test_die", "End the process.", NothingInput, _die, group=ToolGroup.QUERY, writes=True),
+    Tool("test_write_and_die", "Write, and end the first process.", MemoryWrite, _write_and_die, writes=True),
     Tool("test_forget", "Empty a file.", FileInput, _forget, idempotent=True, **_DESTRUCTIVE),
     Tool("test_shred", "Delete a file for good.", ShredInput, _shred, aliases=("old_shred",), **_DESTRUCTIVE),
 )

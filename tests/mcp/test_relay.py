@@ -1,0 +1,217 @@
+"""Windows and the hub that serves them: real processes, and a hub that is killed or stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from django.test import SimpleTestCase, tag
+
+from memoryhub.core import log
+from memoryhub.core.stores.store import project_store, use_store
+from memoryhub.ops.serving.process import Running, find_running
+from sessions_app.models import Session
+from tests.databases import at_home
+from tests.mcp.case import ProcessTestCase
+from tests.mcp.client import ROOT, Process, environment, wait_until
+from tests.support import StoresTestCase, forget_all_stores
+
+# Settings of the database tests, and what would measure the hub that is killed
+ON = {"MEMORY_HUB_AUTOSTART": "on"}
+HEAVY = {"asyncio", "django", "mcp", "pathlib", "dataclasses", "typing", "argparse", "subprocess", "socket"}
+
+
+class WhatAWindowImports(SimpleTestCase):
+    def test_a_relay_imports_nothing_large(self) -> None:
+        code = "import sys; from memoryhub.mcp import relay; print(*sys.modules)"
+        with tempfile.TemporaryDirectory() as home:
+            variables = environment(Path(home), PYTHONDEVMODE="", COVERAGE_PROCESS_CONFIG="", COVERAGE_PROCESS_START="")
+            loaded = subprocess.run(
+                [sys.executable, "-S", "-c", f"import sys; sys.path.append({str(ROOT)!r}); {code}"],
+                env=variables, capture_output=True, text=True, check=True,
+            ).stdout.split()  # fmt: skip
+        self.assertEqual(HEAVY.intersection(loaded), set())
+
+
+@tag("process")
+class HubTestCase(ProcessTestCase, StoresTestCase):
+    """Windows with a hub, which the first one starts."""
+
+    def setUp(self) -> None:
+        self.addCleanup(self.end_hub)
+
+    def start(self, *options: str, **settings: Any) -> Process:
+        return super().start(*options, **{**ON, **settings})
+
+    def running(self) -> Running | None:
+        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
+            return find_running()
+
+    def hub(self) -> int:
+        """Return the process id of the hub, which must run."""
+        running = self.running()
+        assert running, "no hub runs"
+        return running.pid
+
+    def end_hub(self, number: int = signal.SIGKILL) -> None:
+        running = self.running()
+        if running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(running.pid, number)
+            wait_until(lambda: self.running() is None)
+
+    def events(self, event_type: str) -> list[dict[str, Any]]:
+        with at_home(self.home), use_store(project_store("alpha")):
+            rows = [json.loads(event.payload_json or "") for event in log.events().of_type(event_type)]
+        forget_all_stores()
+        return rows
+
+    def trace(self) -> Path:
+        return Path(self.enterContext(tempfile.TemporaryDirectory())) / "trace"
+
+
+class TheHubServesWindows(HubTestCase):
+    def test_each_window_has_its_session_profile_and_folder(self) -> None:
+        first = self.connect("--project", "alpha", "--session", "s-1")
+        second = self.connect("--project", "beta", "--profile", "full")
+        self.assertEqual(first.say("test_origin"), "mcp plain client s-1 alpha")
+        self.assertEqual(second.say("test_origin"), "mcp plain client  beta")
+        names = [{tool["name"] for tool in server.ask("tools/list")["result"]["tools"]} for server in (first, second)]
+        self.assertLess(len(names[0]), len(names[1]))
+        self.assertEqual(first.end(), (0, ""))
+        self.assertEqual(second.say("test_echo", text="on"), "on")
+
+    def test_other_settings_than_the_hubs_are_served_by_the_window_itself(self) -> None:
+        self.connect().say("test_echo", text="the hub runs")
+        strict = self.connect(MEMORY_HUB_TURN_POLICY="strict")
+        self.assertIn("reason: no_token", strict.refusal("memory_write", title="T", content="c"))
+        usual = self.connect(MEMORY_HUB_LIMITS="connections=10")
+        self.assertIn("created #", usual.say("memory_write", title="Of a usual window", content="c"))
+
+    def test_what_a_window_began_is_finished_when_it_ends(self) -> None:
+        server, path = self.connect(), self.trace()
+        request = server.request("tools/call", {"name": "test_slow_write", "arguments": _until(path)})
+        wait_until(path.exists)
+        server.process.terminate()
+        path.with_name("go").touch()
+        self.assertEqual([answer["id"] for answer in server.rest()], [request])
+        self.assertEqual((server.wait()[0], path.read_text()), (0, "done"))
+
+
+def _until(path: Path) -> dict[str, str]:
+    return {"path": str(path), "until": str(path.with_name("go"))}
+
+
+class AHubThatIsKilled(HubTestCase):
+    def test_what_was_not_answered_is_answered_once_by_the_next_in_the_same_session(self) -> None:
+        server = self.connect()
+        self.assertIn("created #", server.say("memory_write", title="Before", content="the kill"))
+        killed = self.hub()
+        os.kill(killed, signal.SIGSTOP)  # so that none is answered before
+        calls = [
+            server.request("tools/call", {"name": "memory_write", "arguments": {"title": f"T{n}", "content": f"c{n}"}})
+            for n in range(5)
+        ]
+        os.kill(killed, signal.SIGKILL)
+        answers = [server.receive() for _ in calls]
+        self.assertEqual([answer["id"] for answer in answers], calls)
+        self.assertTrue(all("created #" in answer["result"]["content"][0]["text"] for answer in answers), answers)
+        self.assertNotEqual(self.hub(), killed)
+        titles = [event["title"] for event in self.events("memory.written")]
+        self.assertEqual(titles, ["Before", *(f"T{n}" for n in range(5))])
+        with at_home(self.home), use_store(project_store("alpha")):
+            self.assertEqual(Session.objects.count(), 1)
+        forget_all_stores()
+
+    def test_a_write_whose_answer_was_lost_is_not_done_again(self) -> None:
+        server = self.connect()
+        server.say("test_echo", text="up")
+        arguments = {"title": "Committed", "content": "and the hub died before the answer"}
+        request = server.request("tools/call", {"name": "test_write_and_die", "arguments": arguments})
+        answer = server.receive()
+        self.assertEqual(answer["id"], request)
+        self.assertRegex(answer["result"]["content"][0]["text"], r"#\d+")
+        titles = [event["title"] for event in self.events("memory.written")]
+        self.assertEqual(titles.count("Committed"), 1)
+
+    def test_a_question_is_asked_again_and_the_answer_to_the_first_counts_for_nothing(self) -> None:
+        server = self.start()
+        server.initialize(elicitation={})
+        path = self.trace()
+        path.write_text("x")
+        call = server.request("tools/call", {"name": "test_shred", "arguments": {"path": str(path)}})
+        first = server.receive()
+        self.end_hub()
+        again = server.receive()
+        self.assertEqual((first["method"], again["method"]), ("elicitation/create", "elicitation/create"))
+        self.assertNotEqual(first["id"], again["id"])
+        server.send({"jsonrpc": "2.0", "id": first["id"], "result": {"action": "accept", "content": {}}})
+        server.ask("ping")
+        self.assertTrue(path.exists())
+        server.send({"jsonrpc": "2.0", "id": again["id"], "result": {"action": "accept", "content": {}}})
+        answer = server.receive()
+        self.assertEqual((answer["id"], answer["result"]["content"][0]["text"]), (call, "deleted"))
+
+    def test_a_cancelled_call_is_not_repeated(self) -> None:
+        server, path = self.connect(), self.trace()
+        call = server.request("tools/call", {"name": "test_wait", "arguments": _until(path)})
+        wait_until(path.exists)
+        server.notify("notifications/cancelled", {"requestId": call})
+        server.ask("ping")
+        self.end_hub()
+        self.assertEqual(server.say("test_echo", text="on"), "on")
+        self.assertEqual(path.read_text(), "begun\n")
+
+    def test_a_call_that_ends_every_hub_is_given_up(self) -> None:
+        server = self.connect()
+        call = server.request("tools/call", {"name": "test_die", "arguments": {}})
+        answer = server.receive()
+        self.assertEqual(answer["id"], call)
+        self.assertIn("the hub ended", answer["error"]["message"])
+        self.assertEqual(server.say("test_echo", text="on"), "on")
+
+
+class AHubThatIsStopped(HubTestCase):
+    def test_what_runs_is_answered_and_what_waits_is_left_to_the_next(self) -> None:
+        server, path = self.connect(), self.trace()
+        write = server.request("tools/call", {"name": "test_slow_write", "arguments": _until(path)})
+        wait_until(path.exists)
+        later = server.request("tools/call", {"name": "memory_write", "arguments": {"title": "Later", "content": "c"}})
+        server.ask("ping")
+        os.kill(self.hub(), signal.SIGTERM)
+        path.with_name("go").touch()
+        received = [server.receive(), server.receive()]
+        answers = {answer["id"]: answer["result"]["content"][0]["text"] for answer in received}
+        self.assertEqual(answers[write], "written")
+        self.assertIn("created #", answers[later])
+
+    def test_an_idle_window_starts_none(self) -> None:
+        server = self.connect()
+        server.say("test_echo", text="up")
+        self.end_hub(signal.SIGTERM)
+        self.assertIsNone(self.running())
+        self.assertEqual(server.say("test_echo", text="on"), "on")
+        self.hub()
+        self.assertEqual(server.end(), (0, ""))
+
+
+class WithoutAHub(HubTestCase):
+    def test_a_window_serves_itself_where_none_may_start(self) -> None:
+        server = self.connect(MEMORY_HUB_AUTOSTART="off")
+        self.assertEqual(server.say("test_echo", text="on"), "on")
+        self.assertIsNone(self.running())
+
+    def test_a_path_too_long_for_a_socket(self) -> None:
+        home = self.home / ("long" * 25)
+        with mock.patch.object(self.__class__, "home", home):
+            server = self.connect()
+            self.assertEqual(server.say("test_echo", text="on"), "on")
+            self.end_hub()
