@@ -94,6 +94,8 @@ class SizedBench:
 
     @cached_property
     def stdio(self) -> StdioClient:
+        """A window of the hub, which runs before."""
+        self.bench.rest.measure()
         client = self._stack.enter_context(StdioClient(self.bench.home, "--project", self.store.name))
         client.open()
         return client

@@ -35,12 +35,14 @@ def _search(floor: tuple[float, float], goal: tuple[float, float]) -> tuple[Targ
     return Target(floor[0], goal[0]), Target(floor[1], goal[1], on="p95")
 
 
-_START = (Target(300, 50),)
-_CALL = (Target(1200, 500),)
+_START = (Target(100, 40),)
+_CALL = (Target(300, 150),)
+_CALL_ALONE = (Target(1200, 700),)
 
 _ALWAYS: dict[str, tuple[Target, ...]] = {
-    **{f"start.{step}.snapshot.{era}": _START for step in ("opening", "lists") for era in ("modern", "handshake")},
-    **{f"start.call.snapshot.{era}": _CALL for era in ("modern", "handshake")},
+    **{f"start.{step}.hub.{era}": _START for step in ("opening", "lists") for era in ("modern", "handshake")},
+    **{f"start.call.hub.{era}": _CALL for era in ("modern", "handshake")},
+    **{f"start.call.alone.{era}": _CALL_ALONE for era in ("modern", "handshake")},
     "tools.core.count": (Target(8, 8),),
     "tools.core.tokens": (Target(1500, 1000),),
     "write.stdio": (Target(6, 3),),
@@ -49,7 +51,7 @@ _ALWAYS: dict[str, tuple[Target, ...]] = {
     "stores.open": (Target(5, 2),),
     "stores.switch": (Target(1, 0.1),),
     **{f"hook.{state}": (Target(3, 1.5, on="ratio"),) for state in ("running", "stopped")},
-    "memory": (Target(110, 80),),
+    "memory": (Target(25, 15),),
     "rebuild": (Target(3000, 10_000),),
     "verify": (Target(15_000, 25_000),),
 }

@@ -116,7 +116,7 @@ IDLE_SECONDS = 30 * 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConnectionState:
     """The session that a connection is in; its relay names it to the next hub."""
 
     session: str = ""
@@ -129,8 +129,8 @@ class Place:
 
 
 class TurnKeeper:
-    def __init__(self, binding: Binding, place: Place) -> None:
-        self.place = place
+    def __init__(self, binding: Binding, state: ConnectionState) -> None:
+        self.state = state
         self._binding = binding
         self._turn: TurnPlace | None = None
         self.used_at = time.monotonic()
@@ -138,26 +138,26 @@ class TurnKeeper:
     @property
     def session_id(self) -> str:
         """The session that the client chose, else the one of its window's hooks, else the one of this connection."""
-        if self.place.is_chosen:
-            return self.place.session
-        return session_of(self.place.window) or self.place.session
+        if self.state.is_chosen:
+            return self.state.session
+        return session_of(self.state.window) or self.state.session
 
     def choose(self, session_id: str) -> None:
         """Continue in the session that a call has started or resumed; in none of its own after it was ended."""
-        self.place = replace(self.place, session=session_id, is_chosen=bool(session_id))
+        self.state = replace(self.state, session=session_id, is_chosen=bool(session_id))
 
     @contextmanager
     def turn(self, actor: str) -> Iterator[None]:
         """Assign writes inside to the connection's turn; the store must be current."""
         entering = entered_turn(
             session_id=self.session_id,
-            new_session=self.place.new_session,
+            new_session=self.state.new_session,
             agent=actor,
             directory=self._binding.folder().directory,
-            is_of_window=not self.place.is_chosen and bool(session_of(self.place.window)),
+            is_of_window=not self.state.is_chosen and bool(session_of(self.state.window)),
         )
         with entering as turn, use_origin(session_id=turn.session_id, turn_id=turn.turn_id):
-            self.place = replace(self.place, session=turn.session_id)
+            self.state = replace(self.state, session=turn.session_id)
             self._turn = turn
             yield
 
@@ -175,9 +175,9 @@ class TurnKeeper:
 class TurnKeepers:
     """The keepers of all connections: one over stdio, one per client over HTTP."""
 
-    def __init__(self, binding: Binding, workers: Workers, place: Place) -> None:
+    def __init__(self, binding: Binding, workers: Workers, state: ConnectionState) -> None:
         self._binding = binding
-        self._place = place
+        self._state = state
         self._workers = workers
         self._keepers: dict[str, TurnKeeper] = {}
 
@@ -186,7 +186,7 @@ class TurnKeepers:
         await self.leave_idle(but=connection)
         keeper = self._keepers.get(connection)
         if keeper is None:
-            keeper = self._keepers[connection] = TurnKeeper(self._binding, self._place)
+            keeper = self._keepers[connection] = TurnKeeper(self._binding, self._state)
         keeper.used_at = time.monotonic()
         return keeper
 

@@ -32,7 +32,7 @@ from memoryhub.core.stores.store import use_store
 from memoryhub.core.text import compact_json, hanging
 from memoryhub.core.tools import Answer, Tool, all_tools
 from memoryhub.core.validation import explain
-from memoryhub.mcp.binding import Binding, Caller, Place, TurnKeeper, TurnKeepers
+from memoryhub.mcp.binding import Binding, Caller, ConnectionState, TurnKeeper, TurnKeepers
 from memoryhub.mcp.listing import FORMATS, plain_arguments
 from memoryhub.mcp.threads import ThreadJob, Workers, stopping_error
 from memoryhub.ops.serving.drain import drain_before_reading
@@ -70,7 +70,7 @@ class Calls:
         # Called once with the client's name and its project, at its first call.
         self.describe_client: Callable[[str, str], None] | None = None
         # Called with the connection's session after each call of a tool.
-        self.note_place: Callable[[Place], None] | None = None
+        self.note_state: Callable[[ConnectionState], None] | None = None
         # The number of a relay's request, as part of a key; "" over HTTP
         self.key_of: Callable[[object], str] = lambda _: ""
 
@@ -98,8 +98,8 @@ class Calls:
             return _text_result(f"internal error: {type(error).__name__}; the server's log has the details", error=True)
         if answer.session_id is not None:
             turns.choose(answer.session_id)
-        if self.note_place:
-            self.note_place(turns.place)
+        if self.note_state:
+            self.note_state(turns.state)
         return _present(answer, as_json=as_json)
 
     async def run(self, work: Callable[[], T], *, writes: bool, caller: Caller, project_id: object = None) -> T:
@@ -119,8 +119,8 @@ class Calls:
         origin = use_origin(source="mcp", actor=caller.actor, session_id=turns.session_id)
         try:
             folder = use_folder(self._binding.folder())
-            place = work_in(self._binding.directory)
-            with use_grant(caller.grant), use_store(store, create=self._binding.creates), folder, place, origin:
+            here = work_in(self._binding.directory)
+            with use_grant(caller.grant), use_store(store, create=self._binding.creates), folder, here, origin:
                 connection = connections[store.alias]
                 connection.ensure_connection()
                 job.watch(connection)

@@ -21,7 +21,15 @@ from memoryhub.core.errors import HubError, Invalid, NotFound, TooMany
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import StoreId, project_store, use_store
 from memoryhub.mcp import listing
-from memoryhub.mcp.binding import ADMITTED, IDLE_SECONDS, SESSION_HEADER, Admitted, Binding, Place, TurnKeepers
+from memoryhub.mcp.binding import (
+    ADMITTED,
+    IDLE_SECONDS,
+    SESSION_HEADER,
+    Admitted,
+    Binding,
+    ConnectionState,
+    TurnKeepers,
+)
 from memoryhub.mcp.calls import Calls, Context, Questions
 from memoryhub.mcp.server import Match, Resources, build_server
 from memoryhub.mcp.threads import THREAD_END_SECONDS, Lanes, Workers
@@ -41,7 +49,7 @@ class Host:
         session: str = "",
     ) -> None:
         self._bind = bind
-        self._place = Place(session, is_chosen=bool(session))
+        self._state = ConnectionState(session, is_chosen=bool(session))
         self._projects: dict[str, tuple[Calls, TurnKeepers]] = {}
         self._lanes = lanes
         self._workers = Workers(lanes)
@@ -77,7 +85,7 @@ class Host:
     def _of(self, project: str) -> tuple[Calls, TurnKeepers]:
         if project not in self._projects:
             binding = self._bind(project)
-            keepers = TurnKeepers(binding, self._workers, self._place)
+            keepers = TurnKeepers(binding, self._workers, self._state)
             self._projects[project] = Calls(self._workers, binding, keepers, self._questions), keepers
         return self._projects[project]
 

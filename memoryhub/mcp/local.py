@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any
 from memoryhub.core.clients import ClientEntry
 from memoryhub.core.errors import HubError
 from memoryhub.mcp import jsonrpc, sdk
-from memoryhub.mcp.relay import PLACE, PROTOCOL, STOP
+from memoryhub.mcp.relay import PROTOCOL, STATE, STOP
 from memoryhub.mcp.threads import LAST_WRITE_SECONDS, READS_AT_ONCE, STOPPING, THREAD_END_SECONDS, Lanes, Workers
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from mcp.shared.message import SessionMessage
 
-    from memoryhub.mcp.binding import Place
+    from memoryhub.mcp.binding import ConnectionState
     from memoryhub.mcp.calls import Calls
     from memoryhub.mcp.jsonrpc import Message
 
@@ -44,7 +44,7 @@ _YIELD_EVERY = 16
 _FULL_BYTES = 1 << 20
 _SWITCH_INTERVAL_SECONDS = 0.0005
 
-# Of the connection that a handler serves
+# The calls of the connection that a handler serves
 _current_calls: ContextVar[Calls] = ContextVar("current_calls")
 
 
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
         self._has_greeting = False
         # Requests without an answer, with the relay's numbers of those that call tools
         self._open: dict[object, str] = {}
-        self._place = b""
+        self._state = b""
         self._changed = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -219,14 +219,14 @@ class Connection(asyncio.Protocol):
             self._windows.connections.discard(self)
 
     async def _converse(self, greeting: dict[str, Any]) -> None:
-        from memoryhub.mcp.binding import Binding, Place, TurnKeepers
+        from memoryhub.mcp.binding import Binding, ConnectionState, TurnKeepers
         from memoryhub.mcp.calls import Calls, Questions
 
         workers, questions = Workers(self._windows.lanes()), Questions()
         binding = Binding(greeting["project"], Path(greeting["directory"]))
-        keepers = TurnKeepers(binding, workers, Place(**greeting["place"]))
+        keepers = TurnKeepers(binding, workers, ConnectionState(**greeting["state"]))
         calls = Calls(workers, binding, keepers, questions)
-        calls.note_place = self._note_place
+        calls.note_state = self._note_state
         calls.key_of = lambda request: f"{greeting['connection']}-{self._open.get(request, '')}"
         entry = _enter(greeting["pid"])
         if entry:
@@ -248,10 +248,10 @@ class Connection(asyncio.Protocol):
                 entry.close()
 
     # The next hub continues in this session.
-    def _note_place(self, place: Place) -> None:
-        line = PLACE + jsonrpc.dump(asdict(place))
-        if line != self._place:
-            self._place = line
+    def _note_state(self, state: ConnectionState) -> None:
+        line = STATE + jsonrpc.dump(asdict(state))
+        if line != self._state:
+            self._state = line
             self._transport.write(line)
 
     async def _run_sdk(self, server: Server[Any]) -> None:

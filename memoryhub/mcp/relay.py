@@ -21,13 +21,13 @@ from _socket import socket as new_socket
 from collections import deque
 
 import memoryhub
-from memoryhub.config import enabled
 from memoryhub.core import autostart
 from memoryhub.core.file_locks import is_locked
 from memoryhub.core.windows import window
-from memoryhub.env import SERVE_LOCK, HomeError, check_home, home_text, names_a_database, working_folder_text
+from memoryhub.env import SERVE_LOCK, home_text, working_folder_text
 from memoryhub.mcp import jsonrpc, options
-from memoryhub.mcp.jsonrpc import FRESH, HANDSHAKE_VERSIONS, LIST_METHODS, MODERN_VERSIONS, MalformedError, Wire
+from memoryhub.mcp.jsonrpc import MalformedError, Wire
+from memoryhub.mcp.refusal import find_refusal, refuse
 
 TYPE_CHECKING = False  # type checkers treat it as typing.TYPE_CHECKING, without the import
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ PROTOCOL = 1
 # The line of a client that a signal ends: what has begun is finished, and nothing else
 STOP = b"stop"
 # Begins a line with the session that the client is in, for the next hub
-PLACE = b"place "
+STATE = b"state "
 _CHUNK_BYTES = 1 << 16
 # Unread by the other side; until it reads on, nothing more is read for it
 _FULL_BYTES = 1 << 20
@@ -55,8 +55,6 @@ _MOST_ATTEMPTS = 5
 # Under which a client's handshake is repeated; its second answer is dropped
 _REPEATED = "memory-hub:repeated-handshake"
 _INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
-_SWITCHED_OFF = "switched_off"
-_SERVER = {"name": "memory-hub", "title": "Memory Hub", "version": memoryhub.__version__}
 
 
 def main(argv: list[str]) -> int:
@@ -70,8 +68,8 @@ def serve(chosen: options.Options) -> int:
         except OSError as error:
             sys.stderr.write(f"memory-hub mcp: --directory {chosen.directory!r} can't be entered: {error.strerror}\n")
             return 2
-    if refusal := _refusal():
-        return _refuse(chosen, refusal)
+    if refusal := find_refusal():
+        return refuse(chosen, refusal)
     if chosen.http is not None:
         from memoryhub.mcp.http import serve_http
 
@@ -80,73 +78,6 @@ def serve(chosen: options.Options) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: relay.stop())
     return relay.run()
-
-
-class HubRefusal:
-    """Why the hub offers nothing. Over HTTP the process exits with ``exit_code``; over stdio it keeps serving."""
-
-    __slots__ = ("code", "exit_code", "sentence")
-
-    def __init__(self, code: str, sentence: str, *, exit_code: int) -> None:
-        self.code = code
-        self.sentence = sentence
-        self.exit_code = exit_code
-
-
-def _refusal() -> HubRefusal | None:
-    try:
-        if reason := enabled.switched_off_by():
-            sentence = f"Memory Hub is switched off here by {reason}; nothing is stored or found until you remove that."
-            return HubRefusal(_SWITCHED_OFF, sentence, exit_code=1)
-        check_home()
-        if names_a_database():
-            from memoryhub.core.home_database import require_own
-
-            require_own(by_client=True)
-    except HomeError as error:
-        from memoryhub.core.errors import Unavailable
-
-        return HubRefusal(Unavailable.code, f"Memory Hub is unavailable: {error}.", exit_code=Unavailable.exit_code)
-    return None
-
-
-def _refuse(chosen: options.Options, refusal: HubRefusal) -> int:
-    """Serve without tools, with the reason in every answer: clients would show a process that exits as broken."""
-    if chosen.http is not None or refusal.code != _SWITCHED_OFF:
-        sys.stderr.write(f"{refusal.sentence}\n")
-    if chosen.http is not None:
-        return refusal.exit_code
-    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-        wire, lines = jsonrpc.claim(), jsonrpc.LineBuffer()
-        while chunk := os.read(wire.incoming, _CHUNK_BYTES):
-            for line in lines.feed(chunk):
-                try:
-                    answer = _refusal_line(jsonrpc.parse(line), refusal)
-                except MalformedError as malformed:
-                    answer = b"".join(malformed.answers)
-                jsonrpc.write_all(wire.outgoing, answer)
-    return 0
-
-
-def _refusal_line(message: Message, refusal: HubRefusal) -> bytes:
-    if "id" not in message or "method" not in message:
-        return b""
-    method, result = message["method"], {}
-    about: Message = {"capabilities": {"tools": {}}, "serverInfo": _SERVER, "instructions": refusal.sentence}
-    if method == "initialize":
-        offered = (message.get("params") or {}).get("protocolVersion")
-        version = offered if offered in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
-        result = {"protocolVersion": version, **about}
-    elif method == "server/discover":
-        result = {"supportedVersions": list(MODERN_VERSIONS), **about, **FRESH}
-    elif method == "tools/call":
-        text = f"{refusal.code}: {refusal.sentence}"
-        result = {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
-    elif method in LIST_METHODS:
-        result = {LIST_METHODS[method]: [], **FRESH}
-    elif method != "ping":
-        return jsonrpc.error_line(message["id"], jsonrpc.METHOD_NOT_FOUND, refusal.sentence)
-    return jsonrpc.dump({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
 class _Request:
@@ -166,7 +97,7 @@ class Relay:
         self._greeting = _greeting_of(chosen, directory or working_folder_text())
         self._from_client = jsonrpc.LineBuffer()
         self._to_client = _Outlet(wire.outgoing)
-        self._hub: _Hub | None = None
+        self._hub: _HubConnection | None = None
         self._hubs = 0
         # Ends the process if it is the server itself
         self._finish: Callable[[], None] | None = None
@@ -287,7 +218,7 @@ class Relay:
             data = jsonrpc.dump({**message, "id": int(number)})
         self._hub.outlet.put(data)
 
-    def _read_hub(self, hub: _Hub) -> None:
+    def _read_hub(self, hub: _HubConnection) -> None:
         try:
             chunk = hub.connection.recv(_CHUNK_BYTES)
         except BlockingIOError:
@@ -301,8 +232,8 @@ class Relay:
             self._pass_on(line)
 
     def _pass_on(self, line: bytes) -> None:
-        if line.startswith(PLACE):
-            self._greeting["place"] = json.loads(line.removeprefix(PLACE))
+        if line.startswith(STATE):
+            self._greeting["state"] = json.loads(line.removeprefix(STATE))
             return
         message = json.loads(line)
         request_id = message.get("id")
@@ -323,7 +254,7 @@ class Relay:
     def _name(self, number: object) -> str:
         return f"{self._hubs}:{number}"
 
-    def _lose(self, hub: _Hub) -> None:
+    def _lose(self, hub: _HubConnection) -> None:
         hub.close()
         self._hub = None
         if self._is_stopped or self._finish:  # where this process is the server, it is done
@@ -359,7 +290,7 @@ class Relay:
             self._requests.pop(name)
             self._to_client.put(jsonrpc.error_line(name, jsonrpc.INTERNAL_ERROR, reason))
 
-    def _serve_here(self) -> _Hub | None:
+    def _serve_here(self) -> _HubConnection | None:
         try:
             from memoryhub.mcp.local import serve_here, set_up
 
@@ -381,7 +312,7 @@ def _greeting_of(chosen: options.Options, directory: str) -> Message:
         "pid": os.getpid(),
         # Names the calls of this process for ever
         "connection": connection,
-        "place": {
+        "state": {
             "session": chosen.session,
             "is_chosen": bool(chosen.session),
             "new_session": connection,
@@ -395,7 +326,7 @@ def _greeting_of(chosen: options.Options, directory: str) -> Message:
     }
 
 
-def _reach(greeting: Message) -> _Hub | None:
+def _reach(greeting: Message) -> _HubConnection | None:
     """Return the hub of this home, which is started if there is none; None if it can't serve this client."""
     path, lock = f"{home_text()}/{SOCKET}", f"{home_text()}/{SERVE_LOCK}"
     deadline = time.monotonic() + _START_SECONDS
@@ -426,7 +357,7 @@ def _is_published(lock: str) -> bool:
         return bool(file.read())
 
 
-def _greet(connection: new_socket, greeting: Message) -> _Hub | None:
+def _greet(connection: new_socket, greeting: Message) -> _HubConnection | None:
     """Send the greeting, and return the hub if it takes this client.
 
     Raises:
@@ -440,17 +371,17 @@ def _greet(connection: new_socket, greeting: Message) -> _Hub | None:
         if not part:
             raise ConnectionResetError("the hub has ended")
         answer += part
-    told = json.loads(answer)
-    if told["notice"]:
-        sys.stderr.write(f"{told['notice']}\n")
-    if told["refused"]:
+    reply = json.loads(answer)
+    if reply["notice"]:
+        sys.stderr.write(f"{reply['notice']}\n")
+    if reply["refused"]:
         connection.close()
         return None
     connection.setblocking(False)
-    return _Hub(connection)
+    return _HubConnection(connection)
 
 
-class _Hub:
+class _HubConnection:
     __slots__ = ("connection", "number", "outlet", "pending")
 
     def __init__(self, connection: new_socket) -> None:

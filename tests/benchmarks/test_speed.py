@@ -32,7 +32,7 @@ DEADLINE_SECONDS = 600
 SIZE = 50
 DOORS = ("service", "cpu", "stdio", "rest")
 LATENCIES = {
-    *(f"start.{step}.{kind}.{era}" for step in ("opening", "lists", "call") for kind in ("snapshot", "first")
+    *(f"start.{step}.{kind}.{era}" for step in ("opening", "lists", "call") for kind in ("hub", "alone")
       for era in ("handshake", "modern")),
     *(f"{what}.{door}" for what in ("write", "search") for door in DOORS),
     *(f"query.{what}" for what in ("guidelines", "related", "text", "security")),
@@ -104,7 +104,7 @@ class WholeRun(SimpleTestCase):
                     self.assertTrue(0 < amounts[name] < math.inf, (key, name, amounts[name]))
             percentiles = [figure[name] for name in names]
             self.assertEqual(percentiles, sorted(percentiles), key)
-        samples = {"start.call.snapshot.modern": 1, "bulk": SIZE}
+        samples = {"start.call.hub.modern": 1, "bulk": SIZE}
         samples |= {f"{what}.{door}": 5 for what in ("write", "search") for door in DOORS}
         self.assertEqual({key: self.figures()[key]["samples"] for key in samples}, samples)
 

@@ -115,7 +115,7 @@ class AnswerTests(WithoutHubTestCase):
 class AutostartTests(AutostartTestCase):
     def test_the_first_client_starts_one_hub_which_ends_when_idle(self) -> None:
         with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(self.home)):
-            connection = ClientEntry()
+            connection = ClientEntry(os.getpid())
         with contextlib.closing(connection):
             for number in range(3):
                 ClaudeCode(self.home, self.folder, f"s{number}").start()
@@ -174,7 +174,7 @@ class StatusTests(WithoutHubTestCase):
 
         other = threading.Timer(0.05, remove)
         other.start()
-        connection = ClientEntry()
+        connection = ClientEntry(os.getpid())
         other.join()
         self.assertEqual([client.pid for client in connected_clients()], [os.getpid()])
         connection.close()

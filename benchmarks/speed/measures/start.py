@@ -25,7 +25,7 @@ from memoryhub.management.bench import ANSWER_SECONDS, hub_environment
 _STORE = project_store("bench-start")
 _MEMORIES = 100
 _STEPS = {"opening": "first answer", "lists": "tools/list answered", "call": "first search answered"}
-_WITH = {"snapshot": "", "first": ", no snapshot"}
+_WITH = {"hub": "", "alone": ", without a hub"}
 _BARE = "python -c pass"
 
 _Case = tuple[str, Era]
@@ -33,24 +33,27 @@ _Case = tuple[str, Era]
 
 def measure_starts(bench: Bench) -> Iterator[Figure]:
     _make_store()
-    cases = [(snapshot, era) for snapshot in _WITH for era in Era]
+    homes = {"hub": bench.rest.home, "alone": bench.home / "alone"}
+    shutil.copytree(bench.home / "projects", homes["alone"] / "projects")
+    cases = [(kind, era) for kind in _WITH for era in Era]
     found: dict[_Case, list[dict[str, float]]] = {case: [] for case in cases}
     interpreter: list[float] = []
-    _to_call(bench, cases[0])  # compiles modules on their first import, and writes the first snapshot
+    for kind, era in cases:
+        _to_call(homes[kind], era)  # compiles modules on their first import, and the hub loads the SDK
     for number in range(bench.samples.starts):
         bench.progress("starts", number, bench.samples.starts)
         interpreter.append(seconds_of(_start_python))
-        for case in cases:
-            found[case].append({**_to_lists(bench, case), "call": _to_call(bench, case)})
+        for kind, era in cases:
+            found[kind, era].append({**_to_lists(homes[kind], era), "call": _to_call(homes[kind], era)})
     for case in cases:
         yield from _figures(case, found[case], latency(interpreter))
 
 
 def _figures(case: _Case, taken: list[dict[str, float]], interpreter: Amount) -> Iterator[Figure]:
-    snapshot, era = case
+    kind, era = case
     for step, label in _STEPS.items():
         amount = latency([seconds[step] for seconds in taken])
-        key, text = f"start.{step}.{snapshot}.{era}", f"{label} ({era}{_WITH[snapshot]})"
+        key, text = f"start.{step}.{kind}.{era}", f"{label} ({era}{_WITH[kind]})"
         yield Figure(key, text, Unit.MILLISECONDS, amount, None, interpreter, _BARE)
 
 
@@ -63,26 +66,18 @@ def _start_python() -> None:
     subprocess.run([sys.executable, "-c", "pass"], check=True)
 
 
-def _start(bench: Bench, case: _Case) -> StdioClient:
-    snapshot, era = case
-    if snapshot == "first":
-        shutil.rmtree(bench.home / "cache", ignore_errors=True)
-    return StdioClient(bench.home, "--project", _STORE.name, era=era)
-
-
-def _to_lists(bench: Bench, case: _Case) -> dict[str, float]:
+def _to_lists(home: Path, era: Era) -> dict[str, float]:
     started = time.perf_counter()
-    with _start(bench, case) as client:
+    with StdioClient(home, "--project", _STORE.name, era=era) as client:
         client.open()
         opening = time.perf_counter() - started
         client.ask("tools/list")
         return {"opening": opening, "lists": time.perf_counter() - started}
 
 
-# The process writes its snapshot when it ends, after the time is taken.
-def _to_call(bench: Bench, case: _Case) -> float:
+def _to_call(home: Path, era: Era) -> float:
     started = time.perf_counter()
-    with _start(bench, case) as client:
+    with StdioClient(home, "--project", _STORE.name, era=era) as client:
         client.open()
         client.search(corpus.question(0))
         return time.perf_counter() - started

@@ -101,7 +101,7 @@ def measure_peak_memory(sized: SizedBench) -> Iterator[Figure]:
         sized.stdio.search(corpus.question(sized.size * number // _SEARCHES))
     peak = sized.stdio.peak_resident_bytes()
     if peak:  # on Linux alone
-        yield Figure("memory", "mcp process, peak resident", Unit.MEGABYTES, Amount(peak / 1e6), sized.size)
+        yield Figure("memory", "window (mcp), peak resident", Unit.MEGABYTES, Amount(peak / 1e6), sized.size)
 
 
 def measure_verify(sized: SizedBench) -> Iterator[Figure]:
