@@ -68,8 +68,8 @@ class HubTestCase(ProcessTestCase, StoresTestCase):
                 os.kill(running.pid, number)
             wait_until(lambda: self.running() is None)
 
-    def events(self, event_type: str) -> list[dict[str, Any]]:
-        with at_home(self.home), use_store(project_store("alpha")):
+    def events(self, event_type: str, *, project: str = "alpha") -> list[dict[str, Any]]:
+        with at_home(self.home), use_store(project_store(project)):
             rows = [json.loads(event.payload_json or "") for event in log.events().of_type(event_type)]
         forget_all_stores()
         return rows
@@ -112,7 +112,7 @@ def _until(path: Path) -> dict[str, str]:
 
 class AHubThatIsKilled(HubTestCase):
     def test_what_was_not_answered_is_answered_once_by_the_next_in_the_same_session(self) -> None:
-        server = self.connect()
+        server = self.connect("--project", "killed")
         self.assertIn("created #", server.say("memory_write", title="Before", content="the kill"))
         killed = self.hub()
         os.kill(killed, signal.SIGSTOP)  # so that none is answered before
@@ -125,9 +125,9 @@ class AHubThatIsKilled(HubTestCase):
         self.assertEqual([answer["id"] for answer in answers], calls)
         self.assertTrue(all("created #" in answer["result"]["content"][0]["text"] for answer in answers), answers)
         self.assertNotEqual(self.hub(), killed)
-        titles = [event["title"] for event in self.events("memory.written")]
+        titles = [event["title"] for event in self.events("memory.written", project="killed")]
         self.assertEqual(titles, ["Before", *(f"T{n}" for n in range(5))])
-        with at_home(self.home), use_store(project_store("alpha")):
+        with at_home(self.home), use_store(project_store("killed")):
             self.assertEqual(Session.objects.count(), 1)
         forget_all_stores()
 
