@@ -18,8 +18,8 @@ from memoryhub.ops.serving.process import Child
 _GRACE_SECONDS = 5
 # How long the hub waits for the worker when it ends
 _HUB_GRACE_SECONDS = 1.5
-# The worker ends after so many looks at an empty queue, one after the other
-_EMPTY_LOOKS = 5
+# The worker ends after so many looks at an empty queue, one after the other: jobs of every minute keep it
+_EMPTY_LOOKS = 90
 _LOOK_SECONDS = 1.0
 
 
