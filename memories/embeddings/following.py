@@ -92,6 +92,21 @@ def events_to_embed() -> int:
     return log.head()[0] - max(map(vectors.position, vectors.all_models()), default=0)
 
 
+def needs_embedding() -> bool:
+    """Return whether ``embed_current_store`` has something to do, without asking the model for its version.
+
+    Raises:
+        Unavailable: the packages that run the configured model are not installed.
+    """
+    name = wanted_name(project_settings().embedding_model)
+    models = vectors.all_models()
+    if name is None:
+        return bool(models)
+    if [stored.model.name for stored in models] != [name]:
+        return True
+    return not models[0].complete or vectors.position(models[0]) < log.head()[0]
+
+
 def follow(engine: Engine, name: str, *, until: float) -> Progress:
     """Embed what the log has added since the last call, until a monotonic time.
 

@@ -55,17 +55,6 @@ class LocalEngine:
         self._models: OrderedDict[str, OnnxEmbedder] = OrderedDict()
         self._questions: OrderedDict[tuple[str, str, str], Any] = OrderedDict()
         self._indexes = Indexes()
-        self._last_request = time.monotonic()
-
-    @property
-    def idle_seconds(self) -> float:
-        return time.monotonic() - self._last_request
-
-    def let_go(self) -> None:
-        with self._lock:
-            self._models.clear()
-            self._questions.clear()
-            self._indexes = Indexes()
 
     def describe(self, name: str) -> ModelId:
         model = self._loaded(name)
@@ -80,7 +69,6 @@ class LocalEngine:
         yield partial(self._nearest, index, question, limit)
 
     def _nearest(self, index: StoreIndex, question: str, limit: int) -> Nearest:
-        self._last_request = time.monotonic()
         return self._indexes.open(index).nearest(self._vector(index.model, question), limit)
 
     def _vector(self, model: ModelId, question: str) -> Any:
@@ -103,7 +91,6 @@ class LocalEngine:
 
     def _loaded(self, name: str) -> OnnxEmbedder:
         with self._lock:
-            self._last_request = time.monotonic()
             if name not in self._models:
                 from memories.embeddings.onnx import OnnxEmbedder  # loads onnxruntime
 

@@ -92,6 +92,8 @@ class Job:
     opened: bool = True
     # Whether it is about files of the home folder, so that each of a hub's machines runs it for itself
     of_machine: bool = False
+    # Whether there is something to do in the current store: a scheduled run that would find nothing is not queued
+    has_work: Callable[[], bool] | None = None
 
     @property
     def slug(self) -> str:
@@ -111,9 +113,10 @@ def define_job(
     cap: float = 300.0,
     opened: bool = True,
     of_machine: bool = False,
+    has_work: Callable[[], bool] | None = None,
 ) -> Job:
     """Register a job, a function that must survive being killed at any point, and then continue or start again."""
-    _jobs[name] = Job(name, does, work, every, over, cap, opened, of_machine)
+    _jobs[name] = Job(name, does, work, every, over, cap, opened, of_machine, has_work)
     return _jobs[name]
 
 

@@ -217,13 +217,19 @@ def in_turn(origin: Origin) -> Origin:
     return replace(origin, session_id=turn.session_id, turn_id=turn.turn_id)
 
 
+def has_expired_turns() -> bool:
+    """Return whether ``expire_turns`` would mark any turn as incomplete."""
+    now = clock.now()
+    return bool(rows.fetch(_ANY_EXPIRED, [rows.time_value(now), rows.time_value(now + _MISDATED)]))
+
+
 def expire_turns() -> int:
     """Mark timed-out turns as incomplete and return how many there were."""
     with log.transaction():
-        now, misdated = clock.now(), clock.now() + _MISDATED
-        if not rows.fetch(_ANY_EXPIRED, [rows.time_value(now), rows.time_value(misdated)]):
+        if not has_expired_turns():
             return 0
-        outside = Q(expires_at__lte=now) | Q(expires_at__gt=misdated)
+        now = clock.now()
+        outside = Q(expires_at__lte=now) | Q(expires_at__gt=now + _MISDATED)
         expired = list(Turn.objects.filter(outside, status=TurnStatus.OPEN).order_by("id"))
         for turn in expired:
             payload = events.TurnExpired(session_id=turn.session_id, turn_id=turn.turn_id)

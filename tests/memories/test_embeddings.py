@@ -47,6 +47,8 @@ from memoryhub.core.stores.store_id import folder_of
 from memoryhub.ops import jobs  # noqa: F401 - defines all jobs
 from memoryhub.ops.jobs import run_job
 from memoryhub.ops.metrics import render
+from memoryhub.ops.serving.embedding import run_model
+from memoryhub.ops.serving.process import Child
 from sessions_app.schemas import SettingsChange
 from sessions_app.services.profile import change_settings
 from tests.memories.base import MemoriesTestCase
@@ -377,11 +379,11 @@ class ProcessTests(MemoriesTestCase):
         self.addCleanup(process.kill)
         return process
 
-    def model_process(self) -> subprocess.Popen[bytes]:
-        (self.home / ADDRESS_FILE).unlink(missing_ok=True)
-        process = self.spawn("-m", "memoryhub.ops.serving.embedding")
-        poll((self.home / ADDRESS_FILE).exists, what="the address of the process that holds the model")
-        return process
+    def model_process(self, *, idle_seconds: float = 300.0) -> Child:
+        child = self.enterContext(run_model(idle_seconds=idle_seconds))
+        self.assertIsNone(child.pid)
+        RemoteEngine().describe(BUNDLED)
+        return child
 
     def embed(self) -> str:
         return "".join(item.message for item in run_job(job=find_job("embed texts"), asked_by="ada"))
@@ -418,23 +420,26 @@ class ProcessTests(MemoriesTestCase):
         holder = self.model_process()
         self.embed()
         self.assertEqual(self.first(), self.cats)
-        holder.send_signal(signal.SIGKILL)
-        holder.wait()
-        self.assertEqual(meaning.nearest("feline animals").problem, NOT_RUNNING)
-        services.write_memory(command=MemoryWrite(title="While it is away", content="writes go on"))
-        with self.assertLogs("memoryhub.ops.jobs", logging.WARNING):
-            self.assertIn(NOT_RUNNING, self.embed())
-        self.assertGreater(self.lag(), 0)
+        with self.assertLogs("memoryhub.ops.serving.process", logging.ERROR):
+            os.kill(holder.pid or 0, signal.SIGKILL)
+            poll(lambda: holder.pid is None, what="the end of the process")
+            self.assertNotEqual(meaning.nearest("feline animals").problem, "")
+            services.write_memory(command=MemoryWrite(title="While it is away", content="writes go on"))
+            self.assertGreater(self.lag(), 0)
         index = folder_of(current_store()) / "index" / "vectors-1.bin"
         index.write_bytes(index.read_bytes()[:-100])
-        self.model_process()
-        self.assertEqual(self.first(), self.cats)
         self.assertIn("embedded 1 text", self.embed())
+        self.assertEqual(self.first(), self.cats)
         self.assertEqual(self.lag(), 0)
+
+    def test_an_idle_process_ends_and_the_next_request_starts_it_again(self):
+        child = self.model_process(idle_seconds=0.5)
+        poll(lambda: child.pid is None, what="the end of the idle process")
+        self.assertEqual(RemoteEngine().describe(BUNDLED).name, BUNDLED)
 
     def test_only_callers_with_the_secret_are_answered_about_stores_of_this_hub(self):
         self.note(FEW)
-        holder = self.model_process()
+        self.model_process()
         self.embed()
         with self.assertRaisesRegex(Unavailable, "not in this hub"):
             index = {"path": "/etc/events.db", "key": 1, "revision": 1}
@@ -447,9 +452,6 @@ class ProcessTests(MemoriesTestCase):
         address.write_text(json.dumps({**contact, "secret": "guessed"}))
         self.assertIn("wrong secret", meaning.nearest("feline animals").problem)
         self.assertTrue(stores.exists(project_store("alpha")))
-        assert holder.stdin and holder.stdout
-        holder.stdin.close()  # it ends with the process that started it
-        self.assertEqual((holder.wait(60), holder.stdout.read()), (0, b""))
 
     def test_long_texts_of_many_clients_at_once_take_a_bounded_amount_of_memory(self):
         holder = self.model_process()
@@ -459,4 +461,4 @@ class ProcessTests(MemoriesTestCase):
         with ThreadPoolExecutor(4) as clients:
             found = list(clients.map(lambda _: engine.embed(model, texts), range(4)))
         self.assertEqual(found, [found[0]] * 4)
-        self.assertLess(peak_megabytes(holder.pid), 400)
+        self.assertLess(peak_megabytes(holder.pid or 0), 400)

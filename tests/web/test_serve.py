@@ -322,6 +322,9 @@ class EndTests(TestCase):
     def test_a_signal_ends_the_web_and_the_worker_which_also_ends_by_itself_when_the_server_is_killed(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             with self.subTest(signal=number), serving() as server:
+                self.assertEqual(server.worker_pids(), [])
+                task = "from django_q.tasks import async_task; async_task('time.sleep', 600)"
+                self.assertEqual(run("shell", "--verbosity", "0", "--command", task, home=server.home)[0], 0)
                 # The queue's guard starts a worker, a pusher and a monitor beside itself.
                 poll(lambda: len(server.worker_pids()) >= 5, what="the worker's processes")
                 pids = server.worker_pids()

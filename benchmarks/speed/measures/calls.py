@@ -22,7 +22,7 @@ from memoryhub.core.paging import estimate_tokens
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import use_store
 from memoryhub.management.bench import ANSWER_SECONDS
-from memoryhub.ops.serving.process import EMBEDDING, Child
+from memoryhub.ops.serving.embedding import run_model
 
 _LABELS = {
     "service": "in the service",
@@ -93,7 +93,7 @@ def measure_hybrid(sized: SizedBench) -> Iterator[Figure]:
         return
     questions = _questions(sized)
     asked, ranked = iter(questions), iter(questions)
-    with _model_running(), _with_vectors(sized, _described(name)), _client(sized) as client:
+    with run_model(), _with_vectors(sized, _described(name)), _client(sized) as client:
         hub, bare = interleave(
             sized.samples.searches,
             lambda: seconds_of(client.search, next(asked)),
@@ -102,15 +102,6 @@ def measure_hybrid(sized: SizedBench) -> Iterator[Figure]:
         if not _goes_by_meaning(client):
             raise RuntimeError("a search did not use embeddings")
     yield Figure("search.hybrid", "search by words and meaning, stdio", Unit.MILLISECONDS, hub, sized.size, bare, BARE)
-
-
-@contextmanager
-def _model_running() -> Iterator[None]:
-    process = Child(EMBEDDING)
-    try:
-        yield
-    finally:
-        process.stop(grace=5.0)
 
 
 def _described(name: str) -> ModelId:

@@ -14,8 +14,6 @@ from memoryhub.core.secret_files import SECRET_FILES, read_or_create_secret
 from memoryhub.management.base import CommandGroup, HubCommand, use_cli_origin, whole_number
 from memoryhub.ops.serving.listener import PORT
 
-WORKER_GRACE_SECONDS = 1.5
-
 
 class Command(HubCommand):
     help = "Serve the admin, REST and MCP on this machine, run jobs, and print a sign-in link. Ctrl-C stops everything."
@@ -54,8 +52,10 @@ class Command(HubCommand):
         from memoryhub.ops.serving import process, web
         from memoryhub.ops.serving.edge import VARIABLE as LIMITS
         from memoryhub.ops.serving.edge import Limits
+        from memoryhub.ops.serving.embedding import run_model
         from memoryhub.ops.serving.listener import address_of
         from memoryhub.ops.serving.network import Network
+        from memoryhub.ops.serving.worker import run_jobs
 
         on_demand = options["on_demand"]
         # A hub that a client starts is for this machine alone, whatever the client's environment has.
@@ -89,27 +89,22 @@ class Command(HubCommand):
             publish(address, network.public_url)
             self._prepare()
             stack.enter_context(answer_commands())
-            modules = []
-            if not options["no_worker"]:
-                modules = [process.WORKER, process.EMBEDDING] if can_run() else [process.WORKER]
-            children = list(map(process.Child, modules))
             ending = web.Ending()
-            try:
-                self._announce(address, network.public_url, signs_in=not on_demand, open_it=options["open"])
-                idle = process.Idle() if on_demand else None
-                web.serve(
-                    listener,
-                    ending=ending,
-                    idle=idle,
-                    mount=McpMount,
-                    windows=windows,
-                    public=public,
-                    network=network,
-                    limits=limits,
-                )
-            finally:
-                for child in children:
-                    child.stop(grace=WORKER_GRACE_SECONDS)
+            if not options["no_worker"]:
+                stack.enter_context(run_jobs())
+                if can_run():
+                    stack.enter_context(run_model())
+            self._announce(address, network.public_url, signs_in=not on_demand, open_it=options["open"])
+            web.serve(
+                listener,
+                ending=ending,
+                idle=process.Idle() if on_demand else None,
+                mount=McpMount,
+                windows=windows,
+                public=public,
+                network=network,
+                limits=limits,
+            )
 
     # Before a hub that a client started, on another port, gives way
     def _require_free(self, host: str, port: int) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, get_args
 
-from django.db import DatabaseError, close_old_connections, transaction
+from django.db import DatabaseError, close_old_connections, connections, transaction
+from django.db.models import QuerySet
 from django_q.brokers.orm import ORM
 from django_q.conf import Conf
 from django_q.models import OrmQ, Schedule
@@ -21,10 +22,11 @@ from pydantic import AfterValidator, Field, model_validator
 
 from memoryhub.core import clock
 from memoryhub.core.backends.selected import machines
-from memoryhub.core.errors import Invalid
+from memoryhub.core.errors import HubError, Invalid
 from memoryhub.core.jobs import Every, Job, defined_jobs, find_job
 from memoryhub.core.permissions import Act, demand
 from memoryhub.core.schemas import Command
+from memoryhub.core.stores.store import use_store
 from memoryhub.models import Subject
 from memoryhub.ops.jobs.running import JobTarget, run_due, targets_of
 from memoryhub.registry.access_history import note_change
@@ -91,6 +93,36 @@ def enqueue(*, job: Job, targets: Sequence[JobTarget], asked_by: str, due: datet
     due = due or clock.now()
     aliases = [target.alias for target in targets]
     async_task(FUNCTION, job.name, due=due.isoformat(), aliases=aliases, asked_by=asked_by, group=job.name)
+    _enqueued.set()
+
+
+# Set when this process queues a task; other processes' tasks are seen at the next query
+_enqueued = threading.Event()
+_ASK_SECONDS = 2.0
+
+
+def wait_for_tasks(stop: threading.Event) -> bool:
+    """Wait until the queue has a task for this machine's worker; return False once ``stop`` is set."""
+    while not stop.is_set():
+        _enqueued.clear()
+        try:
+            close_old_connections()
+            if _waiting_tasks().exists():
+                return True
+        except DatabaseError as error:
+            logger.warning("the queue could not be read; retrying: %s", error)
+        _enqueued.wait(_ASK_SECONDS)
+    return False
+
+
+# Where one worker runs everything, a task that is held while it does not run belongs to one that died
+def _waiting_tasks() -> QuerySet[OrmQ]:
+    tasks: QuerySet[OrmQ] = OrmQ.objects.all()
+    return tasks.filter(lock__lte=clock.now()) if machines.SHARED else tasks
+
+
+def queue_is_empty() -> bool:
+    return not OrmQ.objects.exists()
 
 
 # Aliases of the stores with a queued run, by job; None: all stores
@@ -131,6 +163,7 @@ def run_machine_jobs(stop: threading.Event) -> None:
             seen = dict(planned)
         except Exception:
             logger.exception("the jobs of this machine could not be run; retrying")
+        connections.close_all()
         if stop.wait(_LOOK_SECONDS):
             return
 
@@ -274,11 +307,18 @@ def _every(row: Schedule) -> str:
     return ""
 
 
-def queue_due() -> None:
-    """Queue the jobs that are due, after setting right what a clock that was wrong has planned."""
+def queue_due(*, skip_idle: bool = False) -> None:
+    """Queue the jobs that are due, after setting right what a clock that was wrong has planned.
+
+    Args:
+        skip_idle: jobs that have nothing to do in any store are planned for their next time instead.
+    """
     now = clock.now()
     for row in Schedule.objects.filter(func=FUNCTION).exclude(repeats=_NEVER):
-        next_run = _realigned(row.next_run, row.calculate_next_run(row.next_run) - row.next_run, now)
+        step = row.calculate_next_run(row.next_run) - row.next_run
+        next_run = _realigned(row.next_run, step, now)
+        if skip_idle and next_run <= now and not _has_work(row.name):
+            next_run += ((now - next_run) // step + 1) * step
         if next_run != row.next_run:
             Schedule.objects.filter(pk=row.pk, next_run=row.next_run).update(next_run=next_run)
     OrmQ.objects.filter(lock__gt=now + _LONGEST_HELD).update(lock=now)
@@ -287,12 +327,32 @@ def queue_due() -> None:
 
 def keep_queueing(stop: threading.Event) -> None:
     """Queue the jobs that are due every half minute, until ``stop`` is set."""
+    skip_idle = False  # an upgrade can give every job work that its check does not see
     while not stop.wait(_QUEUE_SECONDS):
         try:
-            close_old_connections()
-            queue_due()
+            queue_due(skip_idle=skip_idle)
+            skip_idle = True
         except Exception:
             logger.exception("the jobs that are due could not be queued; retrying")
+        connections.close_all()
+        _enqueued.set()
+
+
+# A store that cannot be read has work: the run reports the reason
+def _has_work(name: str) -> bool:
+    job = find_job(name)
+    if job.has_work is None:
+        return True
+    for target in targets_of(job):
+        if target.store is None:
+            return True
+        try:
+            with use_store(target.store):
+                if job.has_work():
+                    return True
+        except HubError:
+            return True
+    return False
 
 
 # Whole steps, so that a time of day stays. django-q2 counts missed runs one by one: minutes since 1970 take minutes.

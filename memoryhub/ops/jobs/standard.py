@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import zlib
 
-from memories.embeddings.following import embed_current_store
+from memories.embeddings.following import embed_current_store, needs_embedding
 from memories.search.index import index_problem
 from memories.uses.drain import count_uses, prune_uses
 from memoryhub.core import clock, log
@@ -19,7 +19,7 @@ from memoryhub.ops.backups.restoring import Rebuilt, rebuild_store
 from memoryhub.ops.backups.service import back_up_target
 from memoryhub.ops.jobs.status import check_store
 from sessions_app.services import end_idle_sessions
-from sessions_app.services.turns import expire_turns
+from sessions_app.services.turns import expire_turns, has_expired_turns
 
 
 # The store may be damaged, as long as its log can be read (decision 32)
@@ -129,6 +129,7 @@ define_job(
     work=lambda run: embed_current_store(until=run.until),
     every=Every.MINUTE,
     cap=40,
+    has_work=needs_embedding,
 )
 define_job(
     "expire turns",
@@ -137,6 +138,7 @@ define_job(
     every=Every.MINUTE,
     over=Over.PROJECTS,
     cap=60,
+    has_work=has_expired_turns,
 )
 define_job(
     "end idle sessions",

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from logging.handlers import RotatingFileHandler
@@ -227,54 +227,78 @@ class Idle:
 
 _RESTART_SECONDS = 5.0
 
-# Modules to run
-WORKER = "memoryhub.ops.serving.worker"
-EMBEDDING = "memoryhub.ops.serving.embedding"
 
-
-# Keeps one module running, in a process group of its own. The child ends when its standard input does, so it never
-# outlives the server.
 class Child:
-    def __init__(self, module: str = WORKER) -> None:
+    """Runs a module as a process of its own whenever there is work for it.
+
+    The process ends by itself when it has nothing to do, and when its standard input does, so it never outlives the
+    hub. It leads a process group, which ends with it.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *arguments: str,
+        wait_for_work: Callable[[threading.Event], bool],
+        pass_fds: Sequence[int] = (),
+    ) -> None:
+        self._command = module_command(module, *arguments)
         self._module = module
+        self._pass_fds = pass_fds
+        # Blocks until there is work; returns False once the event is set
+        self._wait_for_work = wait_for_work
         self._stopping = threading.Event()
-        self._process = self._start()
-        self._watcher = threading.Thread(target=self._watch, name="child-watch", daemon=True)
-        self._watcher.start()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        threading.Thread(target=self._keep, name="child", daemon=True).start()
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
+    def pid(self) -> int | None:
+        """None while it does not run."""
+        process = self._process
+        return process.pid if process else None
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(  # noqa: S603
-            module_command(self._module), stdin=subprocess.PIPE, start_new_session=True, env=module_environment()
-        )
+    def _keep(self) -> None:
+        while self._wait_for_work(self._stopping) and (process := self._start()):
+            code = process.wait()
+            with self._lock:
+                self._end_group(process)
+            if code and not self._stopping.is_set():
+                logger.error("%s ended with code %s; restarting in %g s", self._module, code, _RESTART_SECONDS)
+                self._stopping.wait(_RESTART_SECONDS)
 
-    def _watch(self) -> None:
-        while True:
-            code = self._process.wait()
-            self._end_group()
-            if self._stopping.is_set():
-                return
-            logger.error("%s ended with code %s; restarting in %g s", self._module, code, _RESTART_SECONDS)
-            if self._stopping.wait(_RESTART_SECONDS):
-                return
-            self._process = self._start()
+    def _start(self) -> subprocess.Popen[bytes] | None:
+        with self._lock:
+            if not self._stopping.is_set():
+                self._process = subprocess.Popen(  # noqa: S603
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    start_new_session=True,
+                    env=module_environment(),
+                    pass_fds=self._pass_fds,
+                )
+            return self._process
 
     def stop(self, *, grace: float) -> None:
-        self._stopping.set()
-        self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(grace)
-        self._end_group()
-        self._watcher.join(1)
-        if self._process.stdin:
-            self._process.stdin.close()
+        with self._lock:
+            self._stopping.set()
+            process = self._process
+        if process:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(grace)
+            with self._lock:
+                self._end_group(process)
 
-    def _end_group(self) -> None:
+    def _end_group(self, process: subprocess.Popen[bytes]) -> None:
+        if self._process is not process:
+            return  # it has been ended
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if process.stdin:
+            process.stdin.close()
+        self._process = None
 
 
 # Parameters of mallopt, from glibc's malloc.h

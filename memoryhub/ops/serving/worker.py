@@ -1,4 +1,4 @@
-"""The worker process: runs the queue."""
+"""The worker: a process that runs the queue while it has tasks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event
 from typing import Any
 
+from memoryhub.ops.serving.process import Child
+
 _GRACE_SECONDS = 5
+# How long the hub waits for the worker when it ends
+_HUB_GRACE_SECONDS = 1.5
+# The worker ends after so many looks at an empty queue, one after the other: jobs of every minute keep it
+_EMPTY_LOOKS = 90
+_LOOK_SECONDS = 1.0
 
 
 class MonotonicEvent(Event):
@@ -32,7 +41,27 @@ class MonotonicEvent(Event):
         return self.is_set()
 
 
-# Ends with its standard input, which the server holds open
+@contextmanager
+def run_jobs() -> Iterator[None]:
+    """Queue jobs as they fall due, and run a worker whenever the queue has tasks."""
+    from memoryhub.core.backends.selected import machines
+    from memoryhub.ops.jobs.running import announce_worker
+    from memoryhub.ops.jobs.schedules import keep_queueing, run_machine_jobs, wait_for_tasks
+
+    stop = threading.Event()
+    keepers = [keep_queueing, run_machine_jobs] if machines.SHARED else [keep_queueing]
+    with announce_worker():
+        for keep in keepers:
+            threading.Thread(target=keep, args=[stop], name=keep.__name__, daemon=True).start()
+        worker = Child(__name__, wait_for_work=wait_for_tasks)
+        try:
+            yield
+        finally:
+            stop.set()
+            worker.stop(grace=_HUB_GRACE_SECONDS)
+
+
+# Ends with its standard input, which the hub holds open, and when the queue has been empty for a moment
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "memoryhub.settings")
     from memoryhub.env import prepare_home
@@ -46,27 +75,29 @@ def main() -> None:
 
     from memoryhub.core.backends.selected import machines
     from memoryhub.ops import jobs
-    from memoryhub.ops.jobs.running import announce_worker
-    from memoryhub.ops.jobs.schedules import keep_queueing, run_machine_jobs
 
     if not machines.SHARED:
-        presence = announce_worker()
         # There is one worker, so tasks taken from the queue when it starts belong to one that died (decision 22)
         post_spawn.connect(lambda **_: jobs.release_held(), weak=False)
     django_q.cluster.Event = MonotonicEvent
     cluster = django_q.cluster.Cluster()
     cluster.start()
-    if machines.SHARED:
-        presence = announce_worker()  # after the fork, because it starts a thread
-        threading.Thread(target=run_machine_jobs, args=[threading.Event()], name="machine-jobs", daemon=True).start()
-    threading.Thread(target=keep_queueing, args=[threading.Event()], name="schedules", daemon=True).start()
     threading.Thread(target=_stop_at_end_of_input, args=[cluster], daemon=True).start()
-    cluster.sentinel.join()
-    presence.close()
+    _wait_for_empty_queue(cluster.sentinel)
+    cluster.stop()
+
+
+def _wait_for_empty_queue(sentinel: Any) -> None:
+    from memoryhub.ops.jobs.schedules import queue_is_empty
+
+    looks = 0
+    while sentinel.is_alive() and looks < _EMPTY_LOOKS:
+        sentinel.join(_LOOK_SECONDS)
+        looks = looks + 1 if queue_is_empty() else 0
 
 
 def _stop_at_end_of_input(cluster: Any) -> None:
-    sys.stdin.buffer.read()
+    os.read(sys.stdin.fileno(), 1)  # a buffered read would hold a lock as the interpreter ends
     killer = threading.Timer(_GRACE_SECONDS, os.killpg, [os.getpgrp(), signal.SIGKILL])
     killer.daemon = True
     killer.start()
