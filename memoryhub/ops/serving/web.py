@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 _GRACE_SECONDS = 2
 _LOOK_SECONDS = 0.1
 # From the start until pages are loaded without a request; the windows that started the hub come first
-_LOAD_SECONDS = 0.5
+_LOAD_SECONDS = 5.0
 _HANDSHAKE_SECONDS = 15
 # Bytes of memory for all threads
 _ARENAS = 2
