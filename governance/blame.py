@@ -20,7 +20,6 @@ from memoryhub.core import log
 from memoryhub.core.entities import find_entities
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.events.event_types import Speech, names_of_speech
-from memoryhub.core.events.projection import void_positions
 from memoryhub.core.foreign_files import read_foreign
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.schemas import Command, Line, self_evident, unlisted
@@ -332,12 +331,12 @@ def _prompts(turns: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BlamedPr
         .filter(turn_id__in={turn for _, turn in pairs})
         .of_type(*names_of_speech(Speech.PROMPT))
         .readable()
+        .without_undone()
     )
-    void = void_positions()
     prompts: dict[tuple[str, str], BlamedPrompt] = {}
     for event in events:
         pair = (event.session_id, event.turn_id)
-        if pair in pairs and event.position not in void:
+        if pair in pairs:
             text = first_line(json.loads(event.payload_json or "{}").get("content", ""), _PROMPT)
             prompts.setdefault(pair, BlamedPrompt(id=event.position, text=text))
     return prompts

@@ -10,16 +10,13 @@ from itertools import groupby
 from typing import Any
 
 from django.db.models import Min, Q, Sum
-from django.db.models.expressions import RawSQL
 from django.db.models.functions import Length
 
 from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import Speech, event_type, names_of_speech
-from memoryhub.core.events.projection import void_sql
 from memoryhub.core.log import EventQuerySet, StoredEvent
 from memoryhub.core.log.read import entity_of, main_text
 from memoryhub.core.paging import BYTES_PER_TOKEN
-from memoryhub.core.stores import rows
 from memoryhub.core.text import first_line
 from sessions_app.events import TURN_BEGAN, TURN_ENDED
 from sessions_app.models import Session, Turn, TurnStatus
@@ -101,7 +98,7 @@ def session_events(session: Session) -> EventQuerySet:
     """Return the events of a session and those that started, paused or ended it."""
     stream = log.events().of_stream(f"session:{session.session_id}").order_by().values("position")
     events = log.events().filter(Q(session_id=session.session_id) | Q(position__in=stream))
-    return events.exclude(position__in=RawSQL(rows.rendered(void_sql()), []))  # noqa: S611 - a constant
+    return events.without_undone()
 
 
 def turn_events(turn: Turn) -> EventQuerySet:

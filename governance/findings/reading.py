@@ -13,7 +13,6 @@ from governance.findings.schemas import FindingEvidence
 from memories.lessons.rules import Cure, cured_failures
 from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import Speech, names_of_speech
-from memoryhub.core.events.projection import void_positions
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.text import flat, one_line
 from sessions_app.events.client import COMMAND_RUN, FILE_EDITED
@@ -74,11 +73,9 @@ def _begun_sessions() -> Iterator[tuple[str, int, str]]:
 
 def _events() -> Iterator[SessionEvent]:
     types = (*names_of_speech(Speech.PROMPT), COMMAND_RUN.name, FILE_EDITED.name)
-    newest = log.events().of_type(*types).order_by("-position")
-    void = void_positions()
+    newest = log.events().of_type(*types).without_undone().order_by("-position")
     for event in read_events(newest, MOST_EVENTS):
-        if event.position not in void:
-            yield event._replace(payload=_needed(event))
+        yield event._replace(payload=_needed(event))
 
 
 # Answers are long, and only that there is one matters

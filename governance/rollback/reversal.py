@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from django.db.models.expressions import RawSQL
 
-from governance.rollback.selectors import listed
-from governance.rollback.state import (
+from governance.rollback.selectors import (
     NEVER,
     History,
     changed_since,
@@ -22,6 +21,7 @@ from governance.rollback.state import (
     deletion_histories,
     events_of,
     ids_of,
+    listed,
     name_of,
     review_histories,
     rivals,

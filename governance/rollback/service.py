@@ -25,8 +25,16 @@ from governance.rollback.schemas import (
     RollbackView,
     Selection,
 )
-from governance.rollback.selectors import find_rollback, view
-from governance.rollback.state import LEFTS, STEPS, changed_since, entries_at_end, unchanged, void_positions
+from governance.rollback.selectors import (
+    LEFTS,
+    STEPS,
+    cancelled_positions,
+    changed_since,
+    entries_at_end,
+    find_rollback,
+    unchanged,
+    view,
+)
 from governance.rollback.tracing import Traced, groups, touched_things, trace, view_trace
 from memories.models import Conflict as VersionConflict
 from memoryhub.core import log
@@ -195,7 +203,7 @@ def _require_confirmation(command: RollbackMake, plan: StepPlan) -> None:
 # Inverts the steps of a roll-back, and leaves what others have changed since
 def _plan_undo(rollback: Rollback) -> StepPlan:
     steps = STEPS.validate_python(rollback.steps)
-    undone = Own(range(rollback.id + 1, rollback.id + 1 + count_events(steps)), void_positions())
+    undone = Own(range(rollback.id + 1, rollback.id + 1 + count_events(steps)), cancelled_positions())
     undos: dict[Undo, set[str]] = {}
     for effect in effects().values():
         undos.setdefault(effect.undo or partial(undo_values, effect), set()).add(effect.step)
@@ -223,7 +231,7 @@ class _Planner:
         for thing in touched:
             if thing.id in self._leave:
                 self._rolled_back -= set(thing.events)
-        self._void = void_positions() - selected.positions
+        self._void = cancelled_positions() - selected.positions
         self._firsts, until = self._first_events()
         self._changed = changed_since(until, selected.positions, self._void)
         self._aside = quarantined_among(sorted(thing.id for thing in touched))

@@ -9,8 +9,15 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from governance.rollback.schemas import SHOWN, Group, Selection, Thing, Trace
-from governance.rollback.selectors import EventHeader, SelectedEvents, listed, select
-from governance.rollback.state import changed_since, entries_at_end, void_positions
+from governance.rollback.selectors import (
+    EventHeader,
+    SelectedEvents,
+    cancelled_positions,
+    changed_since,
+    entries_at_end,
+    listed,
+    select,
+)
 from memories.events import RELATION_CREATED
 from memoryhub.core import log
 from memoryhub.core.entities import Entity, find_entities
@@ -355,7 +362,7 @@ class _TraceView:
         self._marks = quarantine_marks(ids)
         entries = entries_of(list(log.events().at(positions)))
         self._entries: dict[int, TimelineItem] = {entry.position: entry for entry in entries}
-        self._changed = changed_since(self._streams(), traced.selected.positions, void_positions())
+        self._changed = changed_since(self._streams(), traced.selected.positions, cancelled_positions())
 
     # The first change of each item that others may have changed since
     def _streams(self) -> dict[str, int]:

@@ -21,8 +21,8 @@ from decisions.services import add_evidence, link_decisions, supersede_decision
 from governance.models import Affirmation, RollbackAction
 from governance.rollback import reversal
 from governance.rollback.schemas import RollbackMake
+from governance.rollback.selectors import entries_at_end
 from governance.rollback.service import roll_back
-from governance.rollback.state import entries_at_end
 from governance.staleness.schemas import Affirm
 from governance.staleness.service import affirm
 from memories.pack import pack_context

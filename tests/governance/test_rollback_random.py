@@ -17,7 +17,7 @@ from typing import Any
 from decisions.schemas import DecisionList
 from decisions.selectors import list_decisions
 from governance.models import Affirmation, RollbackAction
-from governance.rollback.state import void_positions
+from governance.rollback.selectors import cancelled_positions
 from memories.models import Memory, Relation
 from memories.schemas import MemoryList, MemorySearch
 from memories.schemas.links import RelationList, TagList
@@ -402,7 +402,7 @@ class RandomTests(DeedTestCase):
             self.assert_rebuilds()
             self.undo(made.id)
             self.assertEqual(before, read_everything())
-            self.assertEqual(Model(events_of("mallory", void_positions())).shown(), shown_by_store())
+            self.assertEqual(Model(events_of("mallory", cancelled_positions())).shown(), shown_by_store())
             self.assert_rebuilds()
             again = self.roll_back(**fields)
             self.assertEqual(made.counts, again.counts)

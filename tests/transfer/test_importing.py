@@ -14,6 +14,9 @@ from unittest import mock
 from django.test import tag
 
 from governance.imports import ImportRun, find_batch, list_batches, preview_undo, undo_import
+from governance.models import RollbackAction
+from governance.rollback.schemas import RollbackMake, RollbackPlan, RollbackUndo
+from governance.rollback.service import preview, roll_back, undo_rollback
 from memories.importing import import_markdown
 from memories.models import Memory, Relation, SearchDocument
 from memories.pack import preview_pack
@@ -26,7 +29,8 @@ from memories.services.links import create_relation
 from memoryhub.core import clock, log
 from memoryhub.core.errors import ConflictError, Invalid, NotFound, PreconditionFailed
 from memoryhub.core.log import table_digests
-from memoryhub.core.models import RawEvent
+from memoryhub.core.models import Quarantine, RawEvent
+from memoryhub.core.origin import use_origin
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import list_projects
 from memoryhub.transfer.importing import Importer, project_of
@@ -363,6 +367,21 @@ class BatchTests(BatchTestCase):
         _, again = self.load("one")
         self.assertEqual(set(again) & {*ids}, set())
         self.assertLessEqual(set(again), self.ids())
+
+    def test_a_roll_back_does_not_reach_what_an_undo_has_left_out(self) -> None:
+        batch, (first, *_) = self.load("one", "two")
+        self.write("How we retry", "Five times.", topic_key="import:tool:retry")
+        self.undo(batch)
+        everything = preview(command=RollbackPlan(since=1, action=RollbackAction.UNDO))
+        reached = {thing.id for group in everything.trace.direct for thing in group.shown}
+        self.assertFalse({first, first + 1} & (reached | {step.id for step in everything.steps}))
+        with use_origin(actor="ada", source="admin"):
+            made = roll_back(
+                command=RollbackMake(since=1, confirm_token=preview(command=RollbackPlan(since=1)).confirm_token)
+            )
+            self.assertFalse({first, first + 1} & set(Quarantine.objects.values_list("id", flat=True)))
+            undo_rollback(command=RollbackUndo(id=made.id))
+        self.assert_rebuilds()
 
     def test_what_others_changed_or_built_on_since_is_kept_and_named(self) -> None:
         batch, (first, second, third) = self.load("one", "two", "three")

@@ -15,7 +15,7 @@ from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import RawSQL
 
 from memoryhub.core.events.event_types import EventType, event_type, names_where, quoted
-from memoryhub.core.events.projection import Event, read_models
+from memoryhub.core.events.projection import Event, read_models, void_sql
 from memoryhub.core.fields import PositionField
 from memoryhub.core.log.digests import GENESIS, HEADER, canonical_json
 from memoryhub.core.models import RawEvent
@@ -75,6 +75,10 @@ class EventQuerySet(QuerySet[StoredEvent, StoredEvent]):
     def readable(self) -> Self:
         """Events whose payload was not erased."""
         return self.filter(payload_json__isnull=False)
+
+    def without_undone(self) -> Self:
+        """Events that read models are built from: not those of imports that were undone (decision 67)."""
+        return self.exclude(position__in=RawSQL(rows.rendered(void_sql()), []))  # noqa: S611 - a constant
 
     def payloads(self) -> dict[int, dict[str, Any]]:
         """Return the payloads that were not erased, as JSON data by position."""
