@@ -291,7 +291,7 @@ def _has_answer(question: str, ranked: Ranked) -> bool:
     weights = [_rarity(documents, count) for count in counts]
     least = _least_share(ranked, documents) * sum(weights)
     in_passages: dict[int, list[set[int]]] = {}
-    for hit, matching in _words_by_hit(ids, words):
+    for hit, matching in _words_by_hit(ids, words, ranked):
         in_passages[hit] = matching
         if any(sum(weights[word] for word in places) >= least for places in matching):
             return True
@@ -318,10 +318,12 @@ def _least_share(ranked: Ranked, documents: int) -> float:
 
 
 # Each hit with the places of the words that its passages have, with those of its title and its date
-def _words_by_hit(ids: Sequence[int], words: Sequence[str]) -> Iterator[tuple[int, list[set[int]]]]:
+def _words_by_hit(ids: Sequence[int], words: Sequence[str], ranked: Ranked) -> Iterator[tuple[int, list[set[int]]]]:
     for batch in filter(None, (ids[:_FIRST], ids[_FIRST:])):
-        documents = documents_of(batch)
-        texts = texts_of(documents)
+        documents, texts = ranked.documents, ranked.texts
+        if not documents.keys() >= set(batch):
+            documents = documents_of(batch)
+            texts = texts_of(documents)
         for hit in batch:
             head = f"{documents[hit]['title']} {date_words(clock.from_text(documents[hit]['created_at']))}"
             text = texts.get(hit, "")[:_READ]

@@ -23,7 +23,7 @@ from memories.search.snippets import words_in
 from memories.search.text import folded
 from memories.substance import is_boilerplate_section
 from memories.superseded import SUPERSEDED_WEIGHT, is_superseded, superseded_by
-from memories.uses.selectors import use_weights
+from memories.uses.selectors import points_query, use_weights
 from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import SearchMode
 from memoryhub.core import clock
@@ -198,40 +198,56 @@ def weigh(hits: Hits, query: ParsedQuery, factors: Factors, pipeline: Pipeline) 
 
 def _reasons_to_reweigh(hits: Hits, query: ParsedQuery, pipeline: Pipeline) -> Iterator[Reason]:
     ids = list(dict(hits))
-    # All expired and all proposed ids: few memories are, and their partial indexes have only those
-    expired = rows.column("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())])
-    yield "expired", dict.fromkeys(set(expired).intersection(ids), EXPIRED_WEIGHT)
-    proposed = rows.column(f"SELECT id {PROPOSED}")
-    yield "proposed", dict.fromkeys(set(proposed).intersection(ids), PROPOSED_WEIGHT)
-    superseded = _among(ids[:_SHOWN_FIRST], f"SELECT m.id FROM memories_memory m WHERE {is_superseded()}")
-    yield "superseded", dict.fromkeys(superseded, SUPERSEDED_WEIGHT)
-    # One statement for all demotions
+    listed = json.dumps(ids)
     select = "SELECT {}, id FROM ({}) AS picked WHERE id IN " + IDS
     selects = [select.format(number, demotion.sql) for number, demotion in enumerate(_demotions)]
+    expired, proposed, superseded, demotions, sections, used, *sources = rows.fetch_together(
+        [
+            # All expired and all proposed ids: few memories are, and their partial indexes have only those
+            ("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())]),
+            (f"SELECT id {PROPOSED}", ()),
+            (f"SELECT m.id FROM memories_memory m WHERE {is_superseded()} AND m.id IN {IDS}", [_listed_first(ids)]),
+            (" UNION ALL ".join(selects), [listed] * len(selects)),
+            (_SECTIONS, [f"%{BETWEEN_HEADINGS}%", listed]),
+            points_query(ids),
+            *((_OF_SOURCE, [hint.source, listed]) for hint in query.hints),
+        ]
+    )
+    yield "expired", dict.fromkeys(_first_column(expired).intersection(ids), EXPIRED_WEIGHT)
+    yield "proposed", dict.fromkeys(_first_column(proposed).intersection(ids), PROPOSED_WEIGHT)
+    yield "superseded", dict.fromkeys(_first_column(superseded), SUPERSEDED_WEIGHT)
     demoted: dict[int, list[int]] = {}
-    for number, entry in rows.fetch(" UNION ALL ".join(selects), [json.dumps(ids)] * len(selects)):
+    for number, entry in demotions:
         demoted.setdefault(number, []).append(entry)
     for number, entries in demoted.items():
         yield _demotions[number].why, dict.fromkeys(entries, _demotions[number].weight)
     if pipeline.lowers_empty_sections:
-        yield SAYS_LITTLE, _weights_of_empty_sections(hits)
-    for hint in query.hints:
-        of_source = "SELECT id FROM memories_searchdocument WHERE source = %s"
-        yield "asked for", dict.fromkeys(_among(ids, of_source, hint.source), hint.weight)
+        yield SAYS_LITTLE, _weights_of_empty_sections(sections, dict(hits))
+    for hint, documents in zip(query.hints, sources, strict=True):
+        yield "asked for", dict.fromkeys(_first_column(documents), hint.weight)
     yield "change", change_weights(query, ids)
-    yield "use", use_weights(ids)
+    yield "use", use_weights(used)
+
+
+def _listed_first(ids: Sequence[int]) -> str:
+    return json.dumps(list(ids[:_SHOWN_FIRST]))
+
+
+def _first_column(lines: Sequence[tuple[Any, ...]]) -> set[int]:
+    return {line[0] for line in lines}
+
+
+_OF_SOURCE = f"SELECT id FROM memories_searchdocument WHERE source = %s AND id IN {IDS}"
+# Documents have short rows and are read first: most hits are no sections. In a CROSS JOIN, SQLite leaves that order as
+# it is
+_SECTIONS = (
+    "SELECT m.id, m.title, m.content FROM memories_searchdocument d CROSS JOIN memories_memory m "
+    f"WHERE m.id = d.id AND d.title {LIKE} %s AND d.id IN {IDS}"
+)
 
 
 # Such a section also ranks below the best section of the same chapter
-def _weights_of_empty_sections(hits: Hits) -> dict[int, float]:
-    scores = dict(hits)
-    sections = rows.fetch(
-        # Documents have short rows and are read first: most hits are no sections. In a CROSS JOIN, SQLite leaves that
-        # order as it is
-        "SELECT m.id, m.title, m.content FROM memories_searchdocument d CROSS JOIN memories_memory m "
-        f"WHERE m.id = d.id AND d.title {LIKE} %s AND d.id IN {IDS}",
-        [f"%{BETWEEN_HEADINGS}%", json.dumps(list(scores))],
-    )
+def _weights_of_empty_sections(sections: Sequence[tuple[int, str, str]], scores: Scores) -> dict[int, float]:
     empty: dict[int, str] = {}
     best: dict[str, float] = {}
     for memory, title, content in sections:
@@ -246,11 +262,6 @@ def _weights_of_empty_sections(hits: Hits) -> dict[int, float]:
         if score > 0:
             weights[memory] = min(_LINKS_ONLY, _BELOW * best.get(chapter, score) / score)
     return weights
-
-
-def _among(ids: list[int], sql: str, *parameters: str) -> set[int]:
-    sql = f"SELECT id FROM ({sql}) AS picked WHERE id IN {IDS}"
-    return set(rows.column(sql, [*parameters, json.dumps(ids)]))
 
 
 _CHANGE = re.compile(

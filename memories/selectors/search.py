@@ -129,6 +129,8 @@ def without_hidden(ranked: engine.Ranked, level: scopes.Level, chain: Sequence[s
 
 # Best hits that are compared with each other, and at least with the working tree
 _COMPARED = 10
+# Hits whose texts are read at once, those of a page with those that are compared
+_READ_AT_ONCE = 50
 
 
 def with_marks(ranked: engine.Ranked, query: ParsedQuery, level: scopes.Level, *, most: int) -> engine.Ranked:
@@ -143,10 +145,11 @@ def with_marks(ranked: engine.Ranked, query: ParsedQuery, level: scopes.Level, *
         most: how many of the hits may be shown.
     """
     ids = [hit_id for hit_id, _ in ranked.hits[: max(most, _COMPARED)]]
-    documents = engine.documents_of(ids[:_COMPARED])
+    documents = engine.documents_of(ids if len(ids) <= _READ_AT_ONCE else ids[:_COMPARED])
     texts = engine.texts_of(documents)
     ranked = replace(ranked, documents=documents, texts=texts)
-    pairs = merged_pairs(stored_pairs(ids), pairs_among(documents, texts))
+    compared = {hit_id: documents[hit_id] for hit_id in ids[:_COMPARED] if hit_id in documents}
+    pairs = merged_pairs(stored_pairs(ids), pairs_among(compared, texts))
     pairs = [pair for pair in pairs if pair.is_marked or _answers_as_well(pair, ranked)]
     if not pairs and not (marks := marks_of(ids, pairs)):
         return ranked

@@ -32,9 +32,13 @@ _USED = (
 )
 
 
-def use_weights(ids: Sequence[int]) -> dict[int, float]:
-    """Return a factor of 1 to 1.1 for each used id, unless ``rank_by_use`` is off."""
-    used = rows.fetch(_USED, [json.dumps(list(ids[:_WEIGHTED]))])
+def points_query(ids: Sequence[int]) -> rows.Query:
+    """Return the query of the ids that were used, with their points."""
+    return _USED, [json.dumps(list(ids[:_WEIGHTED]))]
+
+
+def use_weights(used: Sequence[tuple[int, int]]) -> dict[int, float]:
+    """Return a factor of 1 to 1.1 for each row of ``points_query``, unless ``rank_by_use`` is off."""
     if not used or not project_settings().rank_by_use:
         return {}
     return {memory_id: weight_of(points) for memory_id, points in used}

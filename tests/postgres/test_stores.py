@@ -102,6 +102,26 @@ with psycopg.connect(env.database_url()) as reader, use_store(project_store("alp
 with use_store(project_store("alpha")):
     print(json.dumps([wiped, during > 0, wiping.rewrite()]))
 """
+# The figure of the version before was 36, one for each statement
+_MOST_ROUND_TRIPS = 27
+_SEARCH = f"""{_WRITE}
+import psycopg
+from memories.schemas import MemorySearch
+from memories.selectors import search
+for number in range(12):
+    write("alpha", f"the heron of pond {{number}}")
+sent, execute = [], psycopg.ClientCursor.execute
+
+def counting(cursor, *arguments, **options):
+    sent.append(str(arguments[0]))
+    return execute(cursor, *arguments, **options)
+
+with use_store(project_store("alpha")):
+    first = search(command=MemorySearch(query="heron of the pond")).results
+    psycopg.ClientCursor.execute = counting
+    again = search(command=MemorySearch(query="heron of the pond")).results
+print(json.dumps([len(again), first == again, len(sent)]))
+"""
 _REFUSED = f"""{_WRITE}
 print(json.dumps(refusal(write, "alpha", "heron")))
 """
@@ -138,6 +158,11 @@ class SchemaTests(TestCase):
 
     def test_a_forked_process_has_connections_of_its_own(self) -> None:
         self.assertEqual(self.python(_FORKED), [True, 0])
+
+    def test_a_search_sends_its_independent_queries_together(self) -> None:
+        hits, is_same, round_trips = self.python(_SEARCH)
+        self.assertTrue(is_same and hits)
+        self.assertLessEqual(round_trips, _MOST_ROUND_TRIPS)
 
     def test_a_rewrite_that_waits_for_a_reader_gives_way(self) -> None:
         wiped, was_readable, wiped_later = self.python(_WIPE_BESIDE_A_READER)

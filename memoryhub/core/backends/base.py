@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from memoryhub.core.stores.rows import Gathered, Row
+from memoryhub.core.stores.rows import Gathered, Query, Row
 from memoryhub.core.stores.store_id import Scope, StoreId
 
 # In statements, the schema of the current copy and that of the store beside it (``Scratch.attached``)
@@ -37,6 +37,9 @@ class StoreConnection(Protocol):
 
     def run(self, sql: str, parameters: Sequence[Any]) -> Any:
         """Run one statement and return the driver's cursor; inserts that wait for its tables come first."""
+
+    def fetch_together(self, queries: Sequence[Query]) -> list[list[tuple[Any, ...]]]:
+        """Run queries, in one round trip where there is a server, and return the rows of each."""
 
     def batches(self, sql: str, parameters: Sequence[Any], size: int) -> Iterator[list[tuple[Any, ...]]]:
         """Run a query and yield its rows, ``size`` at a time, of one state of the store; other statements may run."""

@@ -18,6 +18,8 @@ from memoryhub.core.stores.dialect import render
 from memoryhub.core.stores.routing import require_current_alias
 
 _Adapter = Callable[[Any], Any]
+# A statement and its parameters
+Query = tuple[str, Sequence[Any]]
 # Rows that ``iterate`` reads at a time
 _BATCH = 1000
 
@@ -98,6 +100,13 @@ def fetch(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[tuple[
     connection = connections[require_current_alias()]
     with connection.wrap_database_errors:
         rows: list[tuple[Any, ...]] = connection.run(sql, parameters).fetchall()  # type: ignore[attr-defined]
+    return rows
+
+
+def fetch_together(queries: Sequence[Query]) -> list[list[tuple[Any, ...]]]:
+    """Return the rows of each query; a database server gets them all at once."""
+    connection: Any = connections[require_current_alias()]
+    rows: list[list[tuple[Any, ...]]] = connection.fetch_together(queries)
     return rows
 
 

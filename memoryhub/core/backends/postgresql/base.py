@@ -19,7 +19,7 @@ from memoryhub.core.backends.postgresql.locations import lock_of, quote
 from memoryhub.core.backends.postgresql.options import BUSY_TIMEOUT_SECONDS
 from memoryhub.core.backends.postgresql.pool import PooledSession
 from memoryhub.core.stores.dialect import render
-from memoryhub.core.stores.rows import Gathered, Row
+from memoryhub.core.stores.rows import Gathered, Query, Row
 
 
 class DatabaseOperations(operations.DatabaseOperations):
@@ -163,6 +163,15 @@ class PostgreSQLConnection(base.DatabaseWrapper):
             self.gathered.insert_named_in(sql)
         with self.wrap_database_errors:
             return self.connection.execute(self._rendered(sql), parameters)
+
+    def fetch_together(self, queries: Sequence[Query]) -> list[list[tuple[Any, ...]]]:
+        self.ensure_connection()
+        if self.gathered is not None:
+            for sql, _ in queries:
+                self.gathered.insert_named_in(sql)
+        with self.wrap_database_errors:
+            session: PooledSession = self.connection
+            return session.fetch_together([(self._rendered(sql), parameters) for sql, parameters in queries])
 
     def batches(self, sql: str, parameters: Sequence[Any], size: int) -> Iterator[list[tuple[Any, ...]]]:
         # Outside a transaction, over a connection of its own: other statements may run meanwhile

@@ -241,7 +241,33 @@ class PooledSession:
         before = self._preamble()
         return self._pool.lend(lambda raw: self._run(raw, sql, parameters, before), may_repeat=is_read(sql))
 
+    def fetch_together(self, queries: Sequence[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
+        """Run queries in one round trip and return the rows of each."""
+
+        def work(raw: Raw, before: str = "") -> list[list[tuple[Any, ...]]]:
+            mogrify = ClientCursor(raw).mogrify
+            cursor = self._send(raw, "; ".join(mogrify(sql, parameters) for sql, parameters in queries), None, before)
+            results: list[list[tuple[Any, ...]]] = []
+            has_result: bool | None = True
+            while has_result:
+                # The preamble's statements return no rows
+                if cursor.description:
+                    results.append(cursor.fetchall())
+                has_result = cursor.nextset()
+            return results
+
+        if self._raw is not None:
+            return work(self._raw)
+        before = self._preamble()
+        return self._pool.lend(lambda raw: work(raw, before), may_repeat=all(is_read(sql) for sql, _ in queries))
+
     def _run(self, raw: Raw, sql: str, parameters: Sequence[Any] | None, before: str = "") -> ClientCursor[Any]:
+        cursor = self._send(raw, sql, parameters, before)
+        while cursor.nextset():
+            pass
+        return cursor
+
+    def _send(self, raw: Raw, sql: str, parameters: Sequence[Any] | None, before: str) -> ClientCursor[Any]:
         cursor = ClientCursor(raw)
         self._running = cursor
         try:
@@ -256,8 +282,6 @@ class PooledSession:
         finally:
             with self._cancelling:
                 self._running = None
-        while cursor.nextset():
-            pass
         return cursor
 
     def declare(self, sql: str, parameters: Sequence[Any], size: int) -> Callable[[], list[tuple[Any, ...]]]:

@@ -12,7 +12,7 @@ from django.db.utils import OperationalError
 
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
 from memoryhub.core.stores.dialect import render
-from memoryhub.core.stores.rows import Gathered, Row
+from memoryhub.core.stores.rows import Gathered, Query, Row
 
 # SQLite's busy handler backs off to 100 ms, so late-comers overtake older waiters. Short jittered retries give every
 # writer the same chance, which keeps the longest wait well under the timeout (decision 7).
@@ -52,6 +52,10 @@ class SQLiteConnection(base.DatabaseWrapper):
             self.gathered.insert_named_in(sql)
         with self.wrap_database_errors:
             return self.connection.execute(_as_sqlite(sql), parameters)
+
+    def fetch_together(self, queries: Sequence[Query]) -> list[list[tuple[Any, ...]]]:
+        with self.wrap_database_errors:
+            return [self.run(sql, parameters).fetchall() for sql, parameters in queries]
 
     def batches(self, sql: str, parameters: Sequence[Any], size: int) -> Iterator[list[tuple[Any, ...]]]:
         cursor = self.run(sql, parameters)
