@@ -20,13 +20,13 @@ def try_lock(descriptor: int) -> bool:
 
 
 def is_locked(path: str) -> bool:
-    """Return whether another process holds the lock of a file."""
+    """Return whether another process holds the lock of a file, and not only looks as this one does."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError:
         return False
     try:
-        return not try_lock(descriptor)
+        return not try_share_lock(descriptor)
     finally:
         os.close(descriptor)
 

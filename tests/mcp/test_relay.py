@@ -16,7 +16,9 @@ from unittest import mock
 from django.test import SimpleTestCase, tag
 
 from memoryhub.core import log
+from memoryhub.core.file_locks import is_locked, try_lock, try_share_lock
 from memoryhub.core.stores.store import project_store, use_store
+from memoryhub.env import SERVE_LOCK
 from memoryhub.ops.serving.process import Running, find_running
 from sessions_app.models import Session
 from tests.databases import at_home
@@ -215,3 +217,17 @@ class WithoutAHub(HubTestCase):
             server = self.connect()
             self.assertEqual(server.say("test_echo", text="on"), "on")
             self.end_hub()
+
+
+class LookingForAHub(SimpleTestCase):
+    def test_those_that_look_at_once_take_each_other_for_no_hub(self) -> None:
+        home = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.enterContext(mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(home)))
+        lock = home / SERVE_LOCK
+        lock.write_text(json.dumps({"pid": 1, "address": "http://127.0.0.1:8321"}))  # of a hub that was killed
+        with lock.open("r+") as looking:
+            self.assertTrue(try_share_lock(looking.fileno()))
+            self.assertEqual((is_locked(str(lock)), find_running()), (False, None))
+        with lock.open("r+") as held:
+            self.assertTrue(try_lock(held.fileno()))
+            self.assertTrue(is_locked(str(lock)) and find_running())

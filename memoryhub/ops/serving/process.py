@@ -24,7 +24,7 @@ from memoryhub.core import clock
 from memoryhub.core.autostart import module_command, module_environment
 from memoryhub.core.clients import connected_clients
 from memoryhub.core.errors import ConflictError, Locked
-from memoryhub.core.file_locks import lock, try_lock
+from memoryhub.core.file_locks import lock, try_share_lock
 
 FILE_NAME = env.SERVE_LOCK
 _LOCK_SECONDS = 0.1
@@ -130,7 +130,7 @@ def find_running() -> Running | None:
     except FileNotFoundError:
         return None
     try:
-        if try_lock(descriptor):
+        if try_share_lock(descriptor):  # shared, so that those that look take no other for a hub
             return None
         return _parse_running(os.pread(descriptor, 4096, 0))
     finally:
