@@ -45,6 +45,8 @@ def start_hub() -> bool:
     try:
         if not try_lock(descriptor):
             return False
+        if is_locked(f"{home_text()}/{SERVE_LOCK}"):
+            return False  # one has started, and noted it, since the look before
         status = os.fstat(descriptor)
         if status.st_size and abs(time.time() - status.st_mtime) < _PAUSE_SECONDS:
             return False

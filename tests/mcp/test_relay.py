@@ -15,7 +15,7 @@ from unittest import mock
 
 from django.test import SimpleTestCase, tag
 
-from memoryhub.core import log
+from memoryhub.core import autostart, log
 from memoryhub.core.file_locks import is_locked, try_lock, try_share_lock
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.env import SERVE_LOCK
@@ -220,6 +220,16 @@ class WithoutAHub(HubTestCase):
 
 
 class LookingForAHub(SimpleTestCase):
+    def test_a_hub_that_starts_between_two_looks_is_not_started_again(self) -> None:
+        variables = {"MEMORY_HUB_HOME": self.enterContext(tempfile.TemporaryDirectory()), **ON}
+        looks = mock.patch("memoryhub.core.autostart.is_locked", side_effect=[False, True])
+        start = mock.patch("memoryhub.core.autostart.start_in_background")
+        with mock.patch.dict(os.environ, variables), looks, start as started:
+            self.assertFalse(autostart.start_hub())
+        started.assert_not_called()
+        mark = Path(variables["MEMORY_HUB_HOME"], "run", "autostart")
+        self.assertEqual(mark.read_bytes(), b"")
+
     def test_those_that_look_at_once_take_each_other_for_no_hub(self) -> None:
         home = Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.enterContext(mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(home)))

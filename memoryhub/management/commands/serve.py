@@ -65,6 +65,7 @@ class Command(HubCommand):
         if on_demand:
             started = process.ON_DEMAND
             if process.find_running():
+                autostart.note_started()
                 return
             process.log_to_file()
         for name in SECRET_FILES:
