@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 
 from memoryhub.core import home_database
 from memoryhub.core.file_locks import is_locked, try_lock
@@ -60,8 +59,8 @@ def start_hub() -> bool:
 
 def note_started() -> None:
     """Note that the hub serves: if it ends, the next client starts another one at once."""
-    with suppress(FileNotFoundError):
-        os.truncate(f"{home_text()}/{_MARK}", 0)
+    if os.path.exists(mark := f"{home_text()}/{_MARK}"):  # noqa: PTH110
+        os.truncate(mark, 0)
 
 
 def start_in_background(*arguments: str, folder: str) -> None:

@@ -22,7 +22,7 @@ def try_lock(descriptor: int) -> bool:
 def is_locked(path: str) -> bool:
     """Return whether another process holds the lock of a file, and not only looks as this one does."""
     try:
-        descriptor = os.open(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return False
     try:

@@ -409,9 +409,11 @@ def listening(path: Path) -> Iterator[socket.socket | None]:
         listener.close()
         yield None
         return
-    # The file stays, so that a relay sees the difference between a hub that has ended and one without a socket.
-    with listener:
+    try:
         yield listener
+    finally:
+        listener.close()
+        path.unlink(missing_ok=True)
 
 
 def serve_here() -> tuple[socket.socket, Callable[[], None]]:

@@ -49,6 +49,8 @@ _FULL_BYTES = 1 << 20
 # From the last sign of a hub that starts or ends
 _START_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
+# A hub that starts has the socket sooner, and one that ends is gone
+_SOCKET_SECONDS = 2.0
 _GREETING_SECONDS = 30.0
 # A request that ended so many hubs is answered with an error
 _MOST_ATTEMPTS = 5
@@ -329,7 +331,8 @@ def _greeting_of(chosen: options.Options, directory: str) -> Message:
 def _reach(greeting: Message) -> _HubConnection | None:
     """Return the hub of this home, which is started if there is none; None if it can't serve this client."""
     path, lock = f"{home_text()}/{SOCKET}", f"{home_text()}/{SERVE_LOCK}"
-    deadline = time.monotonic() + _START_SECONDS
+    started_at = time.monotonic()
+    deadline = started_at + _START_SECONDS
     while time.monotonic() < deadline:
         connection = new_socket(AF_UNIX, SOCK_STREAM)
         try:
@@ -338,7 +341,7 @@ def _reach(greeting: Message) -> _HubConnection | None:
         except (ConnectionError, FileNotFoundError) as error:
             connection.close()
             if is_locked(lock):
-                if isinstance(error, FileNotFoundError) and _is_published(lock):
+                if isinstance(error, FileNotFoundError) and time.monotonic() > started_at + _SOCKET_SECONDS:
                     return None  # a hub of an earlier version
                 deadline = time.monotonic() + _START_SECONDS
             elif not autostart.is_allowed():
@@ -350,11 +353,6 @@ def _reach(greeting: Message) -> _HubConnection | None:
             return None
         time.sleep(_LOOK_SECONDS)
     return None
-
-
-def _is_published(lock: str) -> bool:
-    with open(lock, "rb") as file:  # noqa: PTH123 - importing pathlib takes too long
-        return bool(file.read())
 
 
 def _greet(connection: new_socket, greeting: Message) -> _HubConnection | None:

@@ -100,11 +100,13 @@ class Client:
         hello = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": CLIENT}
         answer = self.ask("initialize", hello)
         self.notify("notifications/initialized")
+        assert "result" in answer, answer
         result: Message = answer["result"]
         return result
 
     def call(self, tool: str, **arguments: Any) -> Message:
         answer = self.ask("tools/call", {"name": tool, "arguments": arguments})
+        assert "result" in answer, answer
         assert "result" in answer, answer
         result: Message = answer["result"]
         return result

@@ -177,7 +177,7 @@ def _outcome_unknown(head: Head, error: DatabaseError) -> OutcomeUnknown:
     how = "search for it before you repeat the call; a call with an idempotency_key can be repeated"
     data = {"store": head.store.name}
     if head.keys:
-        how = f"repeat the same call: under its idempotency_key ({head.keys[0]}) it is stored once"
+        how = f"repeat the call with idempotency_key={head.keys[0]}: then it is stored once"
         data["idempotency_key"] = head.keys[0]
     message = f"memory database unavailable: {error}, while it stored the write, which may be stored or not; {how}"
     return OutcomeUnknown(message, **data)

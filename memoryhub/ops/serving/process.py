@@ -126,7 +126,7 @@ def stop_running() -> Running | None:
 
 def find_running() -> Running | None:
     try:
-        descriptor = os.open(_lock_path(), os.O_RDWR)
+        descriptor = os.open(_lock_path(), os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:
