@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
         keepers = TurnKeepers(binding, workers, ConnectionState(**greeting["state"]))
         calls = Calls(workers, binding, keepers, questions)
         calls.note_state = self._note_state
-        calls.key_of = lambda request: f"{greeting['connection']}-{self._open.get(request, '')}"
+        calls.key_of = lambda request: self._key_of(request, greeting["connection"])
         entry = _enter(greeting["pid"])
         if entry:
             calls.describe_client = entry.describe
@@ -246,6 +246,11 @@ class Connection(asyncio.Protocol):
                 await ending.run(lambda _: keepers.leave_all(), writes=True, project=binding.lane)
             if entry:
                 entry.close()
+
+    # Empty for a request that was cancelled meanwhile: two of these are not the same call.
+    def _key_of(self, request_id: object, connection: str) -> str:
+        number = self._open.get(request_id)
+        return f"{connection}-{number}" if number else ""
 
     # The next hub continues in this session.
     def _note_state(self, state: ConnectionState) -> None:

@@ -83,10 +83,9 @@ def serve(chosen: options.Options) -> int:
 
 
 class _Request:
-    __slots__ = ("attempts", "line", "message")
+    __slots__ = ("attempts", "line")
 
-    def __init__(self, message: Message, line: bytes) -> None:
-        self.message = message
+    def __init__(self, line: bytes) -> None:
         self.line = line
         self.attempts = 0
 
@@ -195,7 +194,7 @@ class Relay:
                 data = b"%d %s" % (self._calls, data)
             elif method == "initialize":
                 self._handshake = message
-            self._requests[message["id"]] = request = _Request(message, data)
+            self._requests[message["id"]] = request = _Request(data)
             if self._hub is None:
                 self._connect()
             else:

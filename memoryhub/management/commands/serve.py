@@ -44,7 +44,6 @@ class Command(HubCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from memories.embeddings.engine import can_run
         from memoryhub.core import autostart
         from memoryhub.management.command_socket import answer_commands
         from memoryhub.mcp import local, relay
@@ -52,10 +51,8 @@ class Command(HubCommand):
         from memoryhub.ops.serving import process, web
         from memoryhub.ops.serving.edge import VARIABLE as LIMITS
         from memoryhub.ops.serving.edge import Limits
-        from memoryhub.ops.serving.embedding import run_model
         from memoryhub.ops.serving.listener import address_of
         from memoryhub.ops.serving.network import Network
-        from memoryhub.ops.serving.worker import run_jobs
 
         on_demand = options["on_demand"]
         # A hub that a client starts is for this machine alone, whatever the client's environment has.
@@ -82,19 +79,15 @@ class Command(HubCommand):
             if public:
                 stack.enter_context(public)
             # Clients of this machine find the port in the lock's file, so a public address may have taken the default.
-            if on_demand or (public and port == PORT):
-                listener = stack.enter_context(web.listen_anywhere(port))
-            else:
-                listener = stack.enter_context(web.listen(host, port))
+            is_any_port = on_demand or (public and port == PORT)
+            listener = stack.enter_context(web.listen_anywhere(port) if is_any_port else web.listen(host, port))
             address = address_of(listener)
             publish(address, network.public_url)
             self._prepare()
             stack.enter_context(answer_commands())
             ending = web.Ending()
             if not options["no_worker"]:
-                stack.enter_context(run_jobs())
-                if can_run():
-                    stack.enter_context(run_model())
+                self._run_workers(stack)
             self._announce(address, network.public_url, signs_in=not on_demand, open_it=options["open"])
             web.serve(
                 listener,
@@ -119,6 +112,15 @@ class Command(HubCommand):
         except Unavailable as error:
             hub = f"this home's hub runs at {running.address} (process {running.pid})"
             raise Unavailable(f"{error.message}; {hub}: `memory-hub signin` prints a link to it") from error
+
+    def _run_workers(self, stack: ExitStack) -> None:
+        from memories.embeddings.engine import can_run
+        from memoryhub.ops.serving.embedding import run_model
+        from memoryhub.ops.serving.worker import run_jobs
+
+        stack.enter_context(run_jobs())
+        if can_run():
+            stack.enter_context(run_model())
 
     def _prepare(self) -> None:
         from memoryhub.config.current_settings import config_problem
