@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from django.contrib import admin
 from django.urls import path
 
 from memoryhub.rest.api import api
 from memoryhub.rest.problems import not_found_in_a_line
 from memoryhub.rest.reference import show_schema
 from memoryhub.web import describe_pages, help_page, jobs_page, live, navigation, overviews, people_pages, signin
-
-admin.autodiscover()
 
 urlpatterns = [
     path(".well-known/<path:name>", not_found_in_a_line),

@@ -226,17 +226,17 @@ def _group_row(group: Group, plan: RollbackPlan) -> dict[str, Any]:
         "group": group,
         "field": field if can_choose else "",
         "more": group.count - len(group.shown),
-        "rows": [_thing_row(thing, checked=thing.id in checked) for thing in things],
+        "rows": [_thing_row(thing, group.name, checked=thing.id in checked) for thing in things],
     }
 
 
-def _thing_row(thing: Thing, *, checked: bool) -> dict[str, Any]:
+def _thing_row(thing: Thing, group: str, *, checked: bool) -> dict[str, Any]:
     title = thing.title or thing.type
     if thing.type == "relation" or title.startswith(f"{thing.type}."):
         title = _as_words(title)
     return {
         "thing": thing,
-        "url": address(thing),
+        "url": _address(thing, group),
         "checked": checked,
         "title": title,
         "type": thing.type.capitalize(),
@@ -264,8 +264,10 @@ def _as_tree(things: Sequence[Thing]) -> list[Thing]:
     return ordered
 
 
-def address(thing: Thing) -> str:
-    if thing.event == thing.id or thing.type in ("memory", "decision", "session"):
+def _address(thing: Thing, group: str) -> str:
+    # What no group declares is an event, whatever its type's first part names
+    is_entity = group != "other" and thing.event == thing.id
+    if is_entity or thing.type in ("memory", "decision", "session"):
         return page_of_entity(thing.type, thing.id)
     return page_of_entity("", thing.event)
 

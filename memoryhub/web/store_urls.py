@@ -8,6 +8,8 @@ from django.views.generic import RedirectView
 
 from memoryhub.web import signin
 
+admin.autodiscover()
+
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     re_path("^admin$", RedirectView.as_view(pattern_name="admin:index")),

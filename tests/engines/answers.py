@@ -335,6 +335,10 @@ def completions() -> Answers:
 
 
 APPS = ("sessions_app", "memories", "decisions", "governance", "memoryhub")
+_READ_BY_PREVIEWS = (
+    *("cancelled_positions", "changed_since", "clean_versions", "deletion_histories", "entries_at_end", "events_of"),
+    *("ids_of", "name_of", "review_histories", "rivals", "unchanged", "value_histories", "values_of"),
+)
 # The selectors that are not called, and why
 NOT_CALLED = {
     "memories.selectors.versions.conflict_side": "takes a conflict; show calls it",
@@ -352,6 +356,9 @@ NOT_CALLED = {
     "governance.rollback.selectors.rollback_line": "formats an item, without the store",
     "memories.selectors.versions.conflict_text": "formats an item, without the store",
     "sessions_app.selectors.read_events": "takes a query set; lessons, notes and the pack of a session call it",
+    **dict.fromkeys(
+        map("governance.rollback.selectors.{}".format, _READ_BY_PREVIEWS), "previews are compared as answers"
+    ),
 }
 _SEARCH = MemorySearch(query="tide gauge")
 

@@ -27,11 +27,15 @@ from memoryhub.config.current_settings import project_settings
 from memoryhub.config.retention_rules import RetentionRule
 from memoryhub.core import clock
 from memoryhub.core.jobs import Run, find_job
+from memoryhub.core.models import RawEvent
+from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import project_store
 from memoryhub.ops.jobs import install_schedules, run_job
 from memoryhub.ops.jobs.running import JobTarget
 from memoryhub.ops.jobs.schedules import JobPlan, change_plan
 from memoryhub.registry.people import PersonAdd, add_person
+from sessions_app.schemas import TurnBegin
+from sessions_app.services.turns import begin_turn, expire_turns
 from tests.admin.base import AdminTestCase, text_of
 from tests.api.client import RestTestCase
 from tests.governance.staleness import StalenessTestCase
@@ -74,6 +78,15 @@ class RollbackTests(DoorsTestCase):
         self.assert_shows(text_of(changed), "The log has changed since the preview", "Quarantine 2 items")
         self.assert_shows(text_of(self.run_page(changed)), "2 quarantined. You can undo it below.")
         self.assertEqual([self.clean], self.memories())
+
+    def test_an_event_that_no_group_has_leads_to_the_event(self) -> None:
+        with self.store(), use_origin(source="mcp", actor="codex", session_id="s-bad"):
+            begin_turn(command=TurnBegin(session_id="s-bad"))
+        with clock.frozen(clock.now() + timedelta(days=1)), self.store():
+            self.assertEqual(expire_turns(), 1)
+            expired = RawEvent.objects.get(event_type="turn.expired").position
+        html = self.look()
+        self.assert_shows(html, f"core/rawevent/{expired}/change/", lacks=[f"turn/{expired}/"])
 
     def run_page(self, preview: str) -> str:
         token = preview.partition('name="confirm_token" value="')[2][:16]

@@ -213,7 +213,9 @@ class FailureTests(TestCase):
                 said = run_python(REPEATED, home, url.replace(f":{cluster.port}/", f":{port}/"))
             (code, key, sentence), ids, count, is_sound = said
             self.assertEqual((code, key), ("outcome_unknown", "once"))
-            self.assertRegex(sentence, r"^memory database unavailable: .*may be stored or not; .*\(once\).*$")
+            self.assertRegex(
+                sentence, r"^memory database unavailable: .*may be stored or not; .*idempotency_key=once.*$"
+            )
             self.assertEqual((len(set(ids)), count, is_sound), (1, 1, True))
 
     @needs("postgresql", "pgbouncer")

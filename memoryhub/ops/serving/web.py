@@ -189,6 +189,7 @@ class _Pages:
         with self._lock:
             if self._application is None:
                 import_module(settings.ROOT_URLCONF)
+                import_module(settings.STORE_URLCONF)
                 self._application = get_internal_wsgi_application()
             return self._application
 
