@@ -398,7 +398,7 @@ def _result(selector: Callable[..., Any], given: dict[str, Any]) -> Any:
 def _calls(selector: Callable[..., Any], values: Values, most: int) -> Iterator[dict[str, Any]]:
     hints = get_type_hints(selector)
     found = {
-        name: _arguments(name, hints[name], values, entity_of(selector.__name__))
+        name: _arguments(name, hints[name], values, entity_of(selector.__name__.removesuffix("s")))
         for name, parameter in inspect.signature(selector).parameters.items()
         if parameter.default is parameter.empty
     }

@@ -183,6 +183,7 @@ _OF_ONE_PAGE = (
     "memory_stale",
     "org_list",
     "project_list",
+    "guideline_history",
     "knowledge_history",
     "tool_history",
 )
