@@ -49,6 +49,8 @@ _FULL_BYTES = 1 << 20
 # From the last sign of a hub that starts or ends
 _START_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
+# To ask whether a hub may start reads files, which windows that wait would take from the hub that starts
+_ASK_SECONDS = 0.25
 # A hub that starts has the socket sooner, and one that ends is gone
 _SOCKET_SECONDS = 2.0
 _GREETING_SECONDS = 30.0
@@ -330,7 +332,7 @@ def _greeting_of(chosen: options.Options, directory: str) -> Message:
 def _reach(greeting: Message) -> _HubConnection | None:
     """Return the hub of this home, which is started if there is none; None if it can't serve this client."""
     path, lock = f"{home_text()}/{SOCKET}", f"{home_text()}/{SERVE_LOCK}"
-    started_at = time.monotonic()
+    started_at = ask_at = time.monotonic()
     deadline = started_at + _START_SECONDS
     while time.monotonic() < deadline:
         connection = new_socket(AF_UNIX, SOCK_STREAM)
@@ -343,10 +345,11 @@ def _reach(greeting: Message) -> _HubConnection | None:
                 if isinstance(error, FileNotFoundError) and time.monotonic() > started_at + _SOCKET_SECONDS:
                     return None  # a hub of an earlier version
                 deadline = time.monotonic() + _START_SECONDS
-            elif not autostart.is_allowed():
-                return None
-            else:
+            elif time.monotonic() >= ask_at:
+                if not autostart.is_allowed():
+                    return None
                 autostart.start_hub()
+                ask_at = time.monotonic() + _ASK_SECONDS
         except OSError:  # the path is too long
             connection.close()
             return None

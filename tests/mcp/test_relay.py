@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,6 +20,7 @@ from memoryhub.core import autostart, log
 from memoryhub.core.file_locks import is_locked, try_lock, try_share_lock
 from memoryhub.core.stores.store import project_store, use_store
 from memoryhub.env import SERVE_LOCK
+from memoryhub.mcp import relay
 from memoryhub.ops.serving.process import Running, find_running
 from sessions_app.models import Session
 from tests.databases import at_home
@@ -229,6 +231,16 @@ class LookingForAHub(SimpleTestCase):
         started.assert_not_called()
         mark = Path(variables["MEMORY_HUB_HOME"], "run", "autostart")
         self.assertEqual(mark.read_bytes(), b"")
+
+    def test_a_window_that_waits_asks_seldom_whether_a_hub_may_start(self) -> None:
+        variables = {"MEMORY_HUB_HOME": self.enterContext(tempfile.TemporaryDirectory()), **ON}
+        seconds = count()
+        start = mock.patch("memoryhub.core.autostart.start_hub")
+        clock = mock.patch.object(relay, "time", monotonic=lambda: next(seconds) / 100, sleep=lambda _: None)
+        with mock.patch.dict(os.environ, variables), clock, start as asked:
+            self.assertIsNone(relay._reach({}))
+        self.assertLess(asked.call_count, 50)
+        self.assertGreater(asked.call_count, 10)
 
     def test_those_that_look_at_once_take_each_other_for_no_hub(self) -> None:
         home = Path(self.enterContext(tempfile.TemporaryDirectory()))
