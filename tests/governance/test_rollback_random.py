@@ -234,11 +234,14 @@ class Model:
         kept = bool(marks) and not marks[-1].rolled_back and not self.include
         return self._set_aside(recorded) and not kept
 
-    def _status(self, decision: int) -> str:
+    def _stated(self, decision: int) -> list[tuple[Happened, str]]:
         events = [event for event in self._of("decision.recorded", "decision.marked") if event.entity == decision]
-        stated = [(event, event.data.get("status") or "accepted") for event in events if self._says_status(event)]
-        if not self.undo or events[0].rolled_back or not any(event.rolled_back for event, _ in stated):
-            return str(stated[-1][1])
+        return [(event, event.data.get("status") or "accepted") for event in events if self._says_status(event)]
+
+    def _status(self, decision: int) -> str:
+        stated = self._stated(decision)
+        if not self.undo or stated[0][0].rolled_back or not any(event.rolled_back for event, _ in stated):
+            return stated[-1][1]
         return str(self._clean(stated))
 
     def _says_status(self, event: Happened) -> bool:
@@ -273,16 +276,28 @@ class Model:
         }
 
     def _heads(self, decision: int, recorded: dict[int, Happened]) -> set[int]:
-        """Return what stands instead of a decision; one that is gone leads on to what superseded it."""
-        above = {
-            start
-            for start, relation, to, event in self._said_edges(recorded)
-            if to == decision
-            and relation == "supersedes"
-            and not (event.type == "decision.linked" and self._set_aside(event))
-        }
-        heads = {head for decision_id in above for head in self._heads(decision_id, recorded)}
-        return heads or (set() if self._is_gone(recorded[decision]) else {decision})
+        """Return what stands instead of a decision: itself if nothing does."""
+        heads = self._above(decision, recorded, self._takes_effect)
+        if not heads and self._status(decision) == "proposed":
+            heads = self._above(decision, recorded, lambda heir: self._status(heir) == "proposed")
+        return heads or {decision}
+
+    # One that does not count, or is gone, leads on to what superseded it
+    def _above(self, decision: int, recorded: dict[int, Happened], counts: Callable[[int], bool]) -> set[int]:
+        heads = set()
+        for start, relation, to, event in self._said_edges(recorded):
+            is_undone = event.type == "decision.linked" and self._set_aside(event)
+            if to == decision and relation == "supersedes" and not is_undone:
+                stands = counts(start) and not self._is_gone(recorded[start])
+                heads |= self._above(start, recorded, counts) or ({start} if stands else set())
+        return heads
+
+    def _takes_effect(self, decision: int) -> bool:
+        status = self._status(decision)
+        if status == "deprecated":
+            earlier = [status for _, status in self._stated(decision) if status != "deprecated"]
+            status = earlier[-1]
+        return status == "accepted"
 
     def _notes(self, decision: int) -> set[str]:
         evidence = [event for event in self._of("decision.evidenced") if event.entity == decision]
