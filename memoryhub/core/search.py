@@ -17,7 +17,7 @@ from memoryhub.core.events.projection import Event
 from memoryhub.core.log.views import as_of
 from memoryhub.core.schemas import Command, Moment, Position, unlisted
 
-RETRIEVALS = counters.Timer("retrieval_seconds", "How long answers to questions took", "kind")
+RETRIEVALS = counters.new_timer("retrieval_seconds", "How long answers to questions took", "project", "kind")
 
 
 def _as_moment(value: object) -> object:
@@ -47,7 +47,7 @@ def retrieval(kind: str, command: Retrieval) -> Iterator[None]:
     """Time the block as ``kind``, and read the store as of ``command.as_of`` if it is given."""
     past = nullcontext() if command.as_of is None else as_of(command.as_of)
     # A lazy query that leaves the block would read the present.
-    with RETRIEVALS.time(kind), past:
+    with RETRIEVALS.labels(counters.project_label(), kind).time(), past:
         yield
 
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics, read from the stores and the shared counters on each request."""
+"""Prometheus metrics, read from the stores and this process's counters on each request."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 
 from django.db.models import Count, Sum
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from memories.models import Memory
 from memoryhub.core import counters, log
 from memoryhub.core.backends.selected import stores
 from memoryhub.core.errors import HubError
+from memoryhub.core.jobs import defined_jobs
 from memoryhub.core.models import ProjectionOffset
 from memoryhub.core.stores.routing import STORE_PREFIX
 from memoryhub.core.stores.store import current_store, list_projects, project_store, use_store
@@ -22,10 +23,8 @@ from memoryhub.ops.jobs.running import last_runs
 from memoryhub.ops.jobs.schedules import next_runs
 from memoryhub.ops.jobs.status import models_behind
 from sessions_app.models import Session, Turn
-from sessions_app.services.turns import REJECTIONS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-PREFIX = "memory_hub_"
 
 Facts = dict[str, Any]
 
@@ -39,20 +38,13 @@ def render() -> bytes:
 class _Hub(Collector):
     def collect(self) -> Iterable[Metric]:
         facts = {project: _facts(project) for project in list_projects()}
-        sums = counters.sums()
-        counts = {name.removeprefix("project:"): sums[name] for name in sorted(sums) if name.startswith("project:")}
         up = _gauge("store_up", "Whether a project's store can be read", ["project"])
         for project, values in facts.items():
             up.add_metric([project], int(values is not None))
         yield up
         readable = {project: values for project, values in facts.items() if values}
         yield from _stores(readable)
-        yield from _appends(readable, counts)
-        for counter in counters.defined():
-            if isinstance(counter, counters.Timer):
-                yield _histogram(counter, counts)
-            else:
-                yield _counter(counter, counts, sums.get(counters.NO_STORE, {}))
+        yield from counters.REGISTRY.collect()
         yield from _jobs()
 
 
@@ -61,7 +53,10 @@ def _jobs() -> Iterator[Metric]:
     well = _gauge("job_ok", "Whether the last run of a job for a store succeeded", labels)
     ended = _gauge("job_ended_timestamp_seconds", "When the last run of a job for a store ended", labels)
     due = _gauge("job_due_timestamp_seconds", "When a job is due next", ["job"])
+    names = {job.name for job in defined_jobs()}
     for (job, store), run in sorted(last_runs().items()):
+        if job not in names:  # it was removed
+            continue
         named = [job, store.removeprefix(STORE_PREFIX) or "hub"]
         well.add_metric(named, int(run.result == JobResult.OK))
         ended.add_metric(named, run.ended_at.timestamp())
@@ -105,6 +100,8 @@ def _stores(facts: dict[str, Facts]) -> Iterator[Metric]:
     yield _plain_metrics(_gauge("store_bytes", "Size of a project's store with its WAL", ["project"]), facts, "bytes")
     yield _labelled(_gauge("sessions", "Sessions by status", ["project", "status"]), facts, "sessions")
     yield _labelled(_gauge("turns", "Turns by status", ["project", "status"]), facts, "turns")
+    appended = CounterMetricFamily(f"{counters.PREFIX}turn_events", "Events appended in turns", labels=["project"])
+    yield _plain_metrics(appended, facts, "turn_events")
     lag = _gauge("projection_lag_events", "Events that a projector has not applied yet", ["project", "projector"])
     yield _labelled(lag, facts, "lags")
     completion = _gauge("turn_completion_ratio", "Closed turns among ended turns", ["project"])
@@ -116,57 +113,11 @@ def _stores(facts: dict[str, Facts]) -> Iterator[Metric]:
     yield completion
 
 
-def _appends(facts: dict[str, Facts], counted: dict[str, dict[str, float]]) -> Iterator[Metric]:
-    events = CounterMetricFamily(f"{PREFIX}turn_events", "Events appended in turns", labels=["project"])
-    ratio = _gauge("append_rejection_ratio", "Refused calls among all calls that append in a turn", ["project"])
-    for project, values in facts.items():
-        appended = values["turn_events"]
-        events.add_metric([project], appended)
-        refused = sum(value for _, value in _values_of(counted.get(project, {}), REJECTIONS.name))
-        if appended + refused:
-            ratio.add_metric([project], refused / (appended + refused))
-    yield events
-    yield ratio
-
-
-def _counter(
-    counter: counters.Counter, counted: dict[str, dict[str, float]], counts_of_hub: dict[str, float]
-) -> Metric:
-    if counter.of_hub:
-        family = CounterMetricFamily(PREFIX + counter.name, counter.help, labels=[counter.label])
-        for key, value in _values_of(counts_of_hub, counter.name):
-            family.add_metric([key], value)
-        return family
-    family = CounterMetricFamily(PREFIX + counter.name, counter.help, labels=["project", counter.label])
-    for project, values in counted.items():
-        for key, value in _values_of(values, counter.name):
-            family.add_metric([project, key], value)
-    return family
-
-
-def _histogram(timer: counters.Timer, counted: dict[str, dict[str, float]]) -> Metric:
-    family = HistogramMetricFamily(PREFIX + timer.name, timer.help, labels=["project", timer.label])
-    for project, values in counted.items():
-        sums = dict(_values_of(values, timer.name))
-        for label in dict.fromkeys(key.rpartition("|")[0] for key in sums):
-            total = 0.0
-            buckets = []  # cumulative
-            for bound in [*map(str, counters.BUCKETS), "+Inf"]:
-                total += sums.get(f"{label}|{bound}", 0.0)
-                buckets.append((bound, total))
-            family.add_metric([project, label], buckets, sums.get(f"{label}|sum", 0.0))
-    return family
-
-
-def _values_of(values: dict[str, float], name: str) -> list[tuple[str, float]]:
-    return [(key.removeprefix(f"{name}|"), value) for key, value in values.items() if key.startswith(f"{name}|")]
-
-
 def _gauge(name: str, text: str, labels: list[str]) -> GaugeMetricFamily:
-    return GaugeMetricFamily(PREFIX + name, text, labels=labels)
+    return GaugeMetricFamily(counters.PREFIX + name, text, labels=labels)
 
 
-def _plain_metrics(family: GaugeMetricFamily, facts: dict[str, Facts], fact: str) -> Metric:
+def _plain_metrics(family: CounterMetricFamily | GaugeMetricFamily, facts: dict[str, Facts], fact: str) -> Metric:
     for project, values in facts.items():
         family.add_metric([project], values[fact])
     return family

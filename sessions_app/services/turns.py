@@ -302,11 +302,11 @@ class TurnRefusal(Enum):
         return self.name.lower()
 
 
-REJECTIONS = counters.Counter(
-    "append_rejections", "Calls that were refused because a turn's precondition failed", "reason"
+REJECTIONS = counters.new_counter(
+    "append_rejections", "Calls that were refused because a turn's precondition failed", "project", "reason"
 )
 
 
 def _refuse(reason: TurnRefusal, *, turn: str = "", session: str = "") -> PreconditionFailed:
-    REJECTIONS.count(reason.code)
+    REJECTIONS.labels(counters.project_label(), reason.code).inc()
     return PreconditionFailed(reason.value.format(turn=turn, session=session), reason=reason.code)

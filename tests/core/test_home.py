@@ -13,18 +13,15 @@ from pathlib import Path
 from unittest import TestCase, mock
 
 from memoryhub import env
-from memoryhub.core import counters, home_database, ids, secret_files
-from memoryhub.core.counters import metrics_folder, read_sums
+from memoryhub.core import home_database, secret_files
 from memoryhub.core.disk import replacing
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.file_locks import try_lock
 from memoryhub.core.home_database import display_url, record, recorded, remember, require_own
 from memoryhub.core.secret_files import MIN_LENGTH, SECRET_FILES, read_or_create_secret, secret_matches
 from memoryhub.env import DATABASE_VARIABLE, DatabaseUrlError, configured_database_url
-from tests.forks import Fork
 from tests.home import UNMEASURED
 from tests.support import HubTestCase, run_command
-from tests.web.server import poll
 
 FIRST = "postgresql://hub:secret@DB.example.org:5432/hub?sslmode=require"
 SECOND = "postgresql://hub@db2.example.org/hub"
@@ -350,64 +347,3 @@ class ReplacingTests(TestCase):
         self.assertFalse(link.is_symlink())
         self.assertEqual(stat.S_IMODE(link.stat().st_mode), 0o600)
         self.assertEqual(self.path.read_text(), "old")
-
-
-CALLS = counters.Counter("test_calls", "Calls of a test", "kind")
-TIMES = counters.Timer("test_seconds", "Seconds of a test", "kind")
-
-COUNT = """
-import sys
-from memoryhub.core.counters import Counter, Timer
-calls, times = Counter("test_calls", "", "kind"), Timer("test_seconds", "", "kind")
-for _ in range(int(sys.argv[1])):
-    calls.count("far")
-with times.time("far"):
-    pass
-print("counted", flush=True)
-sys.stdin.read()
-"""
-
-
-class CountersTests(HubTestCase):
-    def start(self, times: int) -> None:
-        """Start a process that counts ``times`` times and ends with its input."""
-        process = Fork(COUNT, str(times))
-        self.addCleanup(process.__exit__)
-        self.assertEqual(process.stdout.readline(), "counted\n")
-
-    def test_all_processes_count_together(self) -> None:
-        CALLS.count("near")
-        self.start(3)
-        self.start(4)
-        sums = counters.sums()["none"]
-        self.assertEqual((sums["test_calls|far"], sums["test_calls|near"]), (7, 1))
-
-    def test_a_time_is_in_the_file_soon_without_another_call(self) -> None:
-        with TIMES.time("near"):
-            pass
-        poll(lambda: read_sums().get("none", {}).get("test_seconds|near|sum"), what="the flush of a single time")
-        values = read_sums()["none"]
-        self.assertEqual(sum(v for k, v in values.items() if k.startswith("test_seconds|near|") and "sum" not in k), 1)
-
-    def test_the_thread_that_writes_leaves_seeded_identifiers_as_they_are(self) -> None:
-        with mock.patch.object(ids, "random_bytes", side_effect=AssertionError):
-            CALLS.count("near")
-        self.assertEqual(counters.sums()["none"]["test_calls|near"], 1)
-
-    def test_a_child_that_was_forked_counts_its_own_alone(self) -> None:
-        CALLS.count("near")
-        child = os.fork()
-        if child == 0:
-            CALLS.count("near")
-            os._exit(0)
-        os.waitpid(child, 0)
-        self.assertEqual(counters.sums()["none"]["test_calls|near"], 2)
-
-    def test_another_home_begins_with_nothing_and_files_are_private(self) -> None:
-        CALLS.count("near")
-        self.assertEqual({path.stat().st_mode & 0o077 for path in metrics_folder().iterdir()}, {0})
-        other = self.home / "other"
-        other.mkdir()
-        with mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(other)):
-            CALLS.count("near")
-            self.assertEqual(counters.sums()["none"], {"test_calls|near": 1})

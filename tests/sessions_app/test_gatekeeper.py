@@ -20,7 +20,7 @@ from memories.schemas import MemorySearch, MemoryWrite, Timeline
 from memories.selectors import search
 from memories.services import write_memory
 from memories.timeline import timeline
-from memoryhub.core import clock, counters, log
+from memoryhub.core import clock, log
 from memoryhub.core.errors import ConflictError, Invalid, PreconditionFailed
 from memoryhub.core.models import RawEvent
 from memoryhub.core.origin import use_origin
@@ -61,8 +61,8 @@ class TurnsTestCase(HubTestCase):
         return caught.exception.message
 
     def rejections(self) -> float:
-        values = counters.sums().get("project:alpha", {})
-        return sum(value for key, value in values.items() if key.startswith("append_rejections|"))
+        samples = next(iter(turns.REJECTIONS.collect())).samples
+        return sum(sample.value for sample in samples if sample.labels["project"] == "alpha")
 
 
 class TurnTests(TurnsTestCase):

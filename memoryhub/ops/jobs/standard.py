@@ -10,7 +10,6 @@ from memories.search.index import index_problem
 from memories.uses.drain import count_uses, prune_uses
 from memoryhub.core import clock, log
 from memoryhub.core.backends.selected import integrity
-from memoryhub.core.counters import fold_ended
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.jobs import Every, Over, Run, define_job
 from memoryhub.core.stores.store import current_store, folder_of, use_store
@@ -162,15 +161,6 @@ define_job(
     work=prune_statistics,
     every=Every.DAY,
     cap=120,
-)
-define_job(
-    "fold counters",
-    does="Adds the counts of ended processes to the hub's sums.",
-    work=lambda _: _counted(fold_ended(), "process's counts folded", "processes' counts folded"),
-    every=Every.HOUR,
-    over=Over.HUB,
-    cap=60,
-    of_machine=True,
 )
 define_job(
     "clear logins",

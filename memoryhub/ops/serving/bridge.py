@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
-import os
 import sys
 import tempfile
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -223,7 +221,7 @@ def _headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 _CHUNK_BYTES = 64 * 1024
 # Bytes of one answer; with the limit of requests at once, this bounds the memory of all.
 _MEMORY_BYTES = 2 * _CHUNK_BYTES
-# Bytes of all answers on the disk
+# Bytes of all answers, in memory and on the disk
 _MOST_BYTES = 1024 * 1024 * 1024
 
 
@@ -236,7 +234,7 @@ class Closed(Exception):
 
 
 class Spool:
-    """The folder for answers that wait, and how much all of them may take there. ``None`` is the system's folder."""
+    """The folder for answers that wait, and how many bytes all of them may have. ``None`` is the system's folder."""
 
     def __init__(self, folder: Path | None = None, *, most_bytes: int = _MOST_BYTES) -> None:
         self.folder = folder or Path(tempfile.gettempdir())
@@ -261,47 +259,23 @@ class Outbox:
         self._loop, self._spool = loop, spool
         self._lock = threading.Lock()
         self._news = asyncio.Event()
-        self._memory: deque[bytes] = deque()
-        self._in_memory = 0
-        self._file: int | None = None
+        # In memory until it is too long; on the disk it has no name, so nothing is left of it, whatever happens
+        self._file = tempfile.SpooledTemporaryFile(_MEMORY_BYTES, mode="w+b", dir=str(spool.folder))  # noqa: SIM115
         self._written = self._read = 0
-        self._ended = self._closed = False
+        self._ended = False
 
     def put(self, content: bytes) -> None:
         """Add a part of the answer, all or nothing of it. Raises SpoolFull or Closed."""
+        self._spool.take(len(content))
         with self._lock:
-            # What is in the file comes after what is in memory.
-            room = 0 if self._written else _MEMORY_BYTES - self._in_memory
-        size = max(0, len(content) - room)
-        self._spool.take(size)
-        try:
-            for start in range(0, len(content), _CHUNK_BYTES):
-                size -= self._put(content[start : start + _CHUNK_BYTES], room=room - start)
-        finally:
-            self._spool.give_back(size)
-        self._notify()
-
-    # Returns how many bytes went to the file
-    def _put(self, chunk: bytes, *, room: int) -> int:
-        with self._lock:
-            if self._closed:
+            if self._file.closed:
+                self._spool.give_back(len(content))
                 raise Closed
-            buffered = chunk[: max(0, room)]
-            if buffered:
-                self._memory.append(buffered)
-                self._in_memory += len(buffered)
-            self._write(chunk[len(buffered) :])
-        return len(chunk) - len(buffered)
-
-    def _write(self, chunk: bytes) -> None:
-        if chunk and self._file is None:
-            # Without a name, so that nothing is left of it, whatever happens
-            with tempfile.TemporaryFile(dir=self._spool.folder) as file:
-                self._file = os.dup(file.fileno())
-        unwritten = memoryview(chunk)
-        while unwritten and self._file is not None:
-            unwritten = unwritten[os.pwrite(self._file, unwritten, self._written + len(chunk) - len(unwritten)) :]
-        self._written += len(chunk)
+            start = self._written
+            self._written += len(content)  # given back at the end, even if the disk is full
+            self._file.seek(start)
+            self._file.write(content)
+        self._notify()
 
     def end(self) -> None:
         with self._lock:
@@ -324,15 +298,10 @@ class Outbox:
                 await self._news.wait()
 
     def _next(self) -> bytes:
-        if self._memory:
-            chunk = self._memory.popleft()
-            self._in_memory -= len(chunk)
-            return chunk
-        if self._file is None or self._read == self._written:
-            return b""
-        chunk = os.pread(self._file, min(_CHUNK_BYTES, self._written - self._read), self._read)
+        self._file.seek(self._read)
+        chunk: bytes = self._file.read(_CHUNK_BYTES)
         self._read += len(chunk)
-        if self._read == self._written:
+        if chunk and self._read == self._written:
             self._empty()
         return chunk
 
@@ -340,14 +309,10 @@ class Outbox:
     def _empty(self) -> None:
         self._spool.give_back(self._written)
         self._written = self._read = 0
-        if self._file is not None:
-            os.ftruncate(self._file, 0)
+        self._file.seek(0)
+        self._file.truncate()
 
     def close(self) -> None:
         with self._lock:
-            self._closed = True
-            self._memory.clear()
             self._empty()
-            if self._file is not None:
-                os.close(self._file)
-                self._file = None
+            self._file.close()

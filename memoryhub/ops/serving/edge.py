@@ -166,10 +166,10 @@ _LIMITED = {
     "failures": "failed attempts to sign in",
 }
 
-FAILURES = counters.Counter(
-    "authentication_failures", "Wrong, expired and revoked tokens and sign-in links", "kind", of_hub=True
+FAILURES = counters.new_counter(
+    "authentication_failures", "Wrong, expired and revoked tokens and sign-in links", "kind"
 )
-REFUSED = counters.Counter("limited_requests", "Requests refused by a limit", "limit", of_hub=True)
+REFUSED = counters.new_counter("limited_requests", "Requests refused by a limit", "limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +309,7 @@ class Limiter:
 
     def _refuse_if(self, seconds: float, limit: str) -> None:
         if seconds > 0:
-            REFUSED.count(limit, now=False)
+            REFUSED.labels(limit).inc()
             wait = max(1, round(seconds))
             raise HttpRefusal(429, f"too many {_LIMITED[limit]}; try again in {wait} s", retry_after=wait)
 
@@ -322,10 +322,10 @@ class Limiter:
             most = self._limits.streams
         key = f"{kind} {caller.address}"
         if self._open[key] >= most:
-            REFUSED.count(kind, now=False)
+            REFUSED.labels(kind).inc()
             raise HttpRefusal(429, f"this address has {most} {kind} open at once; wait for some to end", retry_after=1)
         if not caller.is_stream and self._open[""] >= self._limits.all_requests_at_once:
-            REFUSED.count("all", now=False)
+            REFUSED.labels("all").inc()
             raise HttpRefusal(503, "the hub has too many requests at once; try again later", retry_after=1)
         names = [key] if caller.is_stream else [key, ""]
         self._open.update(names)
@@ -348,10 +348,10 @@ class Limiter:
             total += size
             self._bytes[key] += size
             if self._bytes[key] > self._limits.body_bytes:
-                REFUSED.count("body_bytes", now=False)
+                REFUSED.labels("body_bytes").inc()
                 raise HttpRefusal(429, "this address sends too much at once; wait for requests to end", retry_after=1)
             if self._bytes.total() > self._limits.all_body_bytes:
-                REFUSED.count("all_body_bytes", now=False)
+                REFUSED.labels("all_body_bytes").inc()
                 raise HttpRefusal(503, "the hub is sent too much at once; try again later", retry_after=1)
             return message
 
@@ -381,7 +381,7 @@ class Limiter:
         self._accepted.pop(caller.digest, None)
         self._failures.take(caller.key)
         self._of_address.take(caller.address)
-        FAILURES.count(caller.kind, now=False)
+        FAILURES.labels(caller.kind).inc()
         self._failed[f"{caller.kind} from {caller.address}"] += 1
         # The first is logged at once, then a line a minute with what came since
         if self._timer is None:
