@@ -24,6 +24,7 @@ from memoryhub.core.backends import selected
 from memoryhub.core.errors import Forbidden, Locked, NotFound, Unavailable
 from memoryhub.core.log import views
 from memoryhub.core.log.copy import StoreDraft
+from memoryhub.core.log.erase import wipe_free_space
 from memoryhub.core.log.views import as_of, position_at
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
@@ -221,6 +222,24 @@ class KeptViewsTests(StoreTestCase):
             with self.store():
                 self.erase()
             Memory.objects.count()
+
+    @postgresql_only("a draft in a file is removed by an erasure, or by its age")
+    def test_a_draft_is_removed_once_nobody_builds_it(self) -> None:
+        from memoryhub.core.backends.postgresql import copies, locations, machines
+
+        def drafts() -> list[str]:
+            return [name for name, _ in locations.direct(current_store()).labelled("draft:")]
+
+        with copies._draft(current_store()) as draft:
+            self.visit(3)
+            self.erase()
+            with self.assertLogs("memoryhub.core.backends.postgresql.wiping", logging.WARNING) as warnings:
+                self.assertFalse(wipe_free_space())
+            self.assertIn(draft, warnings.output[-1])
+            self.assertEqual(drafts(), [draft])
+            machines.rows_of_hub("UPDATE hub.leases SET until = '-infinity' WHERE name = %s", [draft])
+            self.visit(4)
+            self.assertEqual(drafts(), [])
 
     def views_with(self, text: str) -> list[str]:
         if on_postgresql():
