@@ -6,6 +6,7 @@ the reading of the rows to copy.
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from memories.search.index import has_text, text_row
 from memories.search.text import match_any, terms
 from memoryhub.core import log
 from memoryhub.core.backends.sqlite.options import BUSY_TIMEOUT_SECONDS, PRAGMAS
-from memoryhub.core.backends.sqlite.structure import copy_template
+from memoryhub.core.backends.sqlite.structure import template_path
 from memoryhub.core.events.projection import read_models
 from memoryhub.core.models import RawEvent
 from memoryhub.core.search import Document, makers_for
@@ -46,7 +47,7 @@ Rows = list[tuple[Any, ...]]
 class Twin:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        copy_template(path)
+        shutil.copyfile(template_path(), path)
         self._connection = connect(path)
         self._position = 0
         self._others: dict[str, set[tuple[Any, ...]]] = {

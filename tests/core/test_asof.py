@@ -22,7 +22,9 @@ from memories.timeline import stats
 from memoryhub.core import clock, log
 from memoryhub.core.backends import selected
 from memoryhub.core.errors import Forbidden, Locked, NotFound, Unavailable
-from memoryhub.core.log import copy, views
+from memoryhub.core.log import views
+from memoryhub.core.log.copy import StoreDraft
+from memoryhub.core.log.erase import wipe_free_space
 from memoryhub.core.log.views import as_of, position_at
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
@@ -186,17 +188,16 @@ class KeptViewsTests(StoreTestCase):
             connections.close_all()
             return event_type
 
-        def follow_and_be_overtaken(*arguments: Any, **options: Any) -> Any:
-            done = follow(*arguments, **options)
+        def fill_and_be_overtaken(*arguments: Any, **options: Any) -> None:
+            fill(*arguments, **options)
             if not erased:  # a long log is applied in one transaction, which has locks of all tables
                 with transaction.atomic(using=require_current_alias()), ThreadPoolExecutor(1) as other:
                     rows.fetch("SELECT count(*) FROM raw_events")
                     erased.append(other.submit(erase).result())
-            return done
 
         erased: list[str] = []
-        follow = copy.follow
-        with mock.patch.object(views, "follow", follow_and_be_overtaken), waiting_briefly(), as_of(8):
+        fill = StoreDraft.fill
+        with mock.patch.object(StoreDraft, "fill", fill_and_be_overtaken), waiting_briefly(), as_of(8):
             self.assertFalse(Memory.objects.filter(id=3).exists())
         self.assertEqual(erased, ["payload.erased"])
         self.assertEqual(self.views_with(HIDDEN), [])
@@ -221,6 +222,24 @@ class KeptViewsTests(StoreTestCase):
             with self.store():
                 self.erase()
             Memory.objects.count()
+
+    @postgresql_only("a draft in a file is removed by an erasure, or by its age")
+    def test_a_draft_is_removed_once_nobody_builds_it(self) -> None:
+        from memoryhub.core.backends.postgresql import copies, locations, machines
+
+        def drafts() -> list[str]:
+            return [name for name, _ in locations.direct(current_store()).labelled("draft:")]
+
+        with copies._draft(current_store()) as draft:
+            self.visit(3)
+            self.erase()
+            with self.assertLogs("memoryhub.core.backends.postgresql.wiping", logging.WARNING) as warnings:
+                self.assertFalse(wipe_free_space())
+            self.assertIn(draft, warnings.output[-1])
+            self.assertEqual(drafts(), [draft])
+            machines.rows_of_hub("UPDATE hub.leases SET until = '-infinity' WHERE name = %s", [draft])
+            self.visit(4)
+            self.assertEqual(drafts(), [])
 
     def views_with(self, text: str) -> list[str]:
         if on_postgresql():

@@ -28,7 +28,7 @@ from memoryhub.core.backends.selected import differences
 from memoryhub.core.errors import Damaged, Invalid
 from memoryhub.core.events.projection import read_models
 from memoryhub.core.log import rebuilding
-from memoryhub.core.log.copy import ErasedMeanwhile, Replacing, follow
+from memoryhub.core.log.copy import ErasedMeanwhile, StoreDraft
 from memoryhub.core.log.erase import wipe_free_space
 from memoryhub.core.secrets.catalogue import CustomRule, compile_rules
 from memoryhub.core.secrets.context import use_rules
@@ -287,29 +287,29 @@ with use_store(project_store("alpha")):
 
 
 @tag("backend")
-class ReplacingTests(SpoiltStoreTestCase):
+class DraftTests(SpoiltStoreTestCase):
     def setUp(self) -> None:
         super().setUp()
         rows.execute("UPDATE memories_memory SET title = 'wrong' WHERE id = %s", [self.first.id])
 
     @contextmanager
-    def copied(self) -> Iterator[Replacing]:
-        store, last = current_store(), log.head()[0]
-        with selected.scratch.temporary_copy(store):
-            follow(store, up_to=last)
-            yield Replacing(store, 0, list(read_models()))
+    def drafted(self) -> Iterator[StoreDraft]:
+        draft = StoreDraft(current_store(), list(read_models()))
+        with selected.scratch.temporary_copy(current_store()):
+            draft.fill()
+            yield draft
 
     def title(self, memory_id: int) -> str:
         return str(Memory.objects.get(id=memory_id).title)
 
     def test_differing_rows_of_one_snapshot_are_replaced_together_with_late_events(self) -> None:
-        with self.copied() as replacing:
-            with replacing.compared() as differing:
+        with self.drafted() as draft:
+            with draft.compared() as differing:
                 before = rows.fetch("SELECT count(*) FROM live.memories_memory")
                 self.elsewhere(lambda: write("Coffee", "Black, at nine."))
                 self.assertEqual(rows.fetch("SELECT count(*) FROM live.memories_memory"), before)
             self.assertEqual(differing, {Memory})
-            with replacing.locked():
+            with draft.locked():
                 pass
         self.assertEqual((self.title(self.first.id), Memory.objects.count()), ("Use WAL", 3))
         self.assertEqual([hit["title"] for hit in search(command=MemorySearch(query="nine")).results], ["Coffee"])
@@ -321,21 +321,21 @@ class ReplacingTests(SpoiltStoreTestCase):
             rows.execute("UPDATE memories_memory SET title = 'wrong too' WHERE id = %s", [self.second.id])
 
         titles: list[str] = []
-        with self.copied() as replacing:
-            with replacing.compared():
+        with self.drafted() as draft:
+            with draft.compared():
                 self.elsewhere(change)
-            with replacing.locked():
+            with draft.locked():
                 pass
             self.elsewhere(lambda: titles.append(self.title(self.second.id)))
-            replacing.settle()
+            draft.settle()
         self.assertEqual((titles, self.title(self.second.id)), (["wrong too"], "Tea"))
         self.assert_rebuilds()
 
     def test_nothing_is_replaced_if_something_was_erased_meanwhile(self) -> None:
-        with self.copied() as replacing:
-            with replacing.compared():
+        with self.drafted() as draft:
+            with draft.compared():
                 self.elsewhere(lambda: log.erase_streams([f"memory:{self.second.id}"], reason="asked"))
-            with self.assertRaises(ErasedMeanwhile), replacing.locked():
+            with self.assertRaises(ErasedMeanwhile), draft.locked():
                 self.fail("the lock was given")
         self.assertEqual(list(Memory.objects.values_list("title", flat=True)), ["wrong"])
 
@@ -348,13 +348,13 @@ class ReplacingTests(SpoiltStoreTestCase):
             restore(store=project_store("alpha"), source=backup, replace=True)
             write("Milk", "A drop of it.")
 
-        with self.copied() as replacing:
-            with replacing.compared():
+        with self.drafted() as draft:
+            with draft.compared():
                 pass
             self.elsewhere(put_back)
             with self.assertRaises(ErasedMeanwhile):
-                replacing.catch_up()
-            with self.assertRaises(ErasedMeanwhile), replacing.locked():
+                draft.catch_up()
+            with self.assertRaises(ErasedMeanwhile), draft.locked():
                 self.fail("the lock was given")
         self.assertEqual(set(Memory.objects.values_list("title", flat=True)), {"wrong", "Tea", "Milk"})
         self.assertTrue(log.verify().ok)

@@ -14,7 +14,7 @@ from memoryhub.core import log
 from memoryhub.core.errors import Invalid, NotFound
 from memoryhub.core.log.anchor import read_anchor
 from memoryhub.core.log.chain import check_links
-from memoryhub.core.log.copy import Replacing
+from memoryhub.core.log.copy import StoreDraft
 from memoryhub.core.log.erase import wipe_free_space
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
@@ -75,7 +75,7 @@ class RedactTests(HubTestCase):
 
     def test_a_failed_second_comparison_does_not_undo_the_redaction(self):
         rows.execute("INSERT INTO projection_offsets (projector, position) VALUES ('embeddings-1', 3)")
-        failure = mock.patch.object(Replacing, "settle", side_effect=DatabaseError("database is locked"))
+        failure = mock.patch.object(StoreDraft, "settle", side_effect=DatabaseError("database is locked"))
         with failure, self.assertLogs("memoryhub.core.log.erase", "WARNING") as logs:
             self.redact()
         self.assertIn("run rebuild", logs.output[0])

@@ -41,7 +41,7 @@ from memoryhub.core.backends.sqlite.copies import attached, temporary_copy
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import ConfirmationRequired, ConflictError, Invalid, Locked, NotFound
 from memoryhub.core.jobs import Run
-from memoryhub.core.log.copy import follow
+from memoryhub.core.log.copy import StoreDraft
 from memoryhub.core.log.erase import is_unwiped
 from memoryhub.core.log.views import as_of
 from memoryhub.core.models import RawEvent
@@ -515,7 +515,7 @@ class AtTheSameTimeTests(RedactionTestCase):
         path = path_of(current_store())
         with temporary_copy(current_store()):
             self.assertEqual(list((self.home / "cache" / "views").glob(".draft-*")), [], "the copy has a name")
-            follow(path, up_to=1)
+            StoreDraft(path).fill()
             with attached(path, write=True), transaction.atomic(using=require_current_alias()):
                 self.assertIn("database is locked", self.why_another_cannot_write(path))
         self.assertEqual(self.why_another_cannot_write(path), "")

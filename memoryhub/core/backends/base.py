@@ -395,8 +395,8 @@ class Views(Protocol):
     def remove_views(self, names: Iterable[str]) -> None:
         """Remove views by name; those that are being read may stay."""
 
-    def remove_abandoned_views(self, store: StoreId) -> None:
-        """Remove what processes that died have left, at least where a store is."""
+    def remove_dead_drafts(self, store: StoreId) -> object:
+        """Remove what processes that died have left of copies of a store, or soon after."""
 
     def forget_views_early(self, store: StoreId) -> None:
         """Remove what can be removed without waiting; called in the transaction that removes text."""
@@ -415,22 +415,13 @@ class Views(Protocol):
 
 
 class Repair(Protocol):
-    """The log of a damaged store, and a new store that takes its place."""
+    """The log of a damaged store."""
 
     def passing_over_damage(self) -> AbstractContextManager[None]:
         """Let the current connection read what it can of a store whose schema is damaged."""
 
     def salvaged(self, store: StoreId) -> AbstractContextManager[Source | None]:
         """Yield a temporary copy in which the log can be read; None if there is no log to be found."""
-
-    def fresh(self, place: Path) -> AbstractContextManager[None]:
-        """Create an empty store at ``place``, and make it current."""
-
-    def carry(self, table: str, columns: Sequence[str] = ()) -> None:
-        """Copy the readable rows of an attached, damaged store's table into the current one; default: all columns.
-
-        Rows that are there stay. Not inside a transaction.
-        """
 
 
 class Integrity(Protocol):

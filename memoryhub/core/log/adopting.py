@@ -27,9 +27,9 @@ from memoryhub.core.log.append import (
     open_head,
     require_key,
 )
-from memoryhub.core.log.copy import ErasedMeanwhile, Replacing, apply_events
+from memoryhub.core.log.copy import ErasedMeanwhile, StoreDraft, apply_events
 from memoryhub.core.log.erase import mark_unwiped
-from memoryhub.core.log.read import EventColumns, event_of, head, last_erasure
+from memoryhub.core.log.read import EventColumns, event_of, head
 from memoryhub.core.log.views import forget_views, forget_views_early
 from memoryhub.core.origin import Origin
 from memoryhub.core.schemas import Payload
@@ -87,7 +87,7 @@ def forward(events: Iterable[EventColumns], *, fork: tuple[int, str]) -> None:
         Damaged: neither log matches the store's anchor.
     """
     store = current_store()
-    replacing = _Forwarding(store, fork)
+    draft = _LongerDraft(store, fork)
     with scratch.temporary_copy(store):
         with transaction.atomic(using=require_current_alias()), rows.gathering():
             for event in events:
@@ -95,9 +95,9 @@ def forward(events: Iterable[EventColumns], *, fork: tuple[int, str]) -> None:
         require_anchored(of=store)
         apply_events(0)
         try:
-            with replacing.compared():
+            with draft.compared():
                 pass
-            with replacing.locked():
+            with draft.locked():
                 _transfer(fork[0])
                 forget_views_early(store)
         except ErasedMeanwhile:
@@ -107,12 +107,12 @@ def forward(events: Iterable[EventColumns], *, fork: tuple[int, str]) -> None:
     finish_rebuild()
 
 
-class _Forwarding(Replacing):
+class _LongerDraft(StoreDraft):
     def __init__(self, source: Source, fork: tuple[int, str]) -> None:
-        super().__init__(source, last_erasure(), list(read_models()))
+        super().__init__(source, list(read_models()))
         self._fork = fork
 
-    # The copy is ahead of the store, so nothing can be taken over.
+    # It is ahead of the store, so nothing can be taken over.
     def _take_late(self) -> int:
         if head(LIVE) != self._fork:
             raise ErasedMeanwhile

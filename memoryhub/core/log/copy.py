@@ -1,4 +1,4 @@
-"""Build a copy of a store from its log, and replace the store's rows under a short write lock (decision 29)."""
+"""Drafts: stores built from a log, which replace rows of its store under a short write lock (decision 29)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memoryhub.core.backends.selected import differences, scratch
 from memoryhub.core.errors import Damaged
 from memoryhub.core.events.projection import apply, companions, read_models, void_positions
 from memoryhub.core.log.append import COLUMNS
-from memoryhub.core.log.read import head, last_erasure, read_all
+from memoryhub.core.log.read import erased_after, head, read_all
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.routing import require_current_alias
 
@@ -29,7 +29,7 @@ _TAKE = (
 
 
 def take_events(up_to: int) -> int:
-    """Copy the events that the current copy lacks; return its previous head. Requires ``scratch.attached``."""
+    """Copy the events that the current draft lacks; return its previous head. Requires ``scratch.attached``."""
     last = head()[0]
     try:
         for start in range(last, up_to, _COPIED_AT_ONCE):
@@ -42,7 +42,7 @@ def take_events(up_to: int) -> int:
 
 
 def apply_events(after: int, progress: Progress = lambda _: None) -> int:
-    """Apply the copy's events after a position to its read models; return their number."""
+    """Apply the draft's events after a position to its read models; return their number."""
     count = 0
     with transaction.atomic(using=require_current_alias()), rows.gathering():
         void = void_positions()
@@ -55,16 +55,10 @@ def apply_events(after: int, progress: Progress = lambda _: None) -> int:
     return count
 
 
-def follow(source: Source, *, up_to: int, progress: Progress = lambda _: None) -> int:
-    with scratch.attached(source):
-        last = take_events(up_to)
-    return apply_events(last, progress)
-
-
-# The copy is compared with a snapshot of the store while others write, and the keys of differing rows are recorded.
-# From then on, temporary triggers record the keys of rows that the copy changes. Under the store's write lock the
-# copy applies the few events that came since, and only rows with recorded keys are compared again and written. A late
-# event may change a row in the store but not in the copy, where it found other rows; so after late events both are
+# The draft is compared with a snapshot of the store while others write, and the keys of differing rows are recorded.
+# From then on, temporary triggers record the keys of rows that the draft changes. Under the store's write lock the
+# draft applies the few events that came since, and only rows with recorded keys are compared again and written. A late
+# event may change a row in the store but not in the draft, where it found other rows; so after late events both are
 # compared once more.
 
 
@@ -77,20 +71,25 @@ _ATTEMPTS = 3
 
 
 class ErasedMeanwhile(Exception):
-    """Since the copy was started, text was erased or redacted, or a backup was restored."""
+    """Since the draft took its events, text was erased or redacted, or a backup was restored."""
 
 
-class Replacing:
-    """Transfers what the current copy contains to the store that it was built from."""
+class StoreDraft:
+    """The current store, which is built from the log of ``source``, and may replace rows of it."""
 
-    def __init__(self, source: Source, erasure: int, replaced: Sequence[Model]) -> None:
+    def __init__(self, source: Source, replaced: Sequence[Model] = ()) -> None:
         self._source = source
-        self._erasure = erasure
         self._replaced = replaced
         self._late = 0
 
+    def fill(self, progress: Progress = lambda _: None, *, up_to: int | None = None) -> None:
+        """Copy and apply the events up to a position; default: all."""
+        with scratch.attached(self._source):
+            last = take_events(head(LIVE)[0] if up_to is None else up_to)
+        apply_events(last, progress)
+
     def catch_up(self) -> None:
-        """Apply new events to the copy until only a few are left for the lock."""
+        """Apply new events until only a few are left for the lock."""
         for _ in range(_ROUNDS):
             with scratch.attached(self._source), transaction.atomic(using=require_current_alias()):
                 late = self._take_late()
@@ -114,7 +113,6 @@ class Replacing:
                 differences.apply_recorded(model)
                 for table in companions.get(model._meta.db_table, ()):
                     differences.replace_table(table)
-        self._erasure = last_erasure()
 
     def settle(self) -> None:
         """Compare again if events came after the comparison, and replace what still differs."""
@@ -130,13 +128,10 @@ class Replacing:
             return not differing.isdisjoint(self._replaced)
 
     def _take_late(self) -> int:
-        if last_erasure(LIVE) != self._erasure or not is_of_one_log():
+        position, digest = head()
+        digests = rows.fetch(f"SELECT chain_digest FROM {LIVE}.raw_events WHERE position = %s", [position])
+        # A restored backup may end before the draft's last event
+        is_of_one_log = not position or digests == [(digest,)]
+        if erased_after(position, LIVE) or not is_of_one_log:
             raise ErasedMeanwhile
         return apply_events(take_events(head(LIVE)[0]))
-
-
-def is_of_one_log() -> bool:
-    """Return whether the store still has the copy's last event; a restored backup may end before it."""
-    position, digest = head()
-    digests = rows.fetch(f"SELECT chain_digest FROM {LIVE}.raw_events WHERE position = %s", [position])
-    return not position or digests == [(digest,)]

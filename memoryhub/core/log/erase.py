@@ -18,7 +18,7 @@ from memoryhub.core.errors import ConflictError, Invalid, NotFound
 from memoryhub.core.events.event_types import TurnRule, define_governance_event, event_type
 from memoryhub.core.events.projection import Event, finish_rebuild, read_models, text_caches
 from memoryhub.core.log.append import COLUMNS, append, appending_to, prepare, transaction
-from memoryhub.core.log.copy import ErasedMeanwhile, Replacing, apply_events, take_events
+from memoryhub.core.log.copy import ErasedMeanwhile, StoreDraft, apply_events, take_events
 from memoryhub.core.log.digests import canonical_json, payload_digest
 from memoryhub.core.log.read import events, head, last_erasure
 from memoryhub.core.log.views import forget_views, forget_views_early
@@ -213,22 +213,22 @@ def _apply(
     last, _ = head()
     if last_erasure() != seen:
         raise ConflictError(_CHANGED_MEANWHILE)
-    replacing = Replacing(store, seen, list(read_models()))
+    draft = StoreDraft(store, list(read_models()))
     with scratch.temporary_copy(store):
         with scratch.attached(store):
             take_events(last)
         rows.execute(_WRITE_PAYLOADS.format(database=HERE), [json.dumps(salted)])
         apply_events(0, progress)
         try:
-            replacing.catch_up()
-            with replacing.compared():
+            draft.catch_up()
+            with draft.compared():
                 pass
-            with replacing.locked():
+            with draft.locked():
                 event = _transfer(store, salted, record)
         except ErasedMeanwhile:
             raise ConflictError(_CHANGED_MEANWHILE) from None
         try:
-            replacing.settle()
+            draft.settle()
         except DatabaseError as error:  # the redaction is committed; the caller's next steps must still run
             logger.warning("comparing %s again after a redaction failed; run rebuild: %s", store.name, error)
         return event

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError, connections, models, transaction
@@ -14,26 +13,17 @@ from django.db import DatabaseError, connections, models, transaction
 from memoryhub.core import ids
 from memoryhub.core.backends.base import HERE, LIVE, Source
 from memoryhub.core.backends.selected import differences, faults, repair, scratch
-from memoryhub.core.errors import Invalid, Locked, Unavailable
-from memoryhub.core.events.projection import checks, finish_rebuild, models_beside_log, read_models, text_caches
+from memoryhub.core.errors import Invalid, Locked
+from memoryhub.core.events.projection import checks, finish_rebuild, read_models
 from memoryhub.core.log.append import COLUMNS
-from memoryhub.core.log.chain import Verification, check_links, verify
-from memoryhub.core.log.copy import (
-    ErasedMeanwhile,
-    Progress,
-    Replacing,
-    apply_events,
-    follow,
-    is_of_one_log,
-    take_events,
-)
+from memoryhub.core.log.chain import Verification, verify
+from memoryhub.core.log.copy import ErasedMeanwhile, Progress, StoreDraft, apply_events
 from memoryhub.core.log.digests import GENESIS
-from memoryhub.core.log.read import erased_after, head, last_erasure
+from memoryhub.core.log.read import head
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows, schema
 from memoryhub.core.stores.dialect import IDS, columns_of, json_list
 from memoryhub.core.stores.routing import require_current_alias
-from memoryhub.core.stores.schema import META_COLUMNS
 from memoryhub.core.stores.store import StoreId, current_store
 from memoryhub.core.text import counted
 
@@ -94,24 +84,23 @@ def rebuild(progress: Progress = lambda _: None, *, only: Sequence[str] = ()) ->
 
 def _attempt(store: StoreId, tables: frozenset[str], progress: Progress) -> list[TableReport] | None:
     replaced = [model for model in read_models() if model._meta.db_table in tables]
-    replacing = Replacing(store, last_erasure(), replaced)
-    last, _ = head()
+    draft = StoreDraft(store, replaced)
     with scratch.temporary_copy(store), suppress(ErasedMeanwhile):
-        follow(store, up_to=last, progress=progress)
-        replacing.catch_up()
+        draft.fill(progress)
+        draft.catch_up()
         report = []
-        with replacing.compared() as differing:
+        with draft.compared() as differing:
             for model in read_models():
                 count, before = differences.table_digest(model, LIVE)
                 after = before
                 if model in differing:
                     count, after = differences.table_digest(model, HERE)
                 report.append(TableReport(model._meta.db_table, count, before, after, model in replaced))
-        with replacing.locked():
+        with draft.locked():
             pass
-        replacing.settle()
+        draft.settle()
         return report
-    # Text was erased since the copy was started; the copy must not restore it.
+    # Text was erased since, which the draft must not restore.
     return None
 
 
@@ -181,13 +170,13 @@ def compare(*, whole: bool = False, progress: Progress = lambda _: None) -> Comp
 
 
 def _compare_whole(progress: Progress) -> Comparison:
-    store, last = current_store(), head()[0]
-    replacing = Replacing(store, last_erasure(), ())
+    store = current_store()
+    draft = StoreDraft(store)
     with scratch.temporary_copy(store):
-        follow(store, up_to=last, progress=progress)
-        replacing.catch_up()
+        draft.fill(progress)
+        draft.catch_up()
         tables = []
-        with replacing.compared() as differing:
+        with draft.compared() as differing:
             for model in read_models():
                 if model in differing:
                     count, keys = differences.recorded(model, limit=_SHOWN)
@@ -263,10 +252,6 @@ def _sample_difference(model: type[models.Model]) -> Difference | None:
     return Difference(table, len(differing), tuple(map(str, differing[:_SHOWN])), is_table=True)
 
 
-# Stands for the digest of a table that could not be read.
-UNREADABLE = "unreadable"
-
-
 def verify_damaged(store: StoreId) -> Verification:
     """Verify the log of a store as ``verify`` does, even if the rest of its file is damaged."""
     with readable_log(store) as source:
@@ -292,75 +277,3 @@ def readable_log(store: StoreId) -> Iterator[Source | None]:
         return
     with repair.salvaged(store) as source:
         yield source
-
-
-class FreshFile:
-    def __init__(self, store: StoreId, source: Source) -> None:
-        self._store, self._source = store, source
-
-    @classmethod
-    @contextmanager
-    def at(cls, path: Path, store: StoreId, source: Source) -> Iterator[FreshFile]:
-        """Create an empty store at ``path``, for the log in ``source``, and make it current inside the block."""
-        with repair.fresh(path), repair.passing_over_damage():
-            yield cls(store, source)
-
-    def fill(self, progress: Progress) -> None:
-        with scratch.attached(self._source):
-            verification = verify(of=self._store, database=LIVE)
-            if not verification.ok:
-                raise Unavailable(f"the file cannot be built from its log: {verification.describe()}")
-            take_events(head(LIVE)[0])
-        apply_events(0, progress)
-        with scratch.attached(self._source):
-            for table in text_caches:
-                repair.carry(table)
-
-    def catch_up(self) -> None:
-        """Copy and apply the events that were appended since.
-
-        Raises:
-            ErasedMeanwhile: events were erased or redacted since, or a backup was restored.
-            Unavailable: the new events do not continue the chain.
-        """
-        with scratch.attached(self._source), transaction.atomic(using=require_current_alias()):
-            last = head()[0]
-            if erased_after(last, LIVE) or not is_of_one_log():
-                raise ErasedMeanwhile
-            apply_events(take_events(head(LIVE)[0]))
-            for position, flaw in check_links(first=last + 1, last=head()[0]).items():
-                if flaw:
-                    raise Unavailable(f"the file cannot be built from its log: #{position}: {flaw}")
-
-    def finish(self) -> None:
-        """Copy the last events and all data that is not in the log; requires the store's write lock."""
-        self.catch_up()
-        with scratch.attached(self._source):
-            for model in models_beside_log():
-                if model._meta.db_table not in text_caches:
-                    repair.carry(model._meta.db_table)
-            repair.carry("store_meta", META_COLUMNS)
-
-    def compared(self) -> list[TableReport]:
-        alias = require_current_alias()
-        # The two are compared again if other writers moved the log between the reads
-        for _ in range(_ATTEMPTS):
-            self.catch_up()
-            with scratch.attached(self._source), transaction.atomic(using=alias):
-                tables = [_compared(model) for model in read_models()]
-                is_level = head(LIVE) == head()
-                transaction.set_rollback(True, using=alias)  # a COMMIT fails after a read that met a damaged page
-            if is_level:
-                break
-        return tables
-
-
-def _compared(model: type[models.Model]) -> TableReport:
-    count, after = differences.table_digest(model, HERE)
-    try:
-        _, before = differences.table_digest(model, LIVE)
-    except DatabaseError as error:
-        if not faults.is_damage(error):
-            raise
-        before = UNREADABLE
-    return TableReport(model._meta.db_table, count, before, after, replaced=True)

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
+from functools import partial
 
 from memoryhub.core import clock
 from memoryhub.core.backends.selected import stores, views
 from memoryhub.core.errors import Locked, NotFound
-from memoryhub.core.log.copy import follow
+from memoryhub.core.log.copy import StoreDraft
 from memoryhub.core.log.digests import GENESIS
 from memoryhub.core.log.read import digest_at, head, last_erasure
 from memoryhub.core.stores import rows, schema
@@ -94,7 +95,7 @@ def view_at(position: int) -> StoreId:
         prefix = f"{key_of(store)}-{last_erasure()}-{schema.fingerprint()[:8]}"
         # Views of other versions, or left by a process that died after an erasure.
         views.remove_views(name for name, _ in views.view_names(store) if not name.startswith(f"{prefix}-"))
-        views.remove_abandoned_views(store)
+        views.remove_dead_drafts(store)
         view = StoreId(Scope.VIEW, f"{prefix}-{position}-{(digest_at(position) or GENESIS)[:8]}")
         if (stores.exists(view) or _make(view, store, prefix, position)) and views.touch_view(view):
             _keep_few(store, prefix, view)
@@ -112,9 +113,8 @@ def _make(view: StoreId, store: StoreId, prefix: str, position: int) -> bool:
         if match and int(match[1]) <= position:
             earlier.append((int(match[1]), name))
     _, nearest = max(earlier, default=(0, None))
-    return views.make_view(
-        view, store, like=nearest, fill=lambda: follow(store, up_to=position), may_publish=is_unerased
-    )
+    fill = partial(StoreDraft(store).fill, up_to=position)
+    return views.make_view(view, store, like=nearest, fill=fill, may_publish=is_unerased)
 
 
 def _keep_few(store: StoreId, prefix: str, newest: StoreId) -> None:

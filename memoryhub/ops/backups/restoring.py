@@ -11,21 +11,23 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, connections, transaction
 
 from memoryhub import env
 from memoryhub.core import clock, log
-from memoryhub.core.backends.selected import anchors, faults, integrity, stores
+from memoryhub.core.backends.base import HERE, LIVE, Model, Source
+from memoryhub.core.backends.selected import anchors, differences, faults, integrity, machines, repair, scratch, stores
 from memoryhub.core.backends.sqlite import files, wiping
-from memoryhub.core.backends.sqlite.copies import draft_folder
+from memoryhub.core.backends.sqlite.copies import carry, draft_at, draft_folder
 from memoryhub.core.backends.sqlite.files import move_database, path_of
 from memoryhub.core.disk import make_folder, sync
 from memoryhub.core.errors import ConflictError, Invalid, Locked, Unavailable
-from memoryhub.core.events.projection import finish_rebuild
+from memoryhub.core.events.projection import finish_rebuild, models_beside_log, read_models, text_caches
 from memoryhub.core.log.anchor import read_anchor, replace_anchor
-from memoryhub.core.log.copy import ErasedMeanwhile
+from memoryhub.core.log.chain import check_links
+from memoryhub.core.log.copy import ErasedMeanwhile, StoreDraft
 from memoryhub.core.log.digests import GENESIS
-from memoryhub.core.log.rebuilding import FreshFile, RebuildReport, TableReport, readable_log
+from memoryhub.core.log.rebuilding import RebuildReport, TableReport, readable_log
 from memoryhub.core.log.views import forget_views
 from memoryhub.core.stores import schema
 from memoryhub.core.stores.routing import require_current_alias
@@ -315,6 +317,8 @@ def rebuild_store(*, store: StoreId, progress: Progress = lambda _: None, only: 
     if not problem:
         with use_store(store):
             return Rebuilt(log.rebuild(progress, only=only))
+    if machines.SHARED:
+        raise Unavailable(f"{problem}; a store in PostgreSQL is repaired by the server's own backups")
     started = time.monotonic()
     with _translated():
         previous = path_to_keep(store, BEFORE_REBUILD)
@@ -356,9 +360,10 @@ def _rebuild_file(store: StoreId, previous: Path, progress: Progress) -> list[Ta
             if source is None:
                 raise Unavailable("can't rebuild the file: no log found in it")
             before = _file_state(store)
-            with FreshFile.at(draft, store, source) as fresh:
+            with draft_at(draft), repair.passing_over_damage():
+                fresh = _FreshFile(store, source)
                 fresh.fill(progress)
-                tables = fresh.compared()
+                tables = fresh.compare()
                 with stores.upgrading(store):
                     forget(store)
                     if source == store:
@@ -375,6 +380,67 @@ def _rebuild_file(store: StoreId, previous: Path, progress: Progress) -> list[Ta
     except BaseException:
         files.remove_database(previous)  # nothing was replaced
         raise
+
+
+# Stands for the digest of a table that could not be read
+UNREADABLE = "unreadable"
+
+
+class _FreshFile(StoreDraft):
+    def __init__(self, store: StoreId, source: Source) -> None:
+        super().__init__(source)
+        self._store = store
+
+    def fill(self, progress: Progress = lambda _: None, *, up_to: int | None = None) -> None:
+        with scratch.attached(self._source):
+            verification = log.verify(of=self._store, database=LIVE)
+        if not verification.ok:
+            raise Unavailable(f"the file cannot be built from its log: {verification.describe()}")
+        super().fill(progress, up_to=up_to)
+        with scratch.attached(self._source):
+            for table in text_caches:
+                carry(table)
+
+    def _take_late(self) -> int:
+        last = log.head()[0]
+        count = super()._take_late()
+        for position, flaw in check_links(first=last + 1, last=log.head()[0]).items():
+            if flaw:
+                raise Unavailable(f"the file cannot be built from its log: #{position}: {flaw}")
+        return count
+
+    def finish(self) -> None:
+        """Copy the last events and all data that is not in the log; requires the store's write lock."""
+        self.catch_up()
+        with scratch.attached(self._source):
+            for model in models_beside_log():
+                if model._meta.db_table not in text_caches:
+                    carry(model._meta.db_table)
+            carry("store_meta", schema.META_COLUMNS)
+
+    def compare(self) -> list[TableReport]:
+        alias = require_current_alias()
+        # The two are compared again if other writers moved the log between the reads
+        for _ in range(_ATTEMPTS):
+            self.catch_up()
+            with scratch.attached(self._source), transaction.atomic(using=alias):
+                tables = [_compared(model) for model in read_models()]
+                is_level = log.head(LIVE) == log.head()
+                transaction.set_rollback(True, using=alias)  # a COMMIT fails after a read that met a damaged page
+            if is_level:
+                break
+        return tables
+
+
+def _compared(model: Model) -> TableReport:
+    count, after = differences.table_digest(model, HERE)
+    try:
+        _, before = differences.table_digest(model, LIVE)
+    except DatabaseError as error:
+        if not faults.is_damage(error):
+            raise
+        before = UNREADABLE
+    return TableReport(model._meta.db_table, count, before, after, replaced=True)
 
 
 # ``finish`` runs under the store's write lock, as far as a damaged file allows one (decision 32)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from pathlib import Path
 from typing import Any
 
 from django.db import DatabaseError, OperationalError, ProgrammingError, connections, transaction
@@ -17,55 +16,41 @@ from memoryhub.core.backends import differing
 from memoryhub.core.backends.base import HERE, LIVE, Model, Source
 from memoryhub.core.backends.differing import Differing
 from memoryhub.core.backends.postgresql import faults, locations, machines, stores
-from memoryhub.core.backends.postgresql.locations import connected, direct, quote, schema_of, url_of
+from memoryhub.core.backends.postgresql.locations import direct, quote, schema_of, url_of
 from memoryhub.core.backends.postgresql.structure import statements_of
-from memoryhub.core.errors import Locked, Unavailable
+from memoryhub.core.errors import Invalid, Locked
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.routing import require_current_alias, use_alias
+from memoryhub.core.stores.routing import require_current_alias
 from memoryhub.core.stores.store_id import Scope, StoreId, key_of
 
 logger = logging.getLogger(__name__)
 
-ALIAS = "store:view:being-made"
-# Comment of an unfinished schema, before the time at which it was made
-DRAFT = "draft:"
-# A view that is being made, and a copy that only this process uses: an erasure removes the former alone
-DRAFT_NAME, SCRATCH = "draft", "scratch"
+_ALIAS = "store:view:being-made"
+# Comment of a draft, before the time at which it was created
+_DRAFT = "draft:"
 
 
 @contextmanager
-def temporary_copy(store: StoreId) -> Iterator[None]:
-    name = draft_name(store, SCRATCH)
-    lease = machines.acquire(name)  # else a removal of text would remove the copy, as one whose process was killed
+def _draft(store: StoreId, *, empty: bool = False) -> Iterator[str]:
+    """Create a schema for a copy of ``store``, and remove it after the block unless it has another name by then."""
+    name = f"draft_{key_of(store)}_{os.getpid()}_{time.monotonic_ns()}"
+    comment = f"{_DRAFT}{clock.now().timestamp():.0f}"
+    schema = stores.identity(store)
+    role = schema.owner if schema else ""
+    lease = machines.acquire(name)  # else a removal of text would remove it, as one whose process was killed
     try:
-        make_draft(name, store)
-        try:
-            with opened(name, store):
-                yield
-        finally:
-            direct(store).rows(f"DROP SCHEMA IF EXISTS {quote(name)} CASCADE")
+        stores.create_schema(name, comment, url=url_of(store), role=role, empty=empty)
+        yield name
     finally:
+        with suppress(DatabaseError):  # ``remove_dead_drafts`` does it later
+            direct(store).rows(f"DROP SCHEMA IF EXISTS {quote(name)} CASCADE")
         if lease:
             lease.give_back()
 
 
-def draft_name(store: StoreId, prefix: str) -> str:
-    return f"{prefix}_{key_of(store)}_{os.getpid()}_{time.monotonic_ns()}"
-
-
-def make_draft(name: str, store: StoreId, *, empty: bool = False) -> None:
-    comment = f"{DRAFT}{clock.now().timestamp():.0f}"
-    stores.create_schema(name, comment, url=url_of(store), role=role_of(store), empty=empty)
-
-
-def role_of(store: StoreId) -> str:
-    schema = stores.identity(store)
-    return schema.owner if schema else ""
-
-
 @contextmanager
-def opened(name: str, store: StoreId) -> Iterator[None]:
-    with connected(name, ALIAS, url=url_of(store), role=role_of(store)), use_alias(ALIAS):
+def temporary_copy(store: StoreId) -> Iterator[None]:
+    with _draft(store) as name, stores.opened(name, store, _ALIAS):
         yield
 
 
@@ -138,9 +123,6 @@ def replace_table(table: str) -> None:
     rows.execute(f'INSERT INTO {LIVE}."{table}" SELECT * FROM {HERE}."{table}"')
 
 
-_WHY = "a store in PostgreSQL is repaired by the server's own backups"
-
-
 passing_over_damage = nullcontext
 
 
@@ -148,17 +130,6 @@ def salvaged(store: StoreId) -> AbstractContextManager[Source | None]:
     return nullcontext(store)
 
 
-@contextmanager
-def fresh(place: Path) -> Iterator[None]:  # noqa: ARG001
-    raise Unavailable(_WHY)
-    yield
-
-
-def carry(table: str, columns: Sequence[str] = ()) -> None:  # noqa: ARG001
-    raise Unavailable(_WHY)
-
-
-_ABANDONED_SECONDS = 6 * 3600
 # Who builds or reads a view has locks for as long as that takes. Below ``deadlock_timeout``: this gives way, not they
 _IN_USE_SECONDS = 0.5
 _PREFIX = "view:"
@@ -192,70 +163,56 @@ def _comment(view: StoreId) -> str:
 def make_view(
     view: StoreId, store: StoreId, *, like: str | None, fill: Callable[[], object], may_publish: Callable[[], bool]
 ) -> bool:
-    draft = draft_name(store, DRAFT_NAME)
     source = schema_of(StoreId(Scope.VIEW, like)) if like else ""
-    make_draft(draft, store, empty=bool(source))
-    try:
-        if source:
-            _copy_schema(source, draft, store)
-        with opened(draft, store):
-            fill()
-        # With the store's write lock, so that no erasure is committed in between, and over its connection alone
-        with transaction.atomic(using=require_current_alias()):
-            return may_publish() and _publish(draft, view, store)
-    except ProgrammingError:  # an erasure removed the draft, or another process the view to start from
-        if _is_there(draft, store) and (not source or _is_there(source, store)):
-            raise
-        return False
-    finally:
-        with suppress(DatabaseError):  # ``remove_abandoned_views`` does it later
-            direct(store).rows(f"DROP SCHEMA IF EXISTS {quote(draft)} CASCADE")
-        stores.forget_schema(view)
+    with _draft(store, empty=bool(source)) as draft:
+        try:
+            if source:
+                _copy_schema(source, draft, store)
+            with stores.opened(draft, store, _ALIAS):
+                fill()
+            # With the store's write lock, so that no erasure is committed in between, and over its connection alone
+            with transaction.atomic(using=require_current_alias()):
+                is_current = may_publish()
+                if is_current:
+                    _publish(draft, view, store)
+            return is_current
+        except (Invalid, ProgrammingError):  # another process removed the view to start from, or a draft without lease
+            if all(direct(store).rows(_FIND, [schema]) for schema in (draft, source or draft)):
+                raise
+            return False
+        finally:
+            stores.forget_schema(view)
 
 
 # Tables first, then their rows, then all that would slow the filling down
 def _copy_schema(source: str, draft: str, store: StoreId) -> None:
-    role = role_of(store)
-    with connected(source, "store:view:source", url=url_of(store), role=role) as connection:
+    with stores.opened(source, store, "store:view:source") as connection:
         definitions = statements_of(connection, source)
     names = direct(store).rows(_TABLES, [quote(source)])
     statements = [text for text in definitions if text.startswith("CREATE TABLE")]
     statements += [f"INSERT INTO {quote(name)} SELECT * FROM {quote(source)}.{quote(name)}" for (name,) in names]
     statements += [text for text in definitions if not text.startswith(("CREATE TABLE", "INSERT", "SELECT"))]
     with (
-        connected(draft, url=url_of(store), role=role) as connection,
+        stores.opened(draft, store, _ALIAS) as connection,
         transaction.atomic(using=connection.alias),
         connection.cursor() as cursor,
     ):
         cursor.execute(";\n".join(statements))
 
 
-def _publish(draft: str, view: StoreId, store: StoreId) -> bool:
-    if not rows.fetch(_FIND, [draft]):
-        return False
+def _publish(draft: str, view: StoreId, store: StoreId) -> None:
     locations.note_view(view.name, url_of(store))
     name = schema_of(view)
     if not rows.fetch(_FIND, [name]):
         connection: Any = connections[require_current_alias()]
         connection.run_unrestricted(f"ALTER SCHEMA {quote(draft)} RENAME TO {quote(name)}", ())
         connection.run_unrestricted(f"COMMENT ON SCHEMA {quote(name)} IS %s", [_comment(view)])
-    return True
-
-
-def _is_there(schema: str, store: StoreId) -> bool:
-    return bool(direct(store).rows(_FIND, [schema]))
 
 
 def remove_views(names: Iterable[str]) -> None:
     for name in names:
         view = StoreId(Scope.VIEW, name)
         _remove_unused(schema_of(view), view)
-
-
-def remove_abandoned_views(store: StoreId) -> None:
-    for name, text in direct(store).labelled(DRAFT):
-        if abs(clock.now().timestamp() - float(text.removeprefix(DRAFT))) > _ABANDONED_SECONDS:
-            _remove_unused(name, store)
 
 
 # It would wait for readers and builders of views, with the store's write lock, over a connection that a pooler may not
@@ -276,22 +233,13 @@ def forget_views(store: StoreId) -> None:
                 raise Locked(
                     f"a view of {store.name!r} at a past position is being read, so it could not be removed"
                 ) from error
-    for schema, _ in direct(store).labelled(DRAFT):
-        if schema.startswith(f"{DRAFT_NAME}_{key_of(store)}_") and not _remove_unused(schema, store):
-            # Its builder does not publish it, and removes it. If that is killed, ``remove_abandoned_views`` does
-            with suppress(DatabaseError):  # it has just been removed
-                direct(store).rows(f"COMMENT ON SCHEMA {quote(schema)} IS '{DRAFT}0'")
-    remove_dead_copies(store)
+    remove_dead_drafts(store)
 
 
-def remove_dead_copies(store: StoreId) -> list[str]:
-    """Remove what processes that were killed have left of copies of a store; return those that are still in use."""
-    in_use = []
-    for name, _ in direct(store).labelled(DRAFT):
-        is_copy = name.startswith(f"{SCRATCH}_{key_of(store)}_")
-        if is_copy and (machines.any_held(name) or not _remove_unused(name, store)):
-            in_use.append(name)
-    return in_use
+def remove_dead_drafts(store: StoreId) -> list[str]:
+    # "scratch", as an earlier version named those that it did not publish
+    names = [name for name, _ in direct(store).labelled(_DRAFT) if f"_{key_of(store)}_" in name]
+    return [name for name in names if machines.any_held(name) or not _remove_unused(name, store)]
 
 
 def _remove_unused(schema: str, store: StoreId) -> bool:

@@ -344,16 +344,17 @@ def mark_left(store: StoreId) -> None:
 
 
 def kept_copy(store: StoreId) -> AbstractContextManager[None]:
-    return _opened(_moved_schema(store), store)
+    return opened(_moved_schema(store), store, store.alias)
 
 
 @contextmanager
-def _opened(schema: str, store: StoreId) -> Iterator[None]:
+def opened(schema: str, store: StoreId, alias: str) -> Iterator[Any]:
+    """Make another schema of a store's database current, with the role that it belongs to."""
     owners = direct(store).rows(_OWNER, [schema])
     if not owners:
         raise Invalid(f"the copy of {store.name!r} is gone; another move has replaced it")
-    with connected(schema, store.alias, url=url_of(store), role=owners[0][0]), use_alias(store.alias):
-        yield
+    with connected(schema, alias, url=url_of(store), role=owners[0][0]) as connection, use_alias(alias):
+        yield connection
 
 
 def kept_stores() -> list[StoreId]:
@@ -408,7 +409,7 @@ def create_draft(store: StoreId, epoch: str) -> None:
 
 
 def draft(store: StoreId, epoch: str) -> AbstractContextManager[None]:
-    return _opened(_draft(store, epoch), store)
+    return opened(_draft(store, epoch), store, store.alias)
 
 
 def discard_draft(store: StoreId, epoch: str) -> None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from django.db import DatabaseError
 
 from memoryhub.core import ids
-from memoryhub.core.backends.postgresql.copies import remove_dead_copies
+from memoryhub.core.backends.postgresql.copies import remove_dead_drafts
 from memoryhub.core.backends.postgresql.locations import Direct, current_schema, direct, quote
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store_id import StoreId, current_store
@@ -68,7 +68,7 @@ def rewrite() -> bool:
         _await_older(direct(store))
         with _cancelled_if_it_waits(direct(store), mark):
             unwiped = [table for table in rows.column(_TABLES) if not _rewrite(store, table, mark)]
-        copies = remove_dead_copies(store)
+        copies = remove_dead_drafts(store)
         # A data file of the server is written, and that of a table before the rewrite removed, at a checkpoint. Only a
         # few roles may ask for one; the server makes one every few minutes.
         with suppress(DatabaseError):

@@ -21,7 +21,7 @@ from memoryhub.core.backends.base import LIVE, Model
 from memoryhub.core.backends.differing import Differing
 from memoryhub.core.backends.sqlite.faults import is_damage
 from memoryhub.core.backends.sqlite.files import NAME, file_lock, open_draft, open_immutable, path_of
-from memoryhub.core.backends.sqlite.structure import copy_template, template_path
+from memoryhub.core.backends.sqlite.structure import template_path
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store_id import StoreId, key_of
 
@@ -36,11 +36,9 @@ _ABANDONED_SECONDS = 6 * 3600.0
 # The file has no name any more, so it disappears with this process
 @contextmanager
 def temporary_copy(store: StoreId) -> Iterator[None]:
-    with draft_folder(store) as folder:
-        copy_template(folder / NAME)
-        with open_draft(folder / NAME, _ALIAS):
-            shutil.rmtree(folder)
-            yield
+    with draft_folder(store) as folder, draft_at(folder / NAME):
+        shutil.rmtree(folder)
+        yield
 
 
 @contextmanager
@@ -79,6 +77,14 @@ def draft_folder(store: StoreId) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def draft_at(path: Path, *, like: Path | None = None) -> Iterator[None]:
+    """Create a store, or a copy of one that nobody writes to, and make it current inside the block."""
+    shutil.copyfile(like or template_path(), path)
+    with open_draft(path, _ALIAS):
+        yield
 
 
 def record_differing(model: Model) -> bool:
@@ -222,14 +228,8 @@ def passing_over_damage() -> Iterator[None]:
         rows.execute("PRAGMA writable_schema=OFF")
 
 
-@contextmanager
-def fresh(place: Path) -> Iterator[None]:
-    copy_template(place)
-    with open_draft(place, _ALIAS):
-        yield
-
-
 def carry(table: str, columns: Sequence[str] = ()) -> None:
+    """Copy the readable rows of an attached, damaged store's table into the current one; default: all columns."""
     # Lost rows can be computed again. Not inside a transaction: COMMIT fails after a read that met a damaged page.
     if not columns:
         columns = rows.column("SELECT name FROM pragma_table_info(%s, 'main') ORDER BY cid", [table])
@@ -263,12 +263,7 @@ def make_view(
     view: StoreId, store: StoreId, *, like: str | None, fill: Callable[[], object], may_publish: Callable[[], bool]
 ) -> bool:
     with draft_folder(store) as folder, suppress(FileNotFoundError):  # an erasure removes the draft
-        draft = folder / NAME
-        if like is None:
-            copy_template(draft)
-        else:
-            shutil.copyfile(drafts_folder() / like / NAME, draft)
-        with open_draft(draft, _ALIAS):
+        with draft_at(folder / NAME, like=drafts_folder() / like / NAME if like else None):
             fill()
         with _views_lock():
             if may_publish():
@@ -283,7 +278,7 @@ def remove_views(names: Iterable[str]) -> None:
         shutil.rmtree(drafts_folder() / name, ignore_errors=True)
 
 
-def remove_abandoned_views(_store: StoreId) -> None:
+def remove_dead_drafts(_store: StoreId) -> None:
     for path in drafts_folder().glob(".draft-*"):
         if abs(clock.now().timestamp() - path.stat().st_mtime) > _ABANDONED_SECONDS:
             shutil.rmtree(path, ignore_errors=True)

@@ -33,7 +33,7 @@ from memoryhub.core.backends.sqlite.files import (
     upgrade_lock,
 )
 from memoryhub.core.backends.sqlite.options import connection_settings
-from memoryhub.core.backends.sqlite.structure import copy_template, template_path
+from memoryhub.core.backends.sqlite.structure import template_path
 from memoryhub.core.disk import make_folder, replacing, sync
 from memoryhub.core.errors import ConflictError, Damaged, Invalid
 from memoryhub.core.stores import rows
@@ -300,7 +300,7 @@ def _draft(store: StoreId, epoch: str) -> Path:
 def create_draft(store: StoreId, epoch: str) -> None:
     env.prepare_home()
     make_folder(path_of(store).parent)
-    copy_template(_draft(store, epoch))
+    shutil.copyfile(template_path(), _draft(store, epoch))
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import sqlite3
 from contextlib import closing
 from functools import lru_cache
@@ -56,11 +55,6 @@ def require_structure() -> None:
         for name, when in LOG_TRIGGERS.items()
     ]
     require_sql("core", META_TABLE, "DROP TRIGGER IF EXISTS raw_events_no_change", *triggers)
-
-
-def copy_template(target: Path) -> None:
-    """Create an empty store at ``target`` that only this process uses."""
-    shutil.copyfile(template_path(), target)
 
 
 def template_file() -> Path:
