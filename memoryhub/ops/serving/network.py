@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
-
-from cryptography import x509
-from cryptography.x509.oid import ExtensionOID
 
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
 from memoryhub.ops.serving.listener import in_url
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
 
 _VARIABLES = {
     "listen": "MEMORY_HUB_LISTEN",
@@ -244,8 +244,10 @@ def _no_password() -> str:
 
 
 def _check_certificate(path: Path, host: str) -> None:
+    from cryptography.x509 import load_pem_x509_certificates  # a hub for this machine alone starts without it
+
     try:
-        certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
+        certificate = load_pem_x509_certificates(path.read_bytes())[0]
     except OSError as error:
         raise Invalid(f"the certificate {path} can't be read: {error.strerror}") from error
     except ValueError as error:
@@ -261,14 +263,15 @@ def _check_certificate(path: Path, host: str) -> None:
         raise Invalid(f"the certificate {path} is for {', '.join(names) or 'no host'}, not for {host} of --public-url")
 
 
-def _certificate_names(certificate: x509.Certificate) -> list[str]:
+def _certificate_names(certificate: Certificate) -> list[str]:
+    from cryptography.x509 import DNSName, ExtensionNotFound, IPAddress, SubjectAlternativeName
+
     try:
-        extension = certificate.extensions.get_extension_for_oid(ExtensionOID.SUBJECT_ALTERNATIVE_NAME)
-    except x509.ExtensionNotFound:
+        named = certificate.extensions.get_extension_for_class(SubjectAlternativeName).value
+    except ExtensionNotFound:
         return []
-    named: x509.SubjectAlternativeName = extension.value  # type: ignore[assignment]
-    addresses = named.get_values_for_type(x509.IPAddress)
-    return [name.lower() for name in named.get_values_for_type(x509.DNSName)] + [str(address) for address in addresses]
+    addresses = named.get_values_for_type(IPAddress)
+    return [name.lower() for name in named.get_values_for_type(DNSName)] + [str(address) for address in addresses]
 
 
 # PostgreSQL's rule: the owner alone, or root's key for a group.
