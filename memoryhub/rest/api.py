@@ -31,8 +31,8 @@ from memoryhub.ops.serving.drain import drain_before_reading
 from memoryhub.registry import members, organizations, projects, summaries
 from memoryhub.rest.auth import BearerToken, SignedIn, is_known
 from memoryhub.rest.framework import HubAPI, from_caller, granted, header_of, in_project
+from memoryhub.transfer.bundles.archive import export_lines
 from memoryhub.transfer.folder import ExportSelection, FolderForm, export_archive
-from memoryhub.transfer.jsonl import export_lines
 from sessions_app.api import by_name as sessions_by_name
 from sessions_app.api import router as sessions
 from sessions_app.api import work_router as work

@@ -16,9 +16,10 @@ from memories.importing.files import find_files
 from memoryhub.config.identity import bound_folders, identify_project
 from memoryhub.config.repository import find_repository, working_folder
 from memoryhub.core.errors import Invalid
+from memoryhub.core.stores.store import current_store
 from memoryhub.core.text import counted, flat
-from memoryhub.transfer.jsonl import ExportFile
-from memoryhub.transfer.replaying import replay_export
+from memoryhub.transfer.bundles.applying import apply_bundle, describe_merge, describe_secrets
+from memoryhub.transfer.bundles.archive import check, open_bundle
 from sessions_app.git import count_commits, read_commits
 from sessions_app.services import record_commits
 
@@ -185,20 +186,18 @@ class JsonlImport(FileImport):
     unit = "events"
 
     def count(self) -> int:
-        return ExportFile(self.path).check()
+        return check(open_bundle(self.path)).events
 
     def run(self, advance: Progress) -> tuple[str, dict[str, int]]:
-        report = replay_export(ExportFile(self.path), advance)
-        for reason, events in report.left_out.items():
-            self.warnings.append(f"left out {counted(events, 'event')}: {reason}")
-        if report.unredacted:
-            listed = ", ".join(f"#{position}" for position in report.unredacted[:_MOST_NAMED])
-            what = f"{counted(len(report.unredacted), 'event')} imported before still have text that was redacted since"
-            self.warnings.append(f"{what}: {listed}; redact it here too")
-        for name, strings in sorted(report.redactions.items()):
-            self.warnings.append(f"masked {name} in {counted(strings, 'event')}")
-        what = f"{report.added} new, {report.known} already known, {sum(report.left_out.values())} left out"
-        return f"imported {counted(report.events, 'event')} ({what}) into {self.project}", {}
+        applied = apply_bundle(open_bundle(self.path), current_store(), advance)
+        self.warnings += describe_secrets(applied)
+        events = applied.contents.events
+        left_out = 0
+        if applied.merge:
+            self.warnings += describe_merge(applied.merge)
+            left_out = sum(applied.merge.left_out.values())
+        what = f"{applied.added} new, {events - applied.added - left_out} already known, {left_out} left out"
+        return f"imported {counted(events, 'event')} ({what}) into {self.project}", {}
 
 
 # By the command's word for them

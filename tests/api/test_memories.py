@@ -12,11 +12,12 @@ from memories.services import write_memory
 from memoryhub.core import log
 from memoryhub.core.models import RawEvent
 from memoryhub.core.paging import estimate_tokens
+from memoryhub.core.stores.store import current_store
 from memoryhub.registry.tokens import TokenCreate, create_token
 from memoryhub.rest.api import api
 from memoryhub.rest.auth import read_token
-from memoryhub.transfer.jsonl import ExportFile
-from memoryhub.transfer.replaying import replay_export
+from memoryhub.transfer.bundles.applying import apply_bundle
+from memoryhub.transfer.bundles.archive import open_bundle
 from tests.api.client import RestTestCase
 
 ALPHA = "projects/alpha"
@@ -299,7 +300,7 @@ class ExportTests(RestTestCase):
         with self.store("alpha"):
             digests = log.table_digests()
         with self.store("copy"):
-            replay_export(ExportFile(path))
+            apply_bundle(open_bundle(path), current_store())
             self.assertEqual(log.table_digests(), digests)
 
     def test_files_are_streamed_as_an_archive_and_other_questions_refused(self) -> None:

@@ -25,8 +25,8 @@ from memoryhub.registry.organizations import OrgCreate, create_org
 from memoryhub.registry.people import change_role, deactivate_person
 from memoryhub.registry.projects import ProjectCreate, create_project, describe_project
 from memoryhub.registry.rights import grant_of_person, org_of
-from memoryhub.transfer.jsonl import ExportFile, export_lines
-from memoryhub.transfer.replaying import replay_export
+from memoryhub.transfer.bundles.applying import apply_bundle
+from memoryhub.transfer.bundles.archive import export_lines, open_bundle
 from memoryhub.web.signin import create_link_token
 from sessions_app.models import Session
 from sessions_app.schemas import CommitRead, ProjectDescribe
@@ -315,7 +315,7 @@ class MoveTests(MembersTestCase):
         with self.store("alpha"):
             (self.home / "alpha.jsonl").write_text("".join(export_lines()))
         with use_store(project_store("copy"), create=True):
-            replay_export(ExportFile(self.home / "alpha.jsonl"))
+            apply_bundle(open_bundle(self.home / "alpha.jsonl"), project_store("copy"))
         self.assert_noted(
             ("project:gamma", "moved into the organisation umbra"),
             ("org:umbra", "given the project gamma"),

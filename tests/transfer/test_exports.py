@@ -34,6 +34,7 @@ from memoryhub.core import log
 from memoryhub.core.errors import ConflictError, Forbidden, Invalid
 from memoryhub.core.events.event_types import event_types
 from memoryhub.core.events.projection import read_models
+from memoryhub.core.log.digests import canonical_json
 from memoryhub.core.models import RawEvent
 from memoryhub.core.permissions import Act, Grant, use_grant
 from memoryhub.core.schemas import _renumbered_all, _renumbered_known, renumbered
@@ -41,12 +42,13 @@ from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import current_store, use_store
 from memoryhub.core.text import flat
 from memoryhub.demo.project import demo_store, make_demo
-from memoryhub.transfer import jsonl
+from memoryhub.transfer.bundles.applying import Applied, BundleOutcome, apply_bundle
+from memoryhub.transfer.bundles.archive import export_lines, open_bundle
+from memoryhub.transfer.bundles.lines import MAX_LINE
+from memoryhub.transfer.bundles.merging import MergeReport
 from memoryhub.transfer.folder import ExportSelection, FolderForm, export_files, write_folder
 from memoryhub.transfer.importing import Importer
-from memoryhub.transfer.jsonl import ExportFile, export_lines
 from memoryhub.transfer.records import MemoryRecord, Record, SessionRecord
-from memoryhub.transfer.replaying import ReplayReport, replay_export
 from sessions_app.models import Commit
 from sessions_app.schemas import CommitRead
 from sessions_app.services import record_commit
@@ -187,9 +189,31 @@ LOCAL = {"sessions_app_setting", "sessions_app_profile", "memories_contextpack",
 FROM_TEXT = {"memories_memoryuse", "memories_memorycitation"}
 
 
-def write_export(path: Path) -> ExportFile:
-    path.write_text("".join(export_lines()), encoding="utf-8")
-    return ExportFile(path)
+def first_form() -> list[str]:
+    """Return the lines of an export as they were before they had digests."""
+    header, *events, _ = map(json.loads, export_lines())
+    lines = [{"format": header["format"], "version": 1, "store": current_store().text, "made_by": "0.0.9"}]
+    for event in events:
+        digest = event.pop("payload_digest")
+        if event["payload"] is None:
+            event["erased_digest"] = digest
+        lines.append({name: value for name, value in event.items() if name not in ("salt", "chain_digest")})
+    return [canonical_json(line) + "\n" for line in (*lines, {"events": len(events)})]
+
+
+def write_export(path: Path, *, is_old: bool = False) -> Path:
+    path.write_text("".join(first_form() if is_old else export_lines()), encoding="utf-8")
+    return path
+
+
+def apply_export(path: Path) -> Applied:
+    return apply_bundle(open_bundle(path), current_store())
+
+
+def merged(path: Path) -> MergeReport:
+    report = apply_export(path).merge
+    assert report
+    return report
 
 
 def contents(ids: dict[int, int] | None = None, after: int = 0) -> dict[str, list[str]]:
@@ -208,30 +232,30 @@ def _rows(model: type[models.Model], ids: dict[int, int], after: int) -> Iterato
 
 
 class ExactTests(HubTestCase):
-    def assert_same_in_an_empty_store(self, name: str) -> None:
-        before, digests = contents(), log.table_digests()
-        export = write_export(self.home / "export.jsonl")
+    def assert_same_in_an_empty_store(self, name: str, *, is_old: bool = False) -> None:
+        before, digests, lines = contents(), log.table_digests(), first_form()
+        export = write_export(self.home / "export.jsonl", is_old=is_old)
         with self.store(name):
-            report = replay_export(export)
+            report = merged(export)
             self.assertEqual((report.added, report.left_out), (report.events, {}))
             self.assertEqual((contents(), log.table_digests()), (before, digests))
             self.assert_sound()
-            self.assertEqual(list(export_lines())[1:], export.path.read_text().splitlines(keepends=True)[1:])
-            self.assertEqual(replay_export(export), ReplayReport(events=report.events, known=report.events))
+            self.assertEqual(first_form()[1 : report.events + 1], lines[1:-1])
+            self.assertEqual(apply_export(export).outcome, BundleOutcome.CONTAINED)
 
-    def assert_same_in_a_filled_store(self, name: str) -> ReplayReport:
-        export = write_export(self.home / "export.jsonl")
+    def assert_same_in_a_filled_store(self, name: str, *, is_old: bool = False) -> MergeReport:
+        export = write_export(self.home / "export.jsonl", is_old=is_old)
         positions = dict(RawEvent.objects.values_list("event_id", "position"))
         with self.store(name):
             for number in range(3):
                 last = write_memory(command=MemoryWrite(title=f"own {number}", content=f"own {number}")).id
-            report = replay_export(export)
+            report = merged(export)
             copied = RawEvent.objects.filter(event_id__in=positions).values_list("event_id", "position")
             ids = {positions[event_id]: position for event_id, position in copied}
             after = contents(after=last)
             self.assert_sound()
             head = log.head()
-            self.assertEqual((replay_export(export).added, log.head()), (0, head))
+            self.assertEqual((apply_export(export).added, log.head()), (0, head))
         before = contents(ids)
         for table in before.keys() - LOCAL - FROM_TEXT:
             self.assertEqual(after[table], before[table], table)
@@ -277,9 +301,9 @@ class RandomStoreTests(ExactTests, DeedTestCase):
             with self.subTest(seed=seed), self.store(f"random-{seed}"):
                 chance = Random(seed)
                 self.prepare([(chance.random() < 0.3, step) for step in random_steps(chance, 90)])
-                self.assert_same_in_a_filled_store(f"filled-{seed}")
+                self.assert_same_in_a_filled_store(f"filled-{seed}", is_old=bool(seed % 2))
                 self.roll_back(session_id="", actor="mallory")
-                self.assert_same_in_an_empty_store(f"copy-{seed}")
+                self.assert_same_in_an_empty_store(f"copy-{seed}", is_old=bool(seed % 2))
 
 
 class RandomRetentionTests(ExactTests, RetentionTestCase):
@@ -314,22 +338,25 @@ def twice(lines: Lines) -> Lines | bytes:
     return changed(2, event_id=json.loads(lines[1])["event_id"])(lines)
 
 
-NO_EXPORT, ERASURE = "the file is no export of a store", "its payload is missing, and no event of the export records"
+NO_EXPORT, ERASURE = "the file is no export or bundle", "its payload is missing, and no event records"
 HOSTILE: dict[str, tuple[Change, str]] = {
     "empty": (lambda _: b"", NO_EXPORT),
     "binary": (lambda _: bytes(range(256)) * 40, NO_EXPORT),
     "another format": (lambda _: b'{"type":"entity","name":"a"}\n', NO_EXPORT),
     "a list": (lambda _: b"[1]\n", NO_EXPORT),
     "another encoding": (lambda lines: "".join(lines).encode("utf-16"), NO_EXPORT),
-    "a foreign version": (lambda lines: [lines[0].replace('"version":1', '"version":9'), *lines[1:]], "reads 1"),
-    "an unknown field": (lambda lines: [lines[0].replace("{", '{"a":1,', 1), *lines[1:]], "line 1: 'a' is not known"),
+    "a foreign version": (lambda lines: [lines[0].replace('"version":1', '"version":9'), *lines[1:]], "reads 2"),
+    "an unknown field": (
+        lambda lines: [lines[0].replace("{", '{"a":1,', 1), *lines[1:]],
+        "line 1: the manifest is not valid: 'a' is not known",
+    ),
     "cut between lines": (lambda lines: lines[:-1], "ends before the export does"),
     "cut in a line": (lambda lines: "".join(lines).encode()[:-40], "line 6: it is not one complete JSON object"),
     "a line less": (lambda lines: [*lines[:5], lines[-1]], "has 5 events, and the file has other lines"),
     "a line after the end": (lambda lines: [*lines, lines[-1]], "the file has other lines"),
     "two lines exchanged": (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], "its position is 2, not 1"),
     "a binary line": (lambda lines: "".join(lines[:2]).encode() + b"\xff\xfe\n", "line 3: it is not UTF-8"),
-    "a huge line": (lambda lines: [lines[0], "x" * (jsonl.MAX_LINE + 9)], "line 2: it is longer than"),
+    "a huge line": (lambda lines: [lines[0], "x" * (MAX_LINE + 9)], "line 2: it is longer than"),
     "deep nesting": (lambda lines: [lines[0], '{"a":' * 100_000 + "\n"], "line 2: it is nested too deeply"),
     "NaN": (changed(1, content=float("nan")), "line 2: "),
     "an unknown type": (changed(1, event_type="memory.dreamt"), "line 2: this version does not know events of type"),
@@ -357,7 +384,7 @@ class HostileExportTests(ExportTestCase):
         self.update(first, content="More text")
         self.relate(first, self.write("Locks"))
         self.decide("Keep it")
-        self.lines = list(export_lines())
+        self.lines = first_form()
 
     def assert_refused(self, name: str, project: str) -> None:
         change, reason = HOSTILE[name]
@@ -398,12 +425,12 @@ class FilledStoreTests(ExportTestCase):
         self.write("One", "Text of One.", topic_key="t/one")
         self.write("Two", "Text of Two.")
 
-    def replay(self, project: str = "beta", replacing: tuple[str, str] = ("", "")) -> ReplayReport:
+    def merge(self, project: str = "beta", replacing: tuple[str, str] = ("", "")) -> MergeReport:
         """Import alpha's export, in which a text is replaced, into another project."""
-        export = write_export(self.home / "export.jsonl")
-        export.path.write_text(export.path.read_text().replace(*replacing))
+        export = write_export(self.home / "export.jsonl", is_old=bool(replacing[0]))
+        export.write_text(export.read_text().replace(*replacing))
         with self.store(project, actor="bob"):
-            report = replay_export(export)
+            report = merged(export)
             self.assert_sound()
         return report
 
@@ -423,53 +450,53 @@ class FilledStoreTests(ExportTestCase):
 
     def test_what_was_imported_before_goes_on(self) -> None:
         self.fill()
-        self.assertEqual(self.replay().added, 2)
+        self.assertEqual(self.merge().added, 2)
         self.write("Three", "Text of Three.")
         self.update(1, content="Later.")
         log.erase_streams(["memory:2"], reason="asked for")
-        report = self.replay()
+        report = self.merge()
         self.assertEqual((report.added, report.known, report.left_out), (3, 2, {}))
         self.assertEqual(self.texts(), {"Own": "Text of Own.", "One": "Later.", "Three": "Text of Three."})
         self.assertNotIn("Text of Two", self.payloads())
 
     def test_text_that_was_redacted_since_is_named(self) -> None:
         self.fill()
-        self.replay()
+        self.merge()
         payload = json.loads(RawEvent.objects.get(position=2).payload_json)
         log.redact_payloads({2: {**payload, "content": "[removed]"}}, what="a name")
-        self.assertEqual((self.replay().unredacted, self.replay("gamma").unredacted), ([3], []))
+        self.assertEqual((self.merge().unredacted, self.merge("gamma").unredacted), ([3], []))
         self.assertEqual(self.texts("gamma")["Two"], "[removed]")
 
-    def test_what_both_have_changed_stays_as_it_is_here(self) -> None:
+    def test_what_both_have_changed_is_kept_twice_and_a_conflict(self) -> None:
         self.fill()
-        self.replay()
+        self.merge()
         with self.store("beta"):
             self.update(2, content="Beta's.")
         for text in ("Alpha's.", "Alpha's again."):
             self.update(1, content=text)
         self.relate(1, 2)
-        report = self.replay()
-        self.assertEqual((report.added, sum(report.left_out.values())), (1, 2))
+        report = self.merge()
+        self.assertEqual((report.added, report.left_out, report.conflicts), (3, {}, [2]))
         self.assertEqual(self.texts()["One"], "Beta's.")
 
-    def test_a_topic_that_is_taken_keeps_its_memory(self) -> None:
+    def test_a_topic_that_is_taken_keeps_its_memory_and_gets_a_conflict(self) -> None:
         self.relate(1, 2)
         self.update(1, content="Alpha's.")
         with self.store("beta"):
             own = self.write("Own", "Text of Own.", topic_key="t/one")
-        report = self.replay()
-        self.assertEqual((report.added, sum(report.left_out.values())), (2, 2))
+        report = self.merge()
+        self.assertEqual((report.added, report.left_out, report.conflicts), (4, {}, [own]))
         self.assertEqual(self.texts(), {"Own": "Text of Own.", "Two": "Text of Two."})
         with self.store("beta"):
             self.assertEqual(Relation.objects.get().source_id, own)
 
     def test_secrets_are_masked_by_the_rules_of_today(self) -> None:
         secret, text = SECRETS["github"]
-        report = self.replay(replacing=("Text of Two.", text.format(secret)))
+        report = self.merge(replacing=("Text of Two.", text.format(secret)))
         self.assertEqual((report.added, sum(report.redactions.values())), (2, 1))
         self.assertNotIn(secret, self.payloads())
         with self.assertRaisesRegex(Invalid, "line 2: actor must have"):
-            self.replay("gamma", ('"actor":"ada"', f'"actor":"{secret}"'))
+            self.merge("gamma", ('"actor":"ada"', f'"actor":"{secret}"'))
 
     def test_a_commit_names_the_decisions_by_their_new_ids(self) -> None:
         message = f"Store\n\nDecision: #{self.decide('Keep it')}\nRefs: #99"
@@ -477,7 +504,7 @@ class FilledStoreTests(ExportTestCase):
         self.fill("Own", "Another")
         with self.store("beta"):
             self.decide("Not this")
-        self.replay()
+        self.merge()
         with self.store("beta"):
             linked = CommitLink.objects.get().decision_id
             self.assertEqual(Decision.objects.get(id=linked).title, "Keep it")
@@ -486,7 +513,7 @@ class FilledStoreTests(ExportTestCase):
     def test_only_an_owner_imports_a_store(self) -> None:
         self.fill()
         with use_grant(Grant(frozenset({Act.VIEW, Act.WRITE}))), self.assertRaises(Forbidden):
-            self.replay()
+            self.merge()
 
 
 class DeclaredReferenceTests(HubTestCase):

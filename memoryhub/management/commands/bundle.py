@@ -3,7 +3,7 @@ from __future__ import annotations
 import getpass
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,18 @@ from django.core.management.base import CommandParser
 
 from memoryhub.core.errors import Invalid
 from memoryhub.core.stores.store import project_store
-from memoryhub.core.text import counted, first_of, flat
+from memoryhub.core.text import counted, flat
 from memoryhub.management.base import CommandGroup, StoreCommand, use_cli_origin
-from memoryhub.transfer.bundles.applying import Applied, BundleOutcome, apply_bundle, preview_bundle
+from memoryhub.transfer.bundles.applying import (
+    Applied,
+    BundleOutcome,
+    apply_bundle,
+    describe_merge,
+    describe_secrets,
+    preview_bundle,
+)
 from memoryhub.transfer.bundles.archive import Bundle, create_bundle, open_bundle
 
-_MOST_NAMED = 10
 _VARIABLE = "MEMORY_HUB_BUNDLE_PASSPHRASE"
 
 
@@ -94,32 +100,20 @@ class Command(StoreCommand):
 def _applied_lines(bundle: Bundle, applied: Applied, *, is_done: bool) -> Iterator[str]:
     manifest = bundle.manifest
     into = f"{applied.store.scope} {applied.store.name}"
-    count = counted(manifest.events, "event")
-    yield f"{manifest.scope} {manifest.store}, {count}, made {manifest.made_at}; its chain holds: {manifest.head[:12]}"
+    count = counted(applied.contents.events, "event")
+    proof = "an export without a chain"
+    if bundle.is_chained:
+        proof = f"made {manifest.made_at}; its chain holds: {manifest.head[:12]}"
+    yield f"{manifest.scope} {manifest.store}, {count}, {proof}"
     events = counted(applied.added, "new event")
     if applied.outcome is not BundleOutcome.ADOPTED:
         events = f"#{applied.contents.fork}, with {events}"
     yield f"{into}: {_SENTENCES[applied.outcome][is_done].format(events)}"
     if applied.merged_before:
         yield f"this is the history that was merged as #{applied.merged_before}"
-    if applied.secrets:
-        yield (
-            f"{counted(applied.secrets, 'place')} would have been masked by this hub's secret rules; "
-            "`memory-hub redact --rules` shows them"
-        )
-    merge = applied.merge
-    if merge is None:
-        return
-    if merge.conflicts:
-        yield f"changed in both, with an open conflict: {_named_positions(merge.conflicts)}"
-    if merge.kept:
-        yield f"changed in both, this store's state stays: {_named_positions(merge.kept)}"
-    for reason, left_out in merge.left_out.items():
-        yield f"left out {counted(left_out, 'event')}: {reason}"
-    for name, strings in sorted(merge.redactions.items()):
-        yield f"masked {name} in {counted(strings, 'event')}"
-    if merge.unredacted:
-        yield f"redacted there, but not here: {_named_positions(merge.unredacted)}"
+    yield from describe_secrets(applied)
+    if applied.merge:
+        yield from describe_merge(applied.merge)
 
 
 # Planned, and done
@@ -129,10 +123,6 @@ _SENTENCES = {
     BundleOutcome.CONTAINED: ("has all of it; nothing to do", "has all of it; nothing was done"),
     BundleOutcome.MERGED: ("would be merged after {}", "was merged after {}"),
 }
-
-
-def _named_positions(positions: Sequence[int]) -> str:
-    return first_of([f"#{position}" for position in positions], _MOST_NAMED)
 
 
 def _passphrase(file: Path | None, *, twice: bool = False) -> str:

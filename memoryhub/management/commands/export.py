@@ -7,13 +7,12 @@ from django.core.management.base import CommandParser
 
 from decisions.exporting import chosen_decisions, madr_files, mermaid_graph
 from memories.models import MemoryScope
-from memoryhub.core.disk import replacing
-from memoryhub.core.errors import ConflictError, Invalid
+from memoryhub.core.errors import Invalid
 from memoryhub.core.text import counted
 from memoryhub.core.validation import command_from
 from memoryhub.management.base import CommandGroup, StoreCommand, entity_id
+from memoryhub.transfer.bundles.archive import create_bundle, export_lines
 from memoryhub.transfer.folder import ExportSelection, FolderForm, Kind, write_files, write_folder
-from memoryhub.transfer.jsonl import export_lines
 
 _GRAPH = "decisions.mmd"
 _FORMS = {
@@ -61,13 +60,7 @@ class Command(StoreCommand):
                 self.stdout.utf8.unfiltered.writelines(export_lines())
                 return
             path: Path = options["out"].expanduser().absolute()
-            if path.exists() and not options["force"]:
-                raise ConflictError(f"{path} exists; use --force to overwrite")
-            try:
-                with replacing(path) as file:
-                    events = sum(1 for line in export_lines() if file.write(line.encode())) - 2
-            except OSError as error:
-                raise Invalid(f"can't write {error.filename or path}: {error.strerror}") from error
+            events = create_bundle(path, force=options["force"], is_compressed=False).events
         self.stdout.write(f"wrote {counted(events, 'event')} to {path}")
 
     def _adr(self, options: dict[str, Any]) -> None:
