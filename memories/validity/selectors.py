@@ -31,7 +31,7 @@ def marks_of(ids: Sequence[int], pairs: Sequence[Pair] | None = None) -> dict[in
 
 
 class MarksApart(NamedTuple):
-    """What is known against entries, other than by newer ones, in the order in which it is told."""
+    """What is known against entries, other than by newer ones, in the order of answers."""
 
     of_anchors: Mapping[int, Mark]
     of_branches: Mapping[int, Mark]
