@@ -63,13 +63,15 @@ def linked_commit(event: Event[CommitRecorded | CommitLinked]) -> list[Document]
 _REPLACED = "SELECT id FROM decisions_decision WHERE status IN ('superseded', 'deprecated', 'rejected')"
 
 
-def find_successors(ids: Sequence[int]) -> dict[int, list[int]]:
+def find_successors(ids: Sequence[int]) -> rows.Steps[dict[int, list[int]]]:
     """Map decisions that are no longer in force to those that replace them."""
-    replaced = heads(sorted(rows.column(f"{_REPLACED} AND id IN {IDS}", [json_list(ids)])))
+    (ids_of_replaced,) = yield [(f"{_REPLACED} AND id IN {IDS}", [json_list(ids)])]
+    replaced = heads(sorted(decision_id for (decision_id,) in ids_of_replaced))
     return {decision_id: current for decision_id, current in replaced.items() if current != [decision_id]}
 
 
-def evidence_notes(ids: Sequence[int]) -> dict[int, str]:
+def evidence_notes(ids: Sequence[int]) -> rows.Steps[dict[int, str]]:
+    yield []  # the ORM asks
     return {decision["id"]: note_text(decision) for decision in views(find_decisions(ids))}
 
 
@@ -100,12 +102,11 @@ _RECORD_OF_SECTION = (
 _SECTION_OF_RECORD = f"substr(m.topic_key, 1, 7) = 'import:' AND EXISTS (SELECT 1 FROM {_RECORD_OF_SECTION})"
 
 
-def section_notes(ids: Sequence[int]) -> dict[int, str]:
+def section_notes(ids: Sequence[int]) -> rows.Steps[dict[int, str]]:
     """Map sections of records to a note that names the latest decision of their file."""
     latest = f"(SELECT max(d.id) FROM {_RECORD_OF_SECTION})"
-    sections = rows.fetch(
-        f"SELECT m.id, {latest} FROM memories_memory m WHERE m.id IN {IDS} AND {_SECTION_OF_RECORD}", [json_list(ids)]
-    )
+    sql = f"SELECT m.id, {latest} FROM memories_memory m WHERE m.id IN {IDS} AND {_SECTION_OF_RECORD}"
+    (sections,) = yield [(sql, [json_list(ids)])]
     return {memory_id: f"superseded by decision #{decision_id}" for memory_id, decision_id in sections}
 
 

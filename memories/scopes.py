@@ -59,9 +59,10 @@ def own_scope() -> MemoryScope:
     return _SCOPE_OF_STORE[current_store().scope]
 
 
+@rows.InSteps
 def levels(
     scope: MemoryScope | None = None, *, inherit: bool = True, session_id: str = "", scope_id: str = ""
-) -> list[Level]:
+) -> rows.Steps[list[Level]]:
     """Return the visible stores, nearest first.
 
     Args:
@@ -76,7 +77,7 @@ def levels(
     session = session_id or current_origin().session_id
     if scope is MemoryScope.SESSION and scope_id:
         session = scope_id
-    chain = list(_chain(session))
+    chain = _chain(session, (yield from _org_here.steps()))
     if scope is None:
         return _joined([level for level in chain if inherit or level.store == current_store()])
     at_scope = [level for level in chain if level.scopes[0] is scope]
@@ -89,28 +90,30 @@ def levels(
     return _joined(visible)
 
 
-def _chain(session_id: str) -> Iterator[Level]:
+def _chain(session_id: str, org: StoreId | None) -> list[Level]:
     here = current_store()
+    chain: list[Level] = []
     if own_scope() is MemoryScope.PROJECT:
         if session_id:
-            yield Level(here, (MemoryScope.SESSION,), session_id)
-        yield Level(here, (MemoryScope.PROJECT,))
+            chain.append(Level(here, (MemoryScope.SESSION,), session_id))
+        chain.append(Level(here, (MemoryScope.PROJECT,)))
     if here.scope is Scope.VIEW:
-        return  # a position of one log means nothing in another
-    org = _org_here()
+        return chain  # a position of one log means nothing in another
     if org and stores.exists(org):
-        yield Level(org, (MemoryScope.ORG,))
+        chain.append(Level(org, (MemoryScope.ORG,)))
     if stores.exists(GLOBAL_STORE):
-        yield Level(GLOBAL_STORE, (MemoryScope.GLOBAL,))
+        chain.append(Level(GLOBAL_STORE, (MemoryScope.GLOBAL,)))
+    return chain
 
 
-def _org_here() -> StoreId | None:
+@rows.InSteps
+def _org_here() -> rows.Steps[StoreId | None]:
     here = current_store()
     if here.scope is Scope.ORG:
         return here
     if here.scope is not Scope.PROJECT:
         return None
-    name = org_of_project()
+    name = yield from org_of_project.steps()
     return org_store(name) if name else None
 
 

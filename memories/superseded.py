@@ -50,16 +50,17 @@ def is_superseded() -> str:
     return f"({predicates})"
 
 
-def superseded_by(ids: Iterable[int]) -> dict[int, list[int]]:
+@rows.InSteps
+def superseded_by(ids: Iterable[int]) -> rows.Steps[dict[int, list[int]]]:
     """Map superseded memories to what supersedes them; only live, accepted successors count."""
     target_ids = list(ids)
     if not target_ids:
         return {}
-    pairs = rows.fetch(
+    sql = (
         "SELECT r.target_id, r.source_id FROM memories_relation r "
-        f"WHERE r.target_id IN {IDS} AND {supersedes()} ORDER BY r.id",
-        [json.dumps(target_ids)],
+        f"WHERE r.target_id IN {IDS} AND {supersedes()} ORDER BY r.id"
     )
+    (pairs,) = yield [(sql, [json.dumps(target_ids)])]
     grouped: dict[int, list[int]] = {}
     for superseded, successor in pairs:
         grouped.setdefault(superseded, []).append(successor)

@@ -165,11 +165,12 @@ def profile() -> schemas.ProfileView:
     return schemas.ProfileView(**fields)
 
 
-def org_of_project() -> str | None:
+@rows.InSteps
+def org_of_project() -> rows.Steps[str | None]:
     """Return the id of the current project's organisation, or None."""
     # Raw: each search and pack asks
-    orgs = rows.column("SELECT org FROM sessions_app_profile")
-    return orgs[0] if orgs else None
+    (orgs,) = yield [("SELECT org FROM sessions_app_profile", ())]
+    return orgs[0][0] if orgs else None
 
 
 def context_begins(session_id: str) -> int:
@@ -210,11 +211,12 @@ def read_events(events: log.EventQuerySet, most: int | None = None) -> Iterator[
         yield SessionEvent(position, name, json.loads(payload or "{}"), session_id, occurred_at)
 
 
-def root_of_project() -> str:
+@rows.InSteps
+def root_of_project() -> rows.Steps[str]:
     """Return the folder of the current project's repository, or ""."""
     # Raw: each pack asks
-    roots = rows.column("SELECT root_path FROM sessions_app_profile")
-    return roots[0] if roots else ""
+    (roots,) = yield [("SELECT root_path FROM sessions_app_profile", ())]
+    return roots[0][0] if roots else ""
 
 
 def is_readable(folder: Path) -> bool:
@@ -228,7 +230,8 @@ def is_readable(folder: Path) -> bool:
     return bool(root) and resolved(folder).is_relative_to(resolved(Path(root)))
 
 
-def caller_tree() -> WorkingTree | None:
+@rows.InSteps
+def caller_tree() -> rows.Steps[WorkingTree | None]:
     """Return the working tree in which the caller works: of its folder, its session's, or the project's.
 
     None if that is no folder here, such as one of another machine, or is outside git.
@@ -236,10 +239,12 @@ def caller_tree() -> WorkingTree | None:
     directory = current_folder().directory
     if directory:
         return working_tree_at(Path(directory))
-    directory = _directory_of_session(current_origin().session_id)
+    root, directory = yield from rows.side_by_side(
+        root_of_project.steps(), _directory_of_session(current_origin().session_id)
+    )
     if directory and not (directory.startswith("/") and is_readable(Path(directory))):
         return None
-    directory = directory or root_of_project() or _bound_folder()
+    directory = directory or root or _bound_folder()
     return working_tree_at(Path(directory)) if directory.startswith("/") else None
 
 
@@ -252,8 +257,9 @@ def _bound_folder() -> str:
 
 
 # Raw: each search asks
-def _directory_of_session(session_id: str) -> str:
+def _directory_of_session(session_id: str) -> rows.Steps[str]:
     if not session_id:
         return ""
-    directories = rows.column("SELECT directory FROM sessions_app_session WHERE session_id = %s", [session_id])
-    return directories[0] if directories else ""
+    sql = "SELECT directory FROM sessions_app_session WHERE session_id = %s"
+    (directories,) = yield [(sql, [session_id])]
+    return directories[0][0] if directories else ""

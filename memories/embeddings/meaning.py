@@ -34,15 +34,23 @@ class Meaning:
 
 
 def nearest(question: str) -> Meaning:
-    with ask_nearest(question) as answer:
+    with ask_nearest(question, vectors.answering_model(), project_settings()) as answer:
         return answer()
 
 
 @contextmanager
-def ask_nearest(question: str) -> Iterator[Callable[[], Meaning]]:
-    """Start a search for the nearest documents; the yielded function waits for the answer and returns it."""
+def ask_nearest(
+    question: str, model: vectors.ModelInStore | None, settings: ProjectSettings
+) -> Iterator[Callable[[], Meaning]]:
+    """Start a search for the nearest documents; the yielded function waits for the answer and returns it.
+
+    Args:
+        question: the text.
+        model: the one that answers in the current store.
+        settings: of its project.
+    """
     with ExitStack() as stack:
-        answer = _or_reason(lambda: _start(stack, question))
+        answer = _or_reason(lambda: _start(stack, question, model, settings))
         if isinstance(answer, Meaning):
             yield lambda: answer
         else:
@@ -61,18 +69,18 @@ def _or_reason(act: Callable[[], T]) -> T | Meaning:
         return Meaning(problem=f"search by meaning failed: {type(error).__name__}")
 
 
-def _start(stack: ExitStack, question: str) -> Callable[[], Meaning]:
+def _start(
+    stack: ExitStack, question: str, model: vectors.ModelInStore | None, settings: ProjectSettings
+) -> Callable[[], Meaning]:
     if current_store().scope is Scope.VIEW:
         return partial(Meaning, problem="past states have no vectors")
-    model = vectors.answering_model()
     if model is None:
-        return partial(Meaning, problem=_why_none())
+        return partial(Meaning, problem=_why_none(settings.embedding_model))
     answer = stack.enter_context(current_engine().asking(model.index(), question, NEAREST_AT_MOST))
     return lambda: Meaning(answer(), model.model.name)
 
 
-def _why_none() -> str:
-    setting = project_settings().embedding_model
+def _why_none(setting: str) -> str:
     if setting == NONE:
         return f"embedding_model is '{NONE}'; set it to '{AUTO}' to search by meaning, too"
     name = wanted_name(setting)

@@ -67,8 +67,10 @@ _ANSWERING = (
 
 
 # The complete model, or the newest
-def answering_model() -> ModelInStore | None:
-    for key, name, version, dimensions, revision, complete in rows.fetch(_ANSWERING):
+@rows.InSteps
+def answering_model() -> rows.Steps[ModelInStore | None]:
+    (models,) = yield [(_ANSWERING, ())]
+    for key, name, version, dimensions, revision, complete in models:
         return ModelInStore(key, ModelId(name, version, dimensions), revision, bool(complete))
     return None
 

@@ -88,7 +88,7 @@ class Situation:
         if not words or not has_full_text():
             return []
         most = max(_FEW, round(SearchDocument.objects.count() * share))
-        counts = text_index.counts(words, most=most + 1)
+        counts = rows.finish(text_index.counts(words, most=most + 1))
         return [(word, count) for word, count in zip(words, counts, strict=True) if count <= most]
 
     def rare_in(self, ids: Collection[int]) -> dict[int, int]:

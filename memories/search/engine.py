@@ -13,18 +13,34 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from memories.embeddings.meaning import MEANING, Meaning, ask_nearest
+from memories.embeddings.vectors import ModelInStore, answering_model
 from memories.scopes import Level
 from memories.search.index import Hits, text_index
 from memories.search.parsed_query import ParsedQuery, with_parts
 from memories.search.snippets import only_asks
-from memories.search.weights import REFINED, USUAL, Factors, Pipeline, Scores, by_index, refine, successors_of, weigh
+from memories.search.weights import (
+    REFINED,
+    USUAL,
+    Factors,
+    Messages,
+    Pipeline,
+    Scores,
+    by_index,
+    hit_facts,
+    messages_of,
+    refine,
+    successors_of,
+    weigh,
+)
 from memories.validity.marks import Mark
+from memoryhub.config.current_settings import project_settings
+from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core.search import text_queries
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, LIKE, number_of
+from memoryhub.core.stores.dialect import IDS, LIKE, is_among, number_of
 from sessions_app.events.client import USER_MESSAGE
 
 # Matches that are ranked and counted
@@ -42,7 +58,7 @@ TEXT = "text"
 
 _COLUMNS = ("id", "source", "kind", "type", "title", "session_id", "created_at")
 # The last column, a time, as text, which the driver reads faster
-_DOCUMENTS = f"SELECT {', '.join(_COLUMNS)} || '' FROM memories_searchdocument WHERE id IN {IDS}"
+_DOCUMENTS = f"SELECT {', '.join(_COLUMNS)} || '' FROM memories_searchdocument WHERE {is_among('id')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +99,29 @@ class Ranked:
         return {hit: round(min(max(near.get(hit, 0.0), 0.0), 1.0), 4) for hit in ids}
 
 
+class StoreFacts(NamedTuple):
+    """What a ranking must know about the current store."""
+
+    settings: ProjectSettings
+    # The one that answers questions
+    model: ModelInStore | None
+    # Id of its newest document, or 0
+    newest_id: int
+
+
+@rows.InSteps
+def store_facts() -> rows.Steps[StoreFacts]:
+    settings, model, newest_id = yield from rows.side_by_side(
+        project_settings.steps(), answering_model.steps(), _newest_id()
+    )
+    return StoreFacts(settings, model, newest_id)
+
+
+def _newest_id() -> rows.Steps[int]:
+    (((newest_id,),),) = yield [("SELECT max(id) FROM memories_searchdocument", ())]
+    return newest_id or 0
+
+
 def rank(
     query: ParsedQuery,
     mode: str = "auto",
@@ -90,6 +129,7 @@ def rank(
     *,
     blended: bool = False,
     pipeline: Pipeline = USUAL,
+    store: StoreFacts | None = None,
 ) -> Ranked:
     """Return the matches for a question and its filters in the current store.
 
@@ -99,48 +139,57 @@ def rank(
         level: whose memories are visible; None for all.
         blended: blend in search by meaning; without it, results depend on the store only.
         pipeline: the weights.
+        store: what is known about the current store; looked up if it is None.
     """
     factors: Factors = {}
-    if not by_index(mode):
-        hits = _like(query, level)
-        ranked = Ranked(hits, "basic", query.terms)
-    else:
+    store = store or store_facts()
+    is_by_index = by_index(mode)
+    if is_by_index:
         query = with_parts(query)
-        ranked = _by_index(query, level, pipeline, blended=blended and mode != "fts5")
+        ranked = _by_index(query, level, pipeline, store, blended=blended and mode != "fts5")
+    else:
+        ranked = Ranked(_like(query, level), "basic", query.terms)
+    hits = ranked.hits
+    ids = list(dict(hits[:REFINED]))
+    messages, facts = rows.together(messages_of.steps(ids), hit_facts.steps(ids, query))
+    if is_by_index:
         surroundings = pipeline
         if ranked.near is not None:
             surroundings = replace(pipeline, session=min(pipeline.session, pipeline.session_beside_others))
-        hits, factors = refine(ranked.hits, query.terms, surroundings)
-    hits = weigh(_with_successors(hits, query, level), query, factors, pipeline)
-    hits = _without_repeats(hits, query)
+        hits, factors = refine(hits, messages, query.terms, surroundings)
+    hits = _with_successors(hits, query, level)
+    hits = weigh(hits, query, facts, factors, pipeline, by_use=store.settings.rank_by_use)
+    if further := dict(hits[:REFINED]).keys() - facts.ids:
+        messages |= messages_of(further)
+    hits = _without_repeats(hits, messages, query)
     return replace(ranked, hits=hits, factors=factors)
 
 
-_SPOKEN = f"SELECT id, type, title FROM memories_searchdocument WHERE source = 'message' AND id IN {IDS}"
 # Type of the documents of prompts
 PROMPT = USER_MESSAGE.name.rpartition(".")[2]
 
 
 # Without messages that repeat a better one, and prompts that only ask the same, unless they are all there is
-def _without_repeats(hits: Hits, query: ParsedQuery) -> Hits:
+def _without_repeats(hits: Hits, messages: Messages, query: ParsedQuery) -> Hits:
     ids = list(dict(hits[:REFINED]))
-    spoken = {message: (speaker, title) for message, speaker, title in rows.fetch(_SPOKEN, [json.dumps(ids)])}
-    titles = Counter(title for _, title in spoken.values())
+    spoken = {key: messages[key] for key in ids if key in messages}
+    titles = Counter(message.title for message in spoken.values())
     longest = 2 * len(query.text)
     doubtful: dict[int, bool] = {}
-    for message, (speaker, title) in spoken.items():
-        is_question = speaker == PROMPT and len(title) <= longest and only_asks(title, query.terms)
-        if is_question or titles[title] > 1:
-            doubtful[message] = is_question
+    for key, message in spoken.items():
+        is_prompt = message.speaker == PROMPT and len(message.title) <= longest
+        is_question = is_prompt and only_asks(message.title, query.terms)
+        if is_question or titles[message.title] > 1:
+            doubtful[key] = is_question
     if not doubtful:
         return hits
-    texts = texts_of({message: {"source": "message"} for message in doubtful})
+    texts = texts_of({key: {"source": "message"} for key in doubtful})
     seen: set[str] = set()
     dropped: set[int] = set()
-    for message in filter(doubtful.__contains__, ids):
-        text = texts.get(message, "")
-        if text in seen or (doubtful[message] and only_asks(text, query.terms)):
-            dropped.add(message)
+    for key in filter(doubtful.__contains__, ids):
+        text = texts.get(key, "")
+        if text in seen or (doubtful[key] and only_asks(text, query.terms)):
+            dropped.add(key)
         seen.add(text)
     return [(hit, score) for hit, score in hits if hit not in dropped] or hits[:1]
 
@@ -168,11 +217,14 @@ def meeting(documents: Collection[int], query: ParsedQuery, level: Level | None)
     return rows.column(sql, [json.dumps(list(documents)), *parameters])
 
 
-def _by_index(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, blended: bool) -> Ranked:
+def _by_index(
+    query: ParsedQuery, level: Level | None, pipeline: Pipeline, store: StoreFacts, *, blended: bool
+) -> Ranked:
+    is_large = store.newest_id > _LARGE_STORE
     if not blended:
-        return Ranked(_by_words(query, level, pipeline), "fts5", query.terms)
-    with ask_nearest(query.text) as answer:
-        by_words = _by_words(query, level, pipeline)
+        return Ranked(_by_words(query, level, pipeline, is_large=is_large), "fts5", query.terms)
+    with ask_nearest(query.text, store.model, store.settings) as answer:
+        by_words = _by_words(query, level, pipeline, is_large=is_large)
         meaning: Meaning = answer()
     if meaning.problem or meaning.model is None:
         return Ranked(by_words, "fts5", query.terms, problems=list(filter(None, [meaning.problem])))
@@ -231,7 +283,7 @@ def blend(by_words: Hits, nearest: Hits, weights: BlendWeights = MEANING_WEIGHTS
 
 
 # The documents with any of the words; names of several words count more as a whole
-def _by_words(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -> Hits:
+def _by_words(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, is_large: bool) -> Hits:
     words = query.terms
     if not words:
         return []
@@ -240,7 +292,7 @@ def _by_words(query: ParsedQuery, level: Level | None, pipeline: Pipeline) -> Hi
     weights = (pipeline.title, pipeline.near, pipeline.date)
     # Scoring matches of common words takes most of the time and hardly changes the order: in a large store, documents
     # with only common words are not scored if the rare words find enough. Scores still count all words (decision 11).
-    if len(words) > 1 and (rows.fetch("SELECT max(id) FROM memories_searchdocument")[0][0] or 0) > _LARGE_STORE:
+    if len(words) > 1 and is_large:
         rare = _rarest(words)
         if len(rare) < len(words):
             scores = text_index.score(rare, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST)
@@ -307,11 +359,13 @@ def _like(query: ParsedQuery, level: Level | None) -> Hits:
 
 
 # Plain SQL instead of model instances, which took the most time of a search
-def documents_of(ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    if not ids:
-        return {}
+@rows.InSteps
+def documents_of(ids: Sequence[int]) -> rows.Steps[dict[int, dict[str, Any]]]:
     documents: dict[int, dict[str, Any]] = {}
-    for columns in rows.fetch(_DOCUMENTS, [json.dumps(list(ids))]):
+    if not ids:
+        return documents
+    (lines,) = yield [(_DOCUMENTS, [json.dumps(list(ids))])]
+    for columns in lines:
         document = dict(zip(_COLUMNS, columns, strict=True))
         document["created_at"] = rows.time_text(document["created_at"])
         documents[document["id"]] = document

@@ -100,8 +100,9 @@ def count(word: str, *, most: int | None) -> int:
     return int(rows.fetch(sql, [match_any([word]), -1 if most is None else most])[0][0])
 
 
-def counts(words: Sequence[str], *, most: int) -> list[int]:
-    return [count for _, count in sorted(rows.fetch(_COUNTS, [most, _in_text(words)]))]
+def counts(words: Sequence[str], *, most: int) -> rows.Steps[list[int]]:
+    (lines,) = yield [(_COUNTS, [most, _in_text(words)])]
+    return [count for _, count in sorted(lines)]
 
 
 def matches(words: Sequence[str], ids: Sequence[int]) -> list[tuple[int, int]]:

@@ -75,7 +75,7 @@ class TextIndex(Protocol):
     def count(self, word: str, *, most: int | None) -> int:
         """Return how many documents have a word; stop counting at ``most``."""
 
-    def counts(self, words: Sequence[str], *, most: int) -> list[int]:
+    def counts(self, words: Sequence[str], *, most: int) -> rows.Steps[list[int]]:
         """Return for each word how many documents have it in their title or body, or ``most`` if they are more."""
 
     def matches(self, words: Sequence[str], ids: Sequence[int]) -> list[tuple[int, int]]:

@@ -44,9 +44,10 @@ _TOTALS = (
 )
 
 
+@rows.InSteps
 def read(
     forms: Iterable[Form], *, ids: Sequence[int] | None = None, totals: bool = False, numbers: bool = False
-) -> PostingLists:
+) -> rows.Steps[PostingLists]:
     """Return the posting lists of all words of the forms.
 
     Args:
@@ -83,7 +84,8 @@ def read(
         values += [sorted(exact), sorted(exact)]
     if totals:
         sql += _TOTALS
-    return PostingLists(rows.fetch(sql, values))
+    (lines,) = yield [(sql, values)]
+    return PostingLists(lines)
 
 
 @lru_cache(maxsize=1024)

@@ -241,20 +241,20 @@ def count(word: str, *, most: int | None) -> int:
     return hits if most is None else min(hits, most)
 
 
-def counts(words: Sequence[str], *, most: int) -> list[int]:
-    return [min(len(documents), most) for documents in _in_text(words, None)]
+def counts(words: Sequence[str], *, most: int) -> rows.Steps[list[int]]:
+    return [min(len(documents), most) for documents in (yield from _in_text(words, None))]
 
 
 def matches(words: Sequence[str], ids: Sequence[int]) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
-    for place, documents in enumerate(_in_text(words, ids)):
+    for place, documents in enumerate(rows.finish(_in_text(words, ids))):
         pairs += [(hit, place) for hit in ids if hit in documents]
     return pairs
 
 
 # Documents with each word in their title or body: the other columns repeat the texts around a message, and its date
-def _in_text(words: Sequence[str], ids: Sequence[int] | None) -> list[set[int]]:
-    lists = read(_indexed_forms(words), ids=ids)
+def _in_text(words: Sequence[str], ids: Sequence[int] | None) -> rows.Steps[list[set[int]]]:
+    lists = yield from read.steps(_indexed_forms(words), ids=ids)
     documents: list[set[int]] = []
     for word in words:
         documents.append(set().union(*(lists.in_columns(form, 2) for form in _indexed_forms([word]))))

@@ -243,8 +243,13 @@ def _first_shown(text: str, passage: _Passage, question: _Question, at: _Occurre
 
 # Documents, with the assumed ones, and how many have each word
 def _counts(words: Sequence[str]) -> tuple[int, list[int]]:
-    documents = rows.fetch("SELECT count(*) FROM memories_searchdocument")[0][0] + _ASSUMED
-    return documents, text_index.counts(words, most=_COMMON)
+    documents, counts = rows.together(_document_count(), text_index.counts(words, most=_COMMON))
+    return documents + _ASSUMED, counts
+
+
+def _document_count() -> rows.Steps[int]:
+    (((documents,),),) = yield [("SELECT count(*) FROM memories_searchdocument", ())]
+    return int(documents)
 
 
 def _rarity(documents: int, count: int) -> float:
@@ -337,6 +342,8 @@ def _words_by_hit(ids: Sequence[int], words: Sequence[str], ranked: Ranked) -> I
 
 def _has_exact(question: str, ids: Sequence[int]) -> bool:
     names = [" ".join(_PART.findall(name)) for name in _EXACT.findall(folded(question).lower())[:_MOST_EXACT]]
-    counts = text_index.counts(names, most=_FEW + 1)
+    if not names:
+        return False
+    counts = rows.finish(text_index.counts(names, most=_FEW + 1))
     rare = [name for name, count in zip(names, counts, strict=True) if count <= _FEW]
     return bool(rare and text_index.matches(rare, ids))

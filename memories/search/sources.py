@@ -41,8 +41,8 @@ def _text_query() -> str:
 define_text("memory", _text_query)
 
 
-def review_notes(ids: Sequence[int]) -> dict[int, str]:
-    proposed = rows.fetch(f"SELECT id, accepted_version {PROPOSED} AND id IN {IDS}", [json.dumps(list(ids))])
+def review_notes(ids: Sequence[int]) -> rows.Steps[dict[int, str]]:
+    (proposed,) = yield [(f"SELECT id, accepted_version {PROPOSED} AND id IN {IDS}", [json.dumps(list(ids))])]
     return {memory: proposed_text(accepted_version) for memory, accepted_version in proposed}
 
 

@@ -29,7 +29,7 @@ from memoryhub.config.retention_rules import SearchMode
 from memoryhub.core import clock
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, LIKE, LINE_END
+from memoryhub.core.stores.dialect import IDS, LIKE, LINE_END, is_among
 
 
 def by_index(mode: str) -> bool:
@@ -92,7 +92,7 @@ class Pipeline:
 
 USUAL = Pipeline()
 
-Notes = Callable[[Sequence[int]], Mapping[int, str]]
+Notes = Callable[[Sequence[int]], rows.Steps[Mapping[int, str]]]
 
 _MOST_WORDS = 6
 _LEAST_SHOWN = 0.05
@@ -114,22 +114,24 @@ def define_notes(source: str, notes: Notes) -> None:
     _notes.setdefault(source, []).append(notes)
 
 
-def notes_of(documents: Mapping[int, Mapping[str, Any]]) -> dict[int, str]:
+@rows.InSteps
+def notes_of(documents: Mapping[int, Mapping[str, Any]]) -> rows.Steps[dict[int, str]]:
     """Return the notes on hits, by id; one query for each kind of notes."""
     by_source: dict[str, list[int]] = {}
     for hit_id, document in documents.items():
         by_source.setdefault(document["source"], []).append(hit_id)
+    steps = [notes(ids) for source, ids in by_source.items() for notes in _notes.get(source, ())]
     notes_by_hit: dict[int, str] = {}
-    for source, ids in by_source.items():
-        for notes in _notes.get(source, ()):
-            for hit_id, note in notes(ids).items():
-                notes_by_hit[hit_id] = f"{notes_by_hit[hit_id]}; {note}" if hit_id in notes_by_hit else note
+    for notes_of_kind in (yield from rows.side_by_side(*steps)):
+        for hit_id, note in notes_of_kind.items():
+            notes_by_hit[hit_id] = f"{notes_by_hit[hit_id]}; {note}" if hit_id in notes_by_hit else note
     return notes_by_hit
 
 
-Successors = Callable[[Sequence[int]], Mapping[int, Sequence[int]]]
+Successors = Callable[[Sequence[int]], rows.Steps[Mapping[int, Sequence[int]]]]
 Reason = tuple[str, Mapping[int, float]]
 Scores = dict[int, float]
+Lines = Sequence[tuple[Any, ...]]
 # Per hit, what changed its score
 Factors = dict[int, dict[str, float]]
 
@@ -152,9 +154,9 @@ _demotions = [_Demotion(SAYS_LITTLE, 0.6, _SAYS_LITTLE)]
 _LINKS_ONLY, _BELOW = 0.2, 0.99
 _successors: list[Successors] = []
 
-# Top hits that are weighed
-_WEIGHED = 200
-# How many of them are checked for being superseded: no page shows more at once
+# Top hits that are refined and weighed
+REFINED = 200
+# How many of them are lowered for being superseded: no page shows more at once
 _SHOWN_FIRST = 50
 
 # Written exactly as in the partial index of memories that are not accepted, so that SQLite uses it
@@ -176,17 +178,22 @@ def successors_of(ids: Sequence[int]) -> dict[int, list[int]]:
     replacements: dict[int, list[int]] = {}
     if not ids:
         return replacements
-    for successors in (superseded_by, *_successors):
-        for replaced, heads in successors(ids).items():
+    for successors in rows.together(*(successors(ids) for successors in (superseded_by.steps, *_successors))):
+        for replaced, heads in successors.items():
             replacements.setdefault(replaced, []).extend(heads)
     return replacements
 
 
-def weigh(hits: Hits, query: ParsedQuery, factors: Factors, pipeline: Pipeline) -> Hits:
+def weigh(
+    hits: Hits, query: ParsedQuery, facts: HitFacts, factors: Factors, pipeline: Pipeline, *, by_use: bool
+) -> Hits:
     if not hits:
         return hits
+    best = dict(hits[:REFINED])
+    if not best.keys() <= facts.ids:
+        facts = hit_facts(list(best), query)
     weights: dict[int, float] = {}
-    for why, reason in _reasons_to_reweigh(hits[:_WEIGHED], query, pipeline):
+    for why, reason in _reasons_to_reweigh(best, query, facts, pipeline, by_use=by_use):
         for hit_id, weight in reason.items():
             weights[hit_id] = weights.get(hit_id, 1.0) * weight
             factors.setdefault(hit_id, {})[why] = weight
@@ -196,45 +203,62 @@ def weigh(hits: Hits, query: ParsedQuery, factors: Factors, pipeline: Pipeline) 
     return sorted(weighted, key=itemgetter(1), reverse=True)
 
 
-def _reasons_to_reweigh(hits: Hits, query: ParsedQuery, pipeline: Pipeline) -> Iterator[Reason]:
-    ids = list(dict(hits))
+class HitFacts(NamedTuple):
+    """What makes hits count more or less: rows that begin with an id."""
+
+    ids: frozenset[int]
+    expired: Lines
+    proposed: Lines
+    superseded: Lines
+    # With the number of the demotion
+    demotions: Lines
+    sections: Lines
+    used: Lines
+    # For each hint of the question, those of its source
+    of_sources: Sequence[Lines]
+
+
+@rows.InSteps
+def hit_facts(ids: Sequence[int], query: ParsedQuery) -> rows.Steps[HitFacts]:
+    if not ids:
+        return HitFacts(frozenset(), (), (), (), (), (), (), [()] * len(query.hints))
     listed = json.dumps(ids)
-    select = "SELECT {}, id FROM ({}) AS picked WHERE id IN " + IDS
+    select = "SELECT id, {} FROM ({}) AS picked WHERE id IN " + IDS
     selects = [select.format(number, demotion.sql) for number, demotion in enumerate(_demotions)]
-    expired, proposed, superseded, demotions, sections, used, *sources = rows.fetch_together(
-        [
-            # All expired and all proposed ids: few memories are, and their partial indexes have only those
-            ("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())]),
-            (f"SELECT id {PROPOSED}", ()),
-            (f"SELECT m.id FROM memories_memory m WHERE {is_superseded()} AND m.id IN {IDS}", [_listed_first(ids)]),
-            (" UNION ALL ".join(selects), [listed] * len(selects)),
-            (_SECTIONS, [f"%{BETWEEN_HEADINGS}%", listed]),
-            points_query(ids),
-            *((_OF_SOURCE, [hint.source, listed]) for hint in query.hints),
-        ]
-    )
-    yield "expired", dict.fromkeys(_first_column(expired).intersection(ids), EXPIRED_WEIGHT)
-    yield "proposed", dict.fromkeys(_first_column(proposed).intersection(ids), PROPOSED_WEIGHT)
-    yield "superseded", dict.fromkeys(_first_column(superseded), SUPERSEDED_WEIGHT)
-    demoted: dict[int, list[int]] = {}
-    for number, entry in demotions:
-        demoted.setdefault(number, []).append(entry)
-    for number, entries in demoted.items():
-        yield _demotions[number].why, dict.fromkeys(entries, _demotions[number].weight)
+    expired, proposed, superseded, demotions, sections, used, *of_sources = yield [
+        # All expired and all proposed ids: few memories are, and their partial indexes have only those
+        ("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())]),
+        (f"SELECT id {PROPOSED}", ()),
+        (f"SELECT m.id FROM memories_memory m WHERE {is_superseded()} AND m.id IN {IDS}", [listed]),
+        (" UNION ALL ".join(selects), [listed] * len(selects)),
+        (_SECTIONS, [f"%{BETWEEN_HEADINGS}%", listed]),
+        points_query(ids),
+        *((_OF_SOURCE, [hint.source, listed]) for hint in query.hints),
+    ]
+    return HitFacts(frozenset(ids), expired, proposed, superseded, demotions, sections, used, of_sources)
+
+
+def _reasons_to_reweigh(
+    scores: Scores, query: ParsedQuery, facts: HitFacts, pipeline: Pipeline, *, by_use: bool
+) -> Iterator[Reason]:
+    ids = list(scores)
+    yield "expired", _weighted(facts.expired, scores, EXPIRED_WEIGHT)
+    yield "proposed", _weighted(facts.proposed, scores, PROPOSED_WEIGHT)
+    yield "superseded", _weighted(facts.superseded, ids[:_SHOWN_FIRST], SUPERSEDED_WEIGHT)
+    for number, demotion in enumerate(_demotions):
+        lines = [line for line in facts.demotions if line[1] == number]
+        yield demotion.why, _weighted(lines, scores, demotion.weight)
     if pipeline.lowers_empty_sections:
-        yield SAYS_LITTLE, _weights_of_empty_sections(sections, dict(hits))
-    for hint, documents in zip(query.hints, sources, strict=True):
-        yield "asked for", dict.fromkeys(_first_column(documents), hint.weight)
+        yield SAYS_LITTLE, _weights_of_empty_sections(facts.sections, scores)
+    for hint, documents in zip(query.hints, facts.of_sources, strict=True):
+        yield "asked for", _weighted(documents, scores, hint.weight)
     yield "change", change_weights(query, ids)
-    yield "use", use_weights(used)
+    if by_use:
+        yield "use", use_weights([line for line in facts.used if line[0] in scores])
 
 
-def _listed_first(ids: Sequence[int]) -> str:
-    return json.dumps(list(ids[:_SHOWN_FIRST]))
-
-
-def _first_column(lines: Sequence[tuple[Any, ...]]) -> set[int]:
-    return {line[0] for line in lines}
+def _weighted(lines: Lines, among: Collection[int], weight: float) -> dict[int, float]:
+    return {line[0]: weight for line in lines if line[0] in among}
 
 
 _OF_SOURCE = f"SELECT id FROM memories_searchdocument WHERE source = %s AND id IN {IDS}"
@@ -242,7 +266,7 @@ _OF_SOURCE = f"SELECT id FROM memories_searchdocument WHERE source = %s AND id I
 # it is
 _SECTIONS = (
     "SELECT m.id, m.title, m.content FROM memories_searchdocument d CROSS JOIN memories_memory m "
-    f"WHERE m.id = d.id AND d.title {LIKE} %s AND d.id IN {IDS}"
+    f"WHERE m.id = d.id AND d.title {LIKE} %s AND {is_among('d.id')}"
 )
 
 
@@ -251,6 +275,8 @@ def _weights_of_empty_sections(sections: Sequence[tuple[int, str, str]], scores:
     empty: dict[int, str] = {}
     best: dict[str, float] = {}
     for memory, title, content in sections:
+        if memory not in scores:
+            continue
         chapter = title.rpartition(BETWEEN_HEADINGS)[0]
         if is_boilerplate_section(title, content):
             empty[memory] = chapter
@@ -305,31 +331,41 @@ def _share_of_subject(line: str, subject: Sequence[str]) -> float:
     return len(words_in(line, subject)) / len(subject) if _CHANGE.search(line) else 0.0
 
 
-# Number of top hits that are refined
-REFINED = 200
 # Number of top messages that decide which session is meant
 _TELLING_HITS = 20
 
-# The messages among the hits, each with its session, its title and the message before it
-_SURROUNDING_ROWS = f"""
-SELECT d.id, d.session_id, d.title, (
+_MESSAGES = f"""
+SELECT d.id, d.session_id, d.title, d.type, (
     SELECT max(p.id) FROM memories_searchdocument p
     WHERE p.source = 'message' AND p.session_id = d.session_id AND p.id < d.id
-) FROM memories_searchdocument d WHERE d.source = 'message' AND d.session_id <> ''
-AND d.id IN {IDS}
+) FROM memories_searchdocument d WHERE d.source = 'message' AND d.id IN {IDS}
 """
 # How transcripts mark the speaker: ``Ada: …``, ``**Ada Lovelace**: …``
 _SPEAKER = re.compile(r"\W{0,3}([^\W\d_][\w .'-]{0,40}?)\W{0,3}:\s")
 _WORD = re.compile(r"[^\W_]+")
 
 
-class _MessagePlace(NamedTuple):
+class MessageHit(NamedTuple):
+    """A message among hits."""
+
     session: str
     title: str
+    speaker: str
+    # The message before it
     previous: int | None
 
 
-def refine(hits: Hits, words: Collection[str], pipeline: Pipeline) -> tuple[Hits, Factors]:
+Messages = Mapping[int, MessageHit]
+
+
+@rows.InSteps
+def messages_of(ids: Collection[int]) -> rows.Steps[dict[int, MessageHit]]:
+    """Return the messages among hits."""
+    (messages,) = yield [(_MESSAGES, [json.dumps(list(ids))])]
+    return {message: MessageHit(*columns) for message, *columns in messages}
+
+
+def refine(hits: Hits, messages: Messages, words: Collection[str], pipeline: Pipeline) -> tuple[Hits, Factors]:
     """Re-rank messages by their surroundings (decision 20); return the hits, and what raised each message.
 
     The best message keeps the score of the best one before, so messages as a whole gain nothing over other documents.
@@ -337,8 +373,7 @@ def refine(hits: Hits, words: Collection[str], pipeline: Pipeline) -> tuple[Hits
     if not (pipeline.neighbours or pipeline.session or pipeline.speaker):
         return hits, {}
     scores = dict(hits[:REFINED])
-    surroundings = rows.fetch(_SURROUNDING_ROWS, [json.dumps(list(scores))])
-    places = {message: _MessagePlace(*columns) for message, *columns in surroundings}
+    places = {key: message for key, message in messages.items() if message.session}
     plain = {message: score for message, score in scores.items() if message in places}
     if len(places) < 2 or max(plain.values()) <= 0:
         return hits, {}
@@ -363,7 +398,7 @@ def _in_order(hits: Hits, before: Scores, after: Scores) -> Hits:
     return head + [(hit, min(score, lowest)) for hit, score in hits[REFINED:]]
 
 
-def _with_neighbours(scores: Scores, places: Mapping[int, _MessagePlace], weight: float) -> Scores:
+def _with_neighbours(scores: Scores, places: Messages, weight: float) -> Scores:
     best: dict[int, float] = defaultdict(float)
     for message, place in places.items():
         if place.previous in scores:
@@ -373,7 +408,7 @@ def _with_neighbours(scores: Scores, places: Mapping[int, _MessagePlace], weight
 
 
 # The more of the best hits are in a session, the more its messages count
-def _with_sessions(scores: Scores, places: Mapping[int, _MessagePlace], weight: float) -> Scores:
+def _with_sessions(scores: Scores, places: Messages, weight: float) -> Scores:
     shares: dict[str, float] = defaultdict(float)
     for message in sorted(scores, key=lambda message: -scores[message])[:_TELLING_HITS]:
         shares[places[message].session] += scores[message] ** 2
@@ -381,9 +416,7 @@ def _with_sessions(scores: Scores, places: Mapping[int, _MessagePlace], weight: 
     return {message: score * (1 + weight * shares[places[message].session] / most) for message, score in scores.items()}
 
 
-def _with_speakers(
-    scores: Scores, places: Mapping[int, _MessagePlace], words: Collection[str], weight: float
-) -> Scores:
+def _with_speakers(scores: Scores, places: Messages, words: Collection[str], weight: float) -> Scores:
     named = set(words)
     raised = dict(scores)
     for message in scores:

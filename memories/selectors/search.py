@@ -24,11 +24,10 @@ from memories.selectors.versions import open_conflicts
 from memories.substance import split_joined
 from memories.superseded import superseded_by
 from memories.uses.notes import note_found
-from memories.validity.amendments import Pair, merged_pairs, pairs_among, stored_pairs
+from memories.validity.amendments import Pair, amendment_marks, merged_pairs, pairs_among, stored_pairs
 from memories.validity.marks import MarkKind
-from memories.validity.selectors import marks_of
+from memories.validity.selectors import joined_marks, marks_apart, marks_of
 from memories.validity.trust import SAME_MATTER, accepted_instead
-from memoryhub.config.current_settings import project_settings
 from memoryhub.core.paging import decode_cursor, encode_cursor, fit_page
 from memoryhub.core.schemas import Listing
 from memoryhub.core.search import retrieval
@@ -62,11 +61,11 @@ def search(
         explained: add ``matches`` and ``why`` to each hit.
     """
     with retrieval("search", command):
-        chain = _chain(command, whole_store=whole_store)
+        chain, store = rows.together(_chain(command, whole_store=whole_store), engine.store_facts.steps())
         query = parse_search(command)
-        mode = mode or project_settings().search_mode
+        mode = mode or store.settings.search_mode
         (start,) = decode_cursor(command.cursor, (int,)) or (0,)
-        all_hits, rankings = _ranked(chain, query, mode, most=start + command.limit)
+        all_hits, rankings = _ranked(chain, query, mode, store, most=start + command.limit)
         page_hits = all_hits[start : start + command.limit]
         absent = is_absent(
             command.query, ((level.store, ranked) for level, ranked in zip(chain, rankings, strict=True))
@@ -89,10 +88,12 @@ def search(
         return listing
 
 
-def _chain(command: MemorySearch, *, whole_store: bool) -> list[scopes.Level]:
+def _chain(command: MemorySearch, *, whole_store: bool) -> rows.Steps[list[scopes.Level]]:
     if whole_store:
         return [scopes.Level(current_store(), ())]
-    chain = scopes.levels(command.scope, inherit=command.scope is None, session_id=command.session_id or "")
+    chain = yield from scopes.levels.steps(
+        command.scope, inherit=command.scope is None, session_id=command.session_id or ""
+    )
     if command.iteration_id:  # it belongs to one store
         return [level for level in chain if level.store == current_store()]
     return chain
@@ -100,15 +101,16 @@ def _chain(command: MemorySearch, *, whole_store: bool) -> list[scopes.Level]:
 
 # Hits of all stores, best first, at equal scores the nearer store first; and the ranking of each store
 def _ranked(
-    chain: Sequence[scopes.Level], query: ParsedQuery, mode: str, *, most: int
+    chain: Sequence[scopes.Level], query: ParsedQuery, mode: str, store: engine.StoreFacts, *, most: int
 ) -> tuple[list[_Hit], list[engine.Ranked]]:
     rankings: list[engine.Ranked] = []
     hits: list[_Hit] = []
     for place, level in enumerate(chain):
+        is_here = level.store == current_store()
         with use_store(level.store):
-            all_ranked = engine.rank(query, mode, level, blended=True)
+            all_ranked = engine.rank(query, mode, level, blended=True, store=store if is_here else None)
         ranked = without_hidden(all_ranked, level, chain)
-        if level.store == current_store():
+        if is_here:
             ranked = with_marks(ranked, query, level, most=most)
         rankings.append(ranked)
         scale = 1.0
@@ -145,18 +147,23 @@ def with_marks(ranked: engine.Ranked, query: ParsedQuery, level: scopes.Level, *
         most: how many of the hits may be shown.
     """
     ids = [hit_id for hit_id, _ in ranked.hits[: max(most, _COMPARED)]]
-    documents = engine.documents_of(ids if len(ids) <= _READ_AT_ONCE else ids[:_COMPARED])
+    documents, stored, apart = rows.together(
+        engine.documents_of.steps(ids if len(ids) <= _READ_AT_ONCE else ids[:_COMPARED]),
+        stored_pairs.steps(ids),
+        marks_apart.steps(ids),
+    )
     texts = engine.texts_of(documents)
     ranked = replace(ranked, documents=documents, texts=texts)
     compared = {hit_id: documents[hit_id] for hit_id in ids[:_COMPARED] if hit_id in documents}
-    pairs = merged_pairs(stored_pairs(ids), pairs_among(compared, texts))
+    pairs = merged_pairs(stored, pairs_among(compared, texts))
     pairs = [pair for pair in pairs if pair.is_marked or _answers_as_well(pair, ranked)]
-    if not pairs and not (marks := marks_of(ids, pairs)):
+    if not pairs and not any(apart):
         return ranked
-    scores = dict(ranked.hits)
-    if pairs:
-        scores = _with_newer(scores, pairs, query, level)
-        marks = marks_of(list({*ids, *(pair.newer_id for pair in pairs)} & scores.keys()), pairs)
+    scores = _with_newer(dict(ranked.hits), pairs, query, level)
+    newer = list({pair.newer_id for pair in pairs} & scores.keys() - set(ids))
+    marks = joined_marks(apart, amendment_marks(ids, pairs))
+    if newer:
+        marks |= marks_of(newer, pairs)
     factors = dict(ranked.factors)
     weights = dict.fromkeys(ids, 1.0)
     for hit_id, marks_of_hit in marks.items():
@@ -272,15 +279,17 @@ def _scopes_of(level: scopes.Level) -> tuple[MemoryScope, ...]:
     return level.scopes or (MemoryScope.SESSION, scopes.own_scope())
 
 
+_OF_SESSIONS = f"SELECT id FROM memories_memory WHERE scope = 'session' AND id IN {IDS}"
+
+
 # A project's store has the memories of its sessions, too
-def _scopes_by_id(ids: Sequence[int], scope: MemoryScope) -> dict[int, str]:
+@rows.InSteps
+def _scopes_by_id(ids: Sequence[int], scope: MemoryScope) -> rows.Steps[dict[int, str]]:
     scopes_by_id = dict.fromkeys(ids, scope.value)
     if scope is MemoryScope.PROJECT:
         # Raw: each search asks
-        of_sessions = rows.column(
-            f"SELECT id FROM memories_memory WHERE scope = 'session' AND id IN {IDS}", [json_list(ids)]
-        )
-        scopes_by_id |= dict.fromkeys(of_sessions, MemoryScope.SESSION.value)
+        (of_sessions,) = yield [(_OF_SESSIONS, [json_list(ids)])]
+        scopes_by_id |= dict.fromkeys((memory_id for (memory_id,) in of_sessions), MemoryScope.SESSION.value)
     return scopes_by_id
 
 
@@ -301,10 +310,12 @@ def hits(
         documents = engine.documents_of(ids)
         texts = engine.texts_of(documents)
     documents = {document_id: documents[document_id] for document_id in ids}
-    notes = notes_of(documents)
-    conflicts = open_conflicts(ids)
-    successors = superseded_by(ids)
-    hit_scopes = _scopes_by_id(ids, scope)
+    notes, conflicts, successors, hit_scopes = rows.together(
+        notes_of.steps(documents),
+        open_conflicts.steps(ids),
+        superseded_by.steps(ids),
+        _scopes_by_id.steps(ids, scope),
+    )
     similarities = ranked.similarities(ids)
     items = []
     for document_id, score in ranked_hits:

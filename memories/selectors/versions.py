@@ -115,13 +115,12 @@ def find_conflict(conflict_id: int) -> Conflict:
     return conflict
 
 
-def open_conflicts(memory_ids: Sequence[int]) -> dict[int, list[int]]:
+@rows.InSteps
+def open_conflicts(memory_ids: Sequence[int]) -> rows.Steps[dict[int, list[int]]]:
     """Return the ids of open conflicts, by memory."""
     # Raw: each write and search asks
-    conflicts = rows.fetch(
-        f"SELECT memory_id, id FROM memories_conflict WHERE resolved_at IS NULL AND memory_id IN {IDS} ORDER BY id",
-        [json_list(memory_ids)],
-    )
+    sql = f"SELECT memory_id, id FROM memories_conflict WHERE resolved_at IS NULL AND memory_id IN {IDS} ORDER BY id"
+    (conflicts,) = yield [(sql, [json_list(memory_ids)])]
     grouped: dict[int, list[int]] = {}
     for memory_id, conflict_id in conflicts:
         grouped.setdefault(memory_id, []).append(conflict_id)

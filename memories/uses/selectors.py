@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from memories.models import IGNORED_AFTER, MemoryUse
 from memories.uses.events import MEMORIES_USED, Use
 from memories.uses.notes import waiting_notes
-from memoryhub.config.current_settings import project_settings
 from memoryhub.core import log
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS
@@ -23,9 +22,6 @@ MOST = 0.10
 # often for that alone.
 _HALF = 5
 
-# Top hits that are weighted: a tenth lifts no other onto a first page
-_WEIGHTED = 200
-
 _USED = (
     "SELECT memory_id, fetched + updated + 2 * cited FROM memories_memoryuse "
     f"WHERE memory_id IN {IDS} AND fetched + updated + cited > 0"
@@ -34,13 +30,11 @@ _USED = (
 
 def points_query(ids: Sequence[int]) -> rows.Query:
     """Return the query of the ids that were used, with their points."""
-    return _USED, [json.dumps(list(ids[:_WEIGHTED]))]
+    return _USED, [json.dumps(list(ids))]
 
 
 def use_weights(used: Sequence[tuple[int, int]]) -> dict[int, float]:
-    """Return a factor of 1 to 1.1 for each row of ``points_query``, unless ``rank_by_use`` is off."""
-    if not used or not project_settings().rank_by_use:
-        return {}
+    """Return a factor of 1 to 1.1 for each row of ``points_query``."""
     return {memory_id: weight_of(points) for memory_id, points in used}
 
 

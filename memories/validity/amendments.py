@@ -126,11 +126,13 @@ _PAIRS = (
 )
 
 
-def stored_pairs(ids: Sequence[int]) -> list[Pair]:
+@rows.InSteps
+def stored_pairs(ids: Sequence[int]) -> rows.Steps[list[Pair]]:
     """Return the findings about entries of the current store, oldest entry first."""
     listed = json.dumps(list(ids))
+    (findings,) = yield [(_PAIRS, [listed, listed])]
     pairs: list[Pair] = []
-    for newer, older, kind, certain in rows.fetch(_PAIRS, [listed, listed]):
+    for newer, older, kind, certain in findings:
         pairs.append(Pair(newer, older, AmendmentKind(kind), bool(certain)))
     return _weighed(pairs)
 
@@ -158,6 +160,7 @@ COMPARED = ("memory", "decision", "message")
 # What follows in the text of a decision tells why it was chosen
 _CHOSEN_END = " — "
 _BEGAN = f"SELECT session_id, started_at FROM sessions_app_session WHERE session_id IN {TEXTS}"
+# Those that a person has dismissed
 _DISMISSED = (
     "SELECT newer_id, older_id FROM memories_amendment "
     f"WHERE newer_id IN {IDS} AND older_id IN {IDS} AND NOT is_accepted"
@@ -188,9 +191,12 @@ def pairs_among(documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, 
     if not couples:
         return []
     ids = sorted({*chain.from_iterable(couples)})
-    facts = {key: columns for key, *columns in rows.fetch(_FACTS, [json.dumps(ids)])}
-    sessions = {documents[key]["session_id"] for key in ids}
-    began = {name: rows.time_text(at) for name, at in rows.fetch(_BEGAN, [json.dumps(sorted(sessions))])}
+    sessions = sorted({documents[key]["session_id"] for key in ids})
+    written, beginnings, dismissed = rows.fetch_together(
+        [(_FACTS, [json.dumps(ids)]), (_BEGAN, [json.dumps(sessions)]), (_DISMISSED, [json.dumps(ids)] * 2)]
+    )
+    facts = {key: columns for key, *columns in written}
+    began = {name: rows.time_text(at) for name, at in beginnings}
     statements: list[Statement] = []
     for key in ids:
         document = documents[key]
@@ -206,8 +212,6 @@ def pairs_among(documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, 
                 session_began_at=began.get(session_id),
             )
         )
-    # Those that a person has dismissed
-    dismissed = set(rows.fetch(_DISMISSED, [json.dumps(ids)] * 2))
     return _weighed([pair for pair in amendments_among(statements) if pair[:2] not in dismissed])
 
 
@@ -219,11 +223,11 @@ def merged_pairs(*lists: Sequence[Pair]) -> list[Pair]:
     return sorted(by_ends.values(), key=lambda pair: (pair.older_id, pair.newer_id))
 
 
-def amendment_marks(ids: Sequence[int], pairs: Sequence[Pair] | None = None) -> dict[int, Mark]:
+def amendment_marks(ids: Sequence[int], pairs: Sequence[Pair]) -> dict[int, Mark]:
     """Map entries of the current store that newer ones amend or contradict to marks that name these."""
     amended: dict[int, Pair] = {}
     texts: dict[int, str] = {}
-    for pair in stored_pairs(ids) if pairs is None else pairs:
+    for pair in pairs:
         if not pair.is_marked:
             continue
         if pair.kind is AmendmentKind.AMENDS:

@@ -154,8 +154,6 @@ def _stream(entity_id: int) -> str:
     return str(log.events().at([entity_id]).values_list("stream_id", flat=True)[0])
 
 
-# Every search asks, and most stores have none
-_ANY_FAILED = f"SELECT 1 FROM memories_checkstate WHERE outcome = '{CheckOutcome.FAILED}' LIMIT 1"
 _FAILED = (
     f"SELECT s.entity_id, s.ran_at || '', s.digest, s.file, m.id, {_LINE} FROM memories_checkstate s "
     "LEFT JOIN memories_memory m ON m.id = s.entity_id "
@@ -163,17 +161,16 @@ _FAILED = (
 )
 
 
-def failed_checks(ids: Collection[int] | None = None) -> dict[int, str]:
+@rows.InSteps
+def failed_checks(ids: Collection[int] | None = None) -> rows.Steps[dict[int, str]]:
     """Map entries to the time at which a check of theirs failed last, unless they were given another one since.
 
     The times are in the store's format.
     """
-    if not rows.fetch(_ANY_FAILED):
-        return {}
     if ids is None:
-        failed = rows.fetch(_FAILED.format(among=""))
+        (failed,) = yield [(_FAILED.format(among=""), ())]
     else:
-        failed = rows.fetch(_FAILED.format(among=f"AND s.entity_id IN {IDS}"), [json_list(ids)])
+        (failed,) = yield [(_FAILED.format(among=f"AND s.entity_id IN {IDS}"), [json_list(ids)])]
     return {entity_id: ran_at for entity_id, ran_at, *check in failed if _is_present(*check)}
 
 
@@ -189,10 +186,11 @@ def _digest(line: Any) -> str:
         return ""
 
 
-def check_marks(ids: Collection[int]) -> dict[int, Mark]:
+@rows.InSteps
+def check_marks(ids: Collection[int]) -> rows.Steps[dict[int, Mark]]:
     """Map entries whose check failed to what is said of it."""
     marks = {}
-    for entity_id, ran_at in failed_checks(ids).items():
+    for entity_id, ran_at in (yield from failed_checks.steps(ids)).items():
         marks[entity_id] = Mark(MarkKind.FAILED, failure_text(ran_at), weight=_WEIGHT, withheld=True)
     return marks
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from memories.models import Memory
-from memories.validity.amendments import Pair, amendment_marks
+from memories.validity.amendments import Pair, amendment_marks, stored_pairs
 from memories.validity.branches import branch_marks
 from memories.validity.checks import check_marks
 from memories.validity.freshness import anchor_marks
 from memories.validity.marks import Mark
 from memories.validity.trust import trust_marks
+from memoryhub.core.stores import rows
 from sessions_app.selectors import caller_tree
 
 
@@ -21,19 +23,38 @@ def marks_of(ids: Sequence[int], pairs: Sequence[Pair] | None = None) -> dict[in
         ids: the entries.
         pairs: which of them newer ones amend or contradict; looked up if it is None.
     """
-    tree = caller_tree()
-    marks: dict[int, list[Mark]] = {}
+    if pairs is None:
+        marks, pairs = rows.together(marks_apart.steps(ids), stored_pairs.steps(ids))
+    else:
+        marks = marks_apart(ids)
+    return joined_marks(marks, amendment_marks(ids, pairs))
+
+
+class MarksApart(NamedTuple):
+    """What is known against entries, other than by newer ones, in the order of answers."""
+
+    of_anchors: Mapping[int, Mark]
+    of_branches: Mapping[int, Mark]
+    of_trust: Mapping[int, Mark]
+    of_checks: Mapping[int, Mark]
+
+
+@rows.InSteps
+def marks_apart(ids: Sequence[int]) -> rows.Steps[MarksApart]:
+    """Return what is known against entries, other than by newer ones."""
+    tree, of_trust, of_checks = yield from rows.side_by_side(
+        caller_tree.steps(), trust_marks.steps(ids), check_marks.steps(ids)
+    )
     on_branches = branch_marks(ids, tree)
     # That a branch is not merged explains why its code is not as it was
     unexplained = [key for key in ids if key not in on_branches or not on_branches[key].withheld]
-    kinds = (
-        anchor_marks(unexplained, tree),
-        on_branches,
-        amendment_marks(ids, pairs),
-        trust_marks(ids),
-        check_marks(ids),
-    )
-    for marks_of_kind in kinds:
+    return MarksApart(anchor_marks(unexplained, tree), on_branches, of_trust, of_checks)
+
+
+def joined_marks(apart: MarksApart, of_amendments: Mapping[int, Mark]) -> dict[int, list[Mark]]:
+    """Map entries to all marks that they have."""
+    marks: dict[int, list[Mark]] = {}
+    for marks_of_kind in (*apart[:2], of_amendments, *apart[2:]):
         for entity_id, mark in marks_of_kind.items():
             marks.setdefault(entity_id, []).append(mark)
     return marks

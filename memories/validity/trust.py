@@ -22,7 +22,7 @@ from memoryhub.core import clock, log
 from memoryhub.core.log.quarantine import outside_quarantine
 from memoryhub.core.origin import AGENT_PREFIX, PERSONS_DOORS, reader_of
 from memoryhub.core.stores import rows
-from memoryhub.core.stores.dialect import IDS, json_list, json_text
+from memoryhub.core.stores.dialect import IDS, is_among, json_list, json_text
 
 
 class EntrySource(StrEnum):
@@ -122,7 +122,7 @@ _IN_EFFECT = (
     "CASE WHEN v.version = m.version THEN m.resource_links ELSE '[]' END, v.created_at "
     "FROM memories_memory m JOIN memories_memoryversion v "
     "ON v.memory_id = m.id AND v.version = coalesce(m.accepted_version, m.version) "
-    f"WHERE m.id IN {IDS}"
+    f"WHERE {is_among('m.id')}"
 )
 
 
@@ -133,13 +133,16 @@ def trusts_of(ids: Iterable[int]) -> dict[int, Trust]:
     return trusts | _accepted(versions, trusts)
 
 
-def trust_marks(ids: Iterable[int]) -> dict[int, Mark]:
+@rows.InSteps
+def trust_marks(ids: Iterable[int]) -> rows.Steps[dict[int, Mark]]:
     """Map entries that are of a lesser origin, and that no person accepted, to their marks."""
-    versions = _versions_in_effect(ids, _MAY_BE_LESSER)
+    listed = [json_list(ids)]
+    lines, copies = yield [(f"{_IN_EFFECT}{_MAY_BE_LESSER}", listed), (_COPIED_DECISIONS, listed)]
+    versions = [_Version(*columns) for columns in lines]
     trusts = {version.memory_id: _origin_of(version) for version in versions}
     lesser = [version for version in versions if trusts[version.memory_id].is_lesser]
     trusts |= _accepted(lesser, trusts)
-    marks = _decision_marks(ids)
+    marks = _decision_marks(dict(copies))
     for version in lesser:
         trust = trusts[version.memory_id]
         if trust.is_lesser:
@@ -154,8 +157,7 @@ _COPIED_DECISIONS = (
 
 
 # Decisions that were copied, and that no person accepted or said to hold; their text never changes
-def _decision_marks(ids: Iterable[int]) -> dict[int, Mark]:
-    copies = dict(rows.fetch(_COPIED_DECISIONS, [json_list(ids)]))
+def _decision_marks(copies: dict[int, str]) -> dict[int, Mark]:
     if not copies:
         return {}
     streams = [f"decision:{decision_id}" for decision_id in copies]
@@ -238,8 +240,8 @@ _MAY_BE_LESSER = (
 )
 
 
-def _versions_in_effect(ids: Iterable[int], condition: str = "") -> list[_Version]:
-    return [_Version(*columns) for columns in rows.fetch(f"{_IN_EFFECT}{condition}", [json_list(ids)])]
+def _versions_in_effect(ids: Iterable[int]) -> list[_Version]:
+    return [_Version(*columns) for columns in rows.fetch(_IN_EFFECT, [json_list(ids)])]
 
 
 def _origin_of(version: _Version) -> Trust:

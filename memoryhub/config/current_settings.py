@@ -158,9 +158,10 @@ def stricter_choices(name: str) -> list[str]:
     return [str(choice) for choice in type(default) if choice is not default]
 
 
-def project_settings() -> ProjectSettings:
+@rows.InSteps
+def project_settings() -> rows.Steps[ProjectSettings]:
     """Return the settings of the current store's project for the current folder."""
-    layers = decided(ProjectSettings.model_fields)
+    layers = yield from decided.steps(ProjectSettings.model_fields)
     try:
         return ProjectSettings(**{name: value for name, (_, value) in layers.items()})
     except ValidationError as error:
@@ -202,11 +203,13 @@ def unknown_in_config() -> list[str]:
         return []
 
 
-def decided(names: Collection[str]) -> Layers:
+@rows.InSteps
+def decided(names: Collection[str]) -> rows.Steps[Layers]:
     """Return the settings that any source sets for the current store, if there is one, with their source."""
     folder = current_folder()
     layers: Layers = {name: (folder.path, value) for name, value in folder.values.items()}
-    layers |= {name: (PROJECT, value) for name, value in of_the_project().items()}
+    of_project = yield from of_the_project.steps()
+    layers |= {name: (PROJECT, value) for name, value in of_project.items()}
     return layers | decided_outside(names)
 
 
@@ -286,11 +289,13 @@ def _broken(error: Exception) -> str:
     return f" cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
-def of_the_project() -> dict[str, Any]:
+@rows.InSteps
+def of_the_project() -> rows.Steps[dict[str, Any]]:
     """Return the values that the current store sets itself; none if there is no current store."""
     if current_alias() is None:
         return {}
-    return {name: json.loads(value) for name, value in rows.fetch("SELECT name, value FROM sessions_app_setting")}
+    (values,) = yield [("SELECT name, value FROM sessions_app_setting", ())]
+    return {name: json.loads(value) for name, value in values}
 
 
 def _key(name: str) -> str:

@@ -282,6 +282,25 @@ class LogMachineTests(HubTestCase):
         run_state_machine_as_test(LogMachine, settings=settings(max_examples=25, stateful_step_count=20, deadline=None))
 
 
+@rows.InSteps
+def counting(*limits: int) -> rows.Steps[list[int]]:
+    numbers: list[int] = []
+    for limit in limits:
+        (lines,) = yield [("SELECT %s + 1", [limit])]
+        numbers += [number for (number,) in lines]
+    return numbers
+
+
+class StepsTests(HubTestCase):
+    @tag("backend")
+    def test_what_functions_ask_at_the_same_time_is_sent_together(self) -> None:
+        with self.store("alpha"), mock.patch.object(rows, "fetch_together", wraps=rows.fetch_together) as sent:
+            results = rows.together(counting.steps(1, 2), counting.steps(), counting.steps(3))
+            self.assertEqual(results, [[2, 3], [], [4]])
+            self.assertEqual([len(call.args[0]) for call in sent.call_args_list], [2, 1])
+            self.assertEqual(counting(5), [6])
+
+
 COUNT = "SELECT count(*) FROM memories_memorytag"
 PUT = "INSERT OR REPLACE INTO search_fts (rowid, title) VALUES (%s, %s)"
 

@@ -345,6 +345,8 @@ NOT_CALLED = {
     "memories.selectors.memories.page_by_change": "takes a query set; the lists of memories and of reviews call it",
     "memories.selectors.search.with_marks": "takes a ranking of the engine; search calls it",
     "sessions_app.selectors.is_readable": "takes a folder; caller_tree calls it",
+    "memories.validity.selectors.marks_apart": "marks_of calls it",
+    "memories.validity.selectors.joined_marks": "takes what marks_apart returns; marks_of calls it",
     "memories.selectors.search.without_hidden": "takes a ranking of the engine; search calls it",
     "governance.redaction.selectors.find_places": "takes a callback; previews of redactions are compared as answers",
     "governance.redaction.selectors.places_of": "takes what find_places returns",
@@ -374,9 +376,13 @@ def selectors() -> dict[str, Callable[..., Any]]:
     return {
         f"{module.__name__}.{name}": selector
         for module in modules
-        for name, selector in inspect.getmembers(module, inspect.isfunction)
+        for name, selector in inspect.getmembers(module, _is_selector)
         if selector.__module__ == module.__name__ and not name.startswith("_")
     }
+
+
+def _is_selector(member: object) -> bool:
+    return inspect.isfunction(member) or isinstance(member, rows.InSteps)
 
 
 def selector_answers(values: Values, *, calls: int) -> dict[str, Any]:

@@ -203,7 +203,7 @@ class AnswerTests(TestCase):
             self.assertAlmostEqual(score, expected_score, delta=1e-9)
         ids = source.sample(documents, min(5, len(documents)))
         self.same(lambda index: [index.count(words[0], most=count) for count in (most, None)])
-        self.same(lambda index: index.counts(words, most=20))
+        self.same(lambda index: rows.finish(index.counts(words, most=20)))
         self.same(lambda index: index.matches(words, [*ids, -1]))
         self.same(lambda index: [index.existing(words), index.lacks_newest()])
         plain = [word.rstrip("*") for word in words]

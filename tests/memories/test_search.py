@@ -703,7 +703,7 @@ class SearchModeTests(MemoriesTestCase):
         asked: list[str] = []
 
         @contextmanager
-        def asking(question: str) -> Iterator[Callable[[], Meaning]]:
+        def asking(question: str, *_: object) -> Iterator[Callable[[], Meaning]]:
             asked.append(question)
             yield Meaning
 

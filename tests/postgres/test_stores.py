@@ -102,8 +102,8 @@ with psycopg.connect(env.database_url()) as reader, use_store(project_store("alp
 with use_store(project_store("alpha")):
     print(json.dumps([wiped, during > 0, wiping.rewrite()]))
 """
-# Sent one by one, the queries of the ranking alone are seven more
-_MOST_ROUND_TRIPS = 30
+# One more than it sends: a second after it was looked for, the schema is looked for once more
+_MOST_ROUND_TRIPS = 12
 _SEARCH = f"""{_WRITE}
 import psycopg
 from memories.schemas import MemorySearch

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
-from functools import cache, lru_cache
-from typing import Any
+from functools import cache, lru_cache, update_wrapper
+from itertools import islice
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from django.db import connections, models
 
@@ -20,6 +21,12 @@ from memoryhub.core.stores.routing import require_current_alias
 _Adapter = Callable[[Any], Any]
 # A statement and its parameters
 Query = tuple[str, Sequence[Any]]
+# The rows of several queries
+Answers = list[list[tuple[Any, ...]]]
+P = ParamSpec("P")
+T = TypeVar("T")
+# Yields queries that may be sent at once, is sent their rows, and returns what they say
+Steps = Generator[Sequence[Query], Answers, T]
 # Rows that ``iterate`` reads at a time
 _BATCH = 1000
 
@@ -106,8 +113,58 @@ def fetch(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[tuple[
 def fetch_together(queries: Sequence[Query]) -> list[list[tuple[Any, ...]]]:
     """Return the rows of each query; a database server gets them all at once."""
     connection: Any = connections[require_current_alias()]
-    rows: list[list[tuple[Any, ...]]] = connection.fetch_together(queries)
-    return rows
+    answers: Answers = connection.fetch_together(queries)
+    return answers
+
+
+class InSteps(Generic[P, T]):
+    """A function that yields its queries; called as usual it runs alone, by its ``steps`` beside others.
+
+    As a decorator of a generator function, see ``Steps``::
+
+        titles, tags = rows.together(titles_of.steps(ids), tags_of.steps(ids))
+    """
+
+    def __init__(self, steps: Callable[P, Steps[T]]) -> None:
+        self.steps = steps
+        update_wrapper(self, steps)
+
+    def __call__(self, *args: P.args, **options: P.kwargs) -> T:
+        return finish(self.steps(*args, **options))
+
+
+def together(*functions: Steps[Any]) -> list[Any]:
+    """Return what several functions in steps return; what they ask at the same time is one round trip."""
+    return finish(side_by_side(*functions))
+
+
+def side_by_side(*functions: Steps[Any]) -> Steps[list[Any]]:
+    """Run functions in steps beside each other within another one; see ``together``."""
+    results: dict[int, Any] = {}
+    answers: dict[int, Any] = dict.fromkeys(range(len(functions)))
+    while answers:
+        queries: dict[int, Sequence[Query]] = {}
+        for number, answer in answers.items():
+            try:
+                queries[number] = functions[number].send(answer)
+            except StopIteration as end:
+                results[number] = end.value
+        if queries:
+            lists = iter((yield [query for part in queries.values() for query in part]))
+        answers = {number: list(islice(lists, len(part))) for number, part in queries.items()}
+    return [results[number] for number in range(len(functions))]
+
+
+def finish(steps: Steps[T]) -> T:
+    """Return what one function in steps returns."""
+    answers: Any = None
+    while True:
+        try:
+            queries = steps.send(answers)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        answers = fetch_together(queries) if queries else []
 
 
 def column(sql: str, parameters: list[Any] | tuple[Any, ...] = ()) -> list[Any]:
