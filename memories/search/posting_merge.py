@@ -19,6 +19,8 @@ from memoryhub.core.stores import rows
 
 # Merges are rarer with more documents, and searches slower, which read the waiting documents one by one
 WAITING_AT_MOST = 256
+# The put that merges takes about 0.1 ms a word
+WORDS_WAITING_AT_MOST = 20_000
 # Documents in a row, which is rewritten as a whole; so many fit into a page, so that none is stored out of line
 _ROW_AT_MOST = 500
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from memories.search.posting_lists import PostingLists, read
-from memories.search.posting_merge import COLUMNS, WAITING_AT_MOST, differing_postings, merge
+from memories.search.posting_merge import COLUMNS, WAITING_AT_MOST, WORDS_WAITING_AT_MOST, differing_postings, merge
 from memories.search.text import all_forms, indexed_form
 from memories.search.unicode61 import tokens
 from memoryhub.core.events.projection import companions
@@ -45,8 +45,9 @@ DOCUMENT_ID = "f.id"
 
 _K1, _B = 1.2, 0.75
 _LEAST_IDF = 1e-6
-# About one change in so many looks whether enough documents wait to be merged
+# About one change in so many looks whether enough waits to be merged, and each long document does
 _LOOK_ONCE_IN = 32
+_LONG = WORDS_WAITING_AT_MOST // _LOOK_ONCE_IN
 _POSTING_COLUMNS = ["word", "first", "last", "n", "codes", "documents", "shapes", "lengths", "places"]
 
 # A put counts in the totals even if its document is replaced or removed later: FTS5 without content counts so
@@ -69,7 +70,10 @@ _REMOVE_MERGED = (
     "SELECT s.batch, t.id, NULL, '{}', 0, 0, t.words FROM search_texts t, search_totals s WHERE t.id = %s "
     "ON CONFLICT (batch, id) DO NOTHING"
 )
-_HOW_MANY_WAIT = "SELECT count(*) FROM search_waiting WHERE batch = (SELECT batch FROM search_totals)"
+_HOW_MANY_WAIT = (
+    "SELECT count(*), CAST(coalesce(sum(put_words), 0) AS bigint) FROM search_waiting "
+    "WHERE batch = (SELECT batch FROM search_totals)"
+)
 
 
 def register() -> None:
@@ -101,7 +105,7 @@ def put(row: tuple[int, str, str, str, str], *, is_new: bool) -> None:
         rows.put("search_waiting", _NEW, values)
     else:
         rows.put("search_waiting", _REPLACE, [*values, document])
-    _merge_sometimes(document)
+    _merge_sometimes(document, length)
 
 
 def remove(document_id: int) -> None:
@@ -111,10 +115,11 @@ def remove(document_id: int) -> None:
 
 
 # Counting at each change would cost as much as the change. Ids of one kind of document may have a common factor.
-def _merge_sometimes(document_id: int) -> None:
-    if (document_id * 2654435761 >> 16) % _LOOK_ONCE_IN:
+def _merge_sometimes(document_id: int, length: int = 0) -> None:
+    if length < _LONG and (document_id * 2654435761 >> 16) % _LOOK_ONCE_IN:
         return
-    if rows.fetch(_HOW_MANY_WAIT)[0][0] >= WAITING_AT_MOST:
+    ((documents, words),) = rows.fetch(_HOW_MANY_WAIT)
+    if documents >= WAITING_AT_MOST or words >= WORDS_WAITING_AT_MOST:
         merge()
 
 

@@ -115,6 +115,13 @@ class Rows:
     def require_transaction(self) -> None:
         pass
 
+    def fetch_together(self, queries: Sequence[rows.Query]) -> rows.Answers:
+        return [self.fetch(*query) for query in queries]
+
+    def finish(self, steps: rows.Steps[Any]) -> Any:
+        with mock.patch.object(rows, "fetch_together", self.fetch_together):
+            return rows.finish(steps)
+
     def _run(self, sql: str, parameters: Sequence[Any]) -> Any:
         return self._connection.execute(sql.replace("%s", self._mark), list(parameters) or ())
 
@@ -142,6 +149,7 @@ class AnswerTests(TestCase):
             stack.enter_context(mock.patch.object(fts5, "rows", theirs))
             for module in (posting_lists, posting_merge, postings):
                 stack.enter_context(mock.patch.object(module, "rows", ours))
+            stack.enter_context(mock.patch.object(rows, "fetch_together", ours.fetch_together))
             theirs.execute(fts5.CREATE)
             for statement in postings.CREATE:
                 ours.execute(statement)
@@ -203,7 +211,7 @@ class AnswerTests(TestCase):
             self.assertAlmostEqual(score, expected_score, delta=1e-9)
         ids = source.sample(documents, min(5, len(documents)))
         self.same(lambda index: [index.count(words[0], most=count) for count in (most, None)])
-        self.same(lambda index: rows.finish(index.counts(words, most=20)))
+        self.same(lambda index: index.rows.finish(index.counts(words, most=20)))
         self.same(lambda index: index.matches(words, [*ids, -1]))
         self.same(lambda index: [index.existing(words), index.lacks_newest()])
         plain = [word.rstrip("*") for word in words]
@@ -226,6 +234,16 @@ class AnswerTests(TestCase):
             left = self.fill(source, theirs, ours, 60)
             for _ in range(10):
                 self.compare(source, theirs, ours, left)
+
+    def test_long_documents_are_merged_before_they_are_many(self):
+        with self.indexes() as (_, ours):
+            for number in range(1, 9):
+                text = " ".join(f"word{number}of{place}" for place in range(4_000))
+                postings.put((number, "", text, "", ""), is_new=True)
+            ((waiting,),) = ours.fetch(
+                "SELECT count(*) FROM search_waiting WHERE batch = (SELECT batch FROM search_totals)"
+            )
+            self.assertLess(waiting, 6)
 
     def test_an_optimized_index_has_no_word_of_a_removed_document_and_a_renewed_one_none(self):
         with self.indexes() as (_, ours):
