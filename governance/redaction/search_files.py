@@ -26,8 +26,8 @@ _SLICES, _SLICE, _ENOUGH = 5, 64, 3
 _CHUNK = 4 * 1024 * 1024
 _AT_ONCE = 1_000
 _PATTERN_MEMORY = 256 * 1024 * 1024
-# Lines before the compressed part of a file, and how zlib reads that, by the file's suffix
-_COMPRESSED = {".gz": (0, 31), ".bundle": (2, 15)}
+# What compressed files begin with: the lines before their compressed part, and how zlib reads that
+_COMPRESSED = {b"\x1f\x8b": (0, 31), b"memory-hub-bundle 1\n": (2, 15)}
 
 # Yields the parts that some bytes contain
 Search = Callable[[bytes], Iterator[bytes]]
@@ -103,9 +103,11 @@ def _chunks(path: Path, *, skip_lines: int = 0) -> Iterator[bytes]:
 
 
 def _decompressed(path: Path) -> Iterator[bytes]:
-    if path.suffix not in _COMPRESSED:
+    start = next(_chunks(path), b"")
+    forms = [form for beginning, form in _COMPRESSED.items() if start.startswith(beginning)]
+    if not forms:
         return
-    skip_lines, form = _COMPRESSED[path.suffix]
+    ((skip_lines, form),) = forms
     decoder = zlib.decompressobj(form)
     for chunk in _chunks(path, skip_lines=skip_lines):
         compressed = chunk

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import inspect
 import io
 import json
 import subprocess
 import sys
+import tempfile
+import zlib
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
 
 from django.core.management import CommandError, call_command
 from django.db import transaction
-from django.test import tag
+from django.test import SimpleTestCase, tag
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -494,6 +497,17 @@ class WholeTests(RedactionTestCase):
         places = tables if on_postgresql() else ["projects/alpha/events.db"]
         self.assertEqual([place.where for place in done.left], places)
         self.assertIn("elsewhere in this store", done.left[0].why)
+
+
+class CompressedCopiesTests(SimpleTestCase):
+    def test_they_are_searched_whatever_their_names(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        text = b'{"title":"the launch word is heliotrope"}\n'
+        bundle, earlier, damaged = (folder / name for name in ("a.bundle", "b.copy", "c.gz"))
+        bundle.write_bytes(gzip.compress(text))
+        earlier.write_bytes(b"memory-hub-bundle 1\n{}\n" + zlib.compress(text) + b"0" * 64 + b"\n")
+        damaged.write_bytes(b"\x1f\x8b no such file after all")
+        self.assertEqual(search_folder(folder, {"heliotrope"}).paths, [bundle, earlier])
 
 
 class AtTheSameTimeTests(RedactionTestCase):

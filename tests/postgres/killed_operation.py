@@ -190,7 +190,7 @@ IN_PROJECT: dict[str, Operation] = {
     "back_up": back_up,
     "adopt": bundle("whole.bundle", "adopted"),
     "forward": bundle("longer.bundle", "adopted"),
-    "merge": bundle("whole.bundle", PROJECT),
+    "merge": bundle("longer.bundle", PROJECT),
 }
 MOVES: dict[str, Operation] = {
     "move_to_server": moving("--to", "second"),
