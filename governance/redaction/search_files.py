@@ -103,12 +103,13 @@ def _chunks(path: Path, *, skip_lines: int = 0) -> Iterator[bytes]:
 
 
 def _decompressed(path: Path) -> Iterator[bytes]:
-    start = next(_chunks(path), b"")
-    forms = [form for beginning, form in _COMPRESSED.items() if start.startswith(beginning)]
-    if not forms:
+    with path.open("rb") as file:
+        start = file.read(max(map(len, _COMPRESSED)))
+    forms = (form for beginning, form in _COMPRESSED.items() if start.startswith(beginning))
+    skip_lines, container = next(forms, (0, 0))
+    if not container:
         return
-    ((skip_lines, form),) = forms
-    decoder = zlib.decompressobj(form)
+    decoder = zlib.decompressobj(container)
     for chunk in _chunks(path, skip_lines=skip_lines):
         compressed = chunk
         while compressed:

@@ -276,7 +276,7 @@ class Model:
         }
 
     def _heads(self, decision: int, recorded: dict[int, Happened]) -> set[int]:
-        """Return what stands instead of a decision: itself if nothing does."""
+        """Return the decisions that apply instead of one: itself if there are none."""
         heads = self._above(decision, recorded, self._takes_effect)
         if not heads and self._status(decision) == "proposed":
             heads = self._above(decision, recorded, lambda heir: self._status(heir) == "proposed")

@@ -125,7 +125,7 @@ def _planned(bundle: Bundle, store: StoreId) -> Applied:
         with use_store(store):
             digests = chain.from_iterable(log.iterate_columns("chain_digest"))
             plan = Applied(BundleOutcome.ADOPTED, store, check(bundle, digests), log.head())
-            merged = log.events().without_undone().of_type(LOG_MERGED).payloads() if bundle.is_chained else {}
+            merged = log.events().of_type(LOG_MERGED).payloads() if bundle.is_chained else {}
             earlier = (position for position, payload in merged.items() if payload.get("head") == manifest.head)
             plan.merged_before = next(earlier, 0)
     last = plan.head[0]
