@@ -128,6 +128,11 @@ class AutostartTests(AutostartTestCase):
         self.assertIn("idle for 2 s: ending", (self.home / "serve.log").read_text())
         self.assertIn("the next client starts it", self.run_command("status"))
 
+    def test_a_hub_that_the_event_of_a_tool_starts_has_the_priority_of_its_client(self) -> None:
+        ClaudeCode(self.home, self.folder, "s1").bash("ls", "notes.md")
+        running = poll(self.running, what="a hub")
+        self.assertEqual(os.getpriority(os.PRIO_PROCESS, running.pid), os.getpriority(os.PRIO_PROCESS, 0))
+
     def test_a_hub_that_is_started_by_hand_takes_over(self) -> None:
         with mock.patch.dict(os.environ, MEMORY_HUB_IDLE_SECONDS="600"):
             ClaudeCode(self.home, self.folder, "s1").start()

@@ -258,7 +258,8 @@ def _leave_to_child(event: ClientEvent, connection: Connection | None) -> None:
     try:
         if child == 0:
             os.setsid()  # a new session: ending the client's process group does not end the child
-            os.nice(10)  # the client's own work goes first
+            if connection:  # else this starts the hub, which would keep the priority
+                os.nice(10)  # the client's own work goes first
         _wait_or_keep(event, connection)
     finally:
         if child == 0:
