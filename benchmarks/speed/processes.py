@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from enum import StrEnum
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -105,6 +106,15 @@ class HttpServer:
                 reason = self._errors.read_text(errors="replace").strip()[-500:]
                 raise RuntimeError(f"{self._arguments[0]} did not start: {reason or 'it printed nothing'}")
             time.sleep(_POLL_SECONDS)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Run a block while the process does not run, nor any of its jobs."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
 
     def measure(self) -> None:
         if self.process and self.process.poll() is None:

@@ -93,7 +93,13 @@ def measure_hybrid(sized: SizedBench) -> Iterator[Figure]:
         return
     questions = _questions(sized)
     asked, ranked = iter(questions), iter(questions)
-    with run_model(), _with_vectors(sized, _described(name)), _client(sized) as client:
+    # A job of the hub, whose settings name no model, would drop the vectors
+    with (
+        sized.bench.rest.paused(),
+        run_model(),
+        _with_vectors(sized, _described(name)),
+        _client(sized) as client,
+    ):
         hub, bare = interleave(
             sized.samples.searches,
             lambda: seconds_of(client.search, next(asked)),
