@@ -64,6 +64,9 @@ BEYOND_SCHEMAS = (
     r"^line \d+ is before line \d+",
     r"^git can't blame ",  # of the file's lines
     r"is no path of a file from the top|is not in the project's folder",
+    r"is no check; write ",  # of a command that the shell splits, or of a file and an RE2 pattern
+    r"^the command `.*` (has line breaks or|cannot be split) |^the command is empty; ",
+    r"is no path inside the working tree; |^the check of .* has no pattern; ",
 )
 _SPELLED = {
     "boolean": re.compile(r"true|false|yes|no|on|off|y|n|t|f|0|1|0\.0|1\.0", re.IGNORECASE),
