@@ -27,7 +27,7 @@ class ProgramTests(PackagesTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.user = Path(tempfile.mkdtemp(prefix="user-", dir=self.folder.parent))
-        self.addCleanup(shutil.rmtree, self.user)
+        self.addCleanup(shutil.rmtree, self.user, ignore_errors=True)
 
     def run_node(self, script: Path, *words: str | Path) -> str:
         """Run a client's program as a new user, and return what it prints."""

@@ -119,7 +119,7 @@ def caddy_of(folder: Path, site: str, **environment: str) -> Iterator[None]:
 def before_the_hub(running: Running) -> Iterator[Proxy]:
     """Run a proxy before the hub that the tests of this process share."""
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=run_home())))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=run_home(), ignore_cleanup_errors=True)))
         cert, key = make_certificate(folder, HOST)
         port = free_port()
         stack.enter_context(running(folder, cert, key, port, team_hub().upstream))
