@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -327,6 +328,14 @@ class StatusTests(HubTestCase):
 
 
 class VersionTests(HubTestCase):
+    @contextlib.contextmanager
+    def hub(self, version=None, *, started=lock.BY_HAND):
+        with contextlib.ExitStack() as stack:
+            publish = stack.enter_context(lock.hold_home(started=started))
+            with version or contextlib.nullcontext():
+                stack.enter_context(publish("http://127.0.0.1:1"))
+            yield
+
     def test_a_running_hub_of_another_version_is_named_by_each_command(self):
         with self.store("alpha"):
             write_memory(command=MemoryWrite(title="Port", content="It listens on 8321."))
@@ -336,9 +345,8 @@ class VersionTests(HubTestCase):
             (lock.ON_DEMAND, "", "`memory-hub serve` takes its place"),
         ):
             which = f"of version {version}" if version else "of an earlier version"
-            with self.subTest(started), lock.hold_home(started=started) as publish:
-                with mock.patch.object(lock, "__version__", version):
-                    publish("http://127.0.0.1:1")
+            earlier = mock.patch.object(lock, "__version__", version)
+            with self.subTest(started), self.hub(earlier, started=started):
                 sentence = f"the running hub is {which}, and this is {__version__}; {words}"
                 self.assertIn(f"Upgrade:    {sentence}", run_command("status").output)
                 self.assertIn(f"warning: {sentence}", run_command("search", "port", *ALPHA).errors)
@@ -346,9 +354,7 @@ class VersionTests(HubTestCase):
 
     def test_a_client_over_mcp_writes_it_to_its_log(self):
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "memory_stats", "arguments": {}}}
-        with lock.hold_home(started=lock.BY_HAND) as publish:
-            with mock.patch.object(lock, "__version__", "0.0.9"):
-                publish("http://127.0.0.1:1")
+        with self.hub(mock.patch.object(lock, "__version__", "0.0.9")):
             command = [sys.executable, str(ROOT / "manage.py"), "mcp", *ALPHA]
             done = subprocess.run(
                 command, input=json.dumps(call), capture_output=True, text=True, check=False, timeout=120
@@ -357,8 +363,7 @@ class VersionTests(HubTestCase):
         self.assertIn(sentence, done.stderr)
 
     def test_the_hub_of_this_version_is_not_mentioned(self):
-        with lock.hold_home(started=lock.BY_HAND) as publish:
-            publish("http://127.0.0.1:1")
+        with self.hub():
             status = run_command("status").output
         self.assertIn(f"Version:    {__version__}\n", status)
         self.assertNotIn("Upgrade:", status)

@@ -14,7 +14,7 @@ VARIABLE = "MEMORY_HUB_AUTOSTART"
 SETTING = "autostart"
 # A hub that fails to start is tried again after so many seconds, not at every event of every client.
 _PAUSE_SECONDS = 30.0
-# Has content from the start of a hub until it serves
+# Has content from the start of a hub until it serves. The hub holds its lock for as long as it runs.
 _MARK = "run/autostart"
 
 
@@ -51,10 +51,15 @@ def start_hub() -> bool:
             return False
         os.pwrite(descriptor, b"started\n", 0)  # until it serves
         os.utime(descriptor)
-        start_in_background("serve", "--on-demand", folder=home_text())
+        start_in_background("serve", "--on-demand", folder=home_text(), locked=descriptor)
     finally:
         os.close(descriptor)
     return True
+
+
+def is_starting() -> bool:
+    """Return whether a hub that a client started runs, though it may not serve yet."""
+    return is_locked(f"{home_text()}/{_MARK}")
 
 
 def note_started() -> None:
@@ -63,8 +68,11 @@ def note_started() -> None:
         os.truncate(mark, 0)
 
 
-def start_in_background(*arguments: str, folder: str) -> None:
-    """Start a command of the hub in a folder as a process that outlives this one; nobody reads what it prints."""
+def start_in_background(*arguments: str, folder: str, locked: int | None = None) -> None:
+    """Start a command of the hub in a folder as a process that outlives this one; nobody reads what it prints.
+
+    A lock that this process holds through the descriptor ``locked`` is the command's, too, until it ends.
+    """
     import subprocess
 
     # What a client or this process set for itself is not the command's.
@@ -80,6 +88,7 @@ def start_in_background(*arguments: str, folder: str) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        pass_fds=() if locked is None else (locked,),
     )
     process.returncode = 0  # nobody waits for it: without this, Popen warns when it is collected
 

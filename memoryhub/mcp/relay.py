@@ -51,8 +51,6 @@ _START_SECONDS = 10.0
 _LOOK_SECONDS = 0.01
 # To ask whether a hub may start reads files, which windows that wait would take from the hub that starts
 _ASK_SECONDS = 0.25
-# A hub that starts has the socket sooner, and one that ends is gone
-_SOCKET_SECONDS = 2.0
 _GREETING_SECONDS = 30.0
 # A request that ended so many hubs is answered with an error
 _MOST_ATTEMPTS = 5
@@ -332,8 +330,8 @@ def _greeting_of(chosen: options.Options, directory: str) -> Message:
 def _reach(greeting: Message) -> _HubConnection | None:
     """Return the hub of this home, which is started if there is none; None if it can't serve this client."""
     path, lock = f"{home_text()}/{SOCKET}", f"{home_text()}/{SERVE_LOCK}"
-    started_at = ask_at = time.monotonic()
-    deadline = started_at + _START_SECONDS
+    ask_at = time.monotonic()
+    deadline = ask_at + _START_SECONDS
     while time.monotonic() < deadline:
         connection = new_socket(AF_UNIX, SOCK_STREAM)
         try:
@@ -342,13 +340,16 @@ def _reach(greeting: Message) -> _HubConnection | None:
         except (ConnectionError, FileNotFoundError) as error:
             connection.close()
             if is_locked(lock):
-                if isinstance(error, FileNotFoundError) and time.monotonic() > started_at + _SOCKET_SECONDS:
-                    return None  # a hub of an earlier version
+                # A hub listens before it publishes its address in the lock's file
+                if isinstance(error, FileNotFoundError) and os.path.getsize(lock):  # noqa: PTH202
+                    return None  # of an earlier version, or it can't listen
                 deadline = time.monotonic() + _START_SECONDS
             elif time.monotonic() >= ask_at:
                 if not autostart.is_allowed():
                     return None
                 autostart.start_hub()
+                if autostart.is_starting():
+                    deadline = time.monotonic() + _START_SECONDS
                 ask_at = time.monotonic() + _ASK_SECONDS
         except OSError:  # the path is too long
             connection.close()

@@ -36,8 +36,7 @@ class OpenTestCase(HubTestCase):
 
     @contextmanager
     def hub(self) -> Iterator[None]:
-        with process.hold_home(started=process.BY_HAND) as publish:
-            publish(ADDRESS)
+        with process.hold_home(started=process.BY_HAND) as publish, publish(ADDRESS):
             yield
 
     def opened(self, *arguments: str) -> str:

@@ -367,10 +367,9 @@ class HubDatabaseTests(BackupTestCase):
         self.assertEqual(self.path.stat().st_mode & 0o777, 0o600)
 
     def test_it_is_left_alone_while_the_hub_runs(self) -> None:
-        with process.hold_home(started="by hand") as announce:
-            announce("http://x")
-            with self.assertRaisesRegex(CommandError, "the hub is running at http://x"):
-                self.restore_hub(self.backup)
+        running = self.assertRaisesRegex(CommandError, "the hub is running at http://x")
+        with process.hold_home(started="by hand") as publish, publish("http://x"), running:
+            self.restore_hub(self.backup)
         self.assert_name("now")
 
     def test_what_is_no_backup_of_it_is_refused(self) -> None:

@@ -242,6 +242,40 @@ class LookingForAHub(SimpleTestCase):
         self.assertLess(asked.call_count, 50)
         self.assertGreater(asked.call_count, 10)
 
+    def test_a_window_waits_while_a_hub_starts_however_long_and_not_after(self) -> None:
+        home = self.enterContext(tempfile.TemporaryDirectory())
+        seconds = count()
+        end = Path(home, "end")
+        code = f"import pathlib, time\nwhile not pathlib.Path({str(end)!r}).exists(): time.sleep(0.01)"
+        hub = mock.patch.object(autostart, "module_command", lambda *_: [sys.executable, "-c", code])
+
+        def sleep(_: float) -> None:
+            if next(seconds) > 100 and not end.exists():
+                self.assertTrue(autostart.is_starting())
+                end.touch()
+                wait_until(lambda: not autostart.is_starting())
+
+        clock = mock.patch.object(relay, "time", monotonic=lambda: next(seconds), sleep=sleep)
+        with mock.patch.dict(os.environ, {"MEMORY_HUB_HOME": home, **ON}), hub, clock:
+            self.assertIsNone(relay._reach({}))
+        self.assertTrue(end.exists())
+
+    def test_a_hub_without_a_socket_is_waited_for_until_it_serves(self) -> None:
+        home = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        looks = count()
+
+        def sleep(_: float) -> None:
+            if next(looks) > 100:
+                lock.write_text(json.dumps({"pid": 1, "address": "http://127.0.0.1:8321"}))
+
+        self.enterContext(mock.patch.dict(os.environ, {"MEMORY_HUB_HOME": str(home), **ON}))
+        self.enterContext(mock.patch.object(relay, "time", monotonic=lambda: next(looks), sleep=sleep))
+        lock = home / SERVE_LOCK
+        with lock.open("w") as held:
+            self.assertTrue(try_lock(held.fileno()))
+            self.assertIsNone(relay._reach({}))
+        self.assertTrue(lock.read_text())
+
     def test_those_that_look_at_once_take_each_other_for_no_hub(self) -> None:
         home = Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.enterContext(mock.patch.dict(os.environ, MEMORY_HUB_HOME=str(home)))

@@ -82,7 +82,7 @@ class Command(HubCommand):
             is_any_port = on_demand or (public and port == PORT)
             listener = stack.enter_context(web.listen_anywhere(port) if is_any_port else web.listen(host, port))
             address = address_of(listener)
-            publish(address, network.public_url)
+            stack.enter_context(publish(address, network.public_url))
             self._prepare()
             stack.enter_context(answer_commands())
             ending = web.Ending()

@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -68,19 +68,22 @@ def _lock_path() -> Path:
 
 
 @contextmanager
-def hold_home(*, started: str) -> Iterator[Callable[..., None]]:
+def hold_home(*, started: str) -> Iterator[Callable[..., AbstractContextManager[None]]]:
+    """Hold the lock of the home; what it yields publishes the hub's address there, until its context ends."""
     descriptor = os.open(_lock_path(), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         _lock_home(descriptor, takes_over=started != ON_DEMAND)
         os.ftruncate(descriptor, 0)
         since = clock.to_text(clock.now())
 
-        def publish(address: str, url: str = "") -> None:
+        @contextmanager
+        def publish(address: str, url: str = "") -> Iterator[None]:
             running = Running(os.getpid(), address, since, started, url, __version__)
             os.pwrite(descriptor, json.dumps(asdict(running)).encode(), 0)
+            yield
+            os.ftruncate(descriptor, 0)
 
         yield publish
-        os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
 
