@@ -80,8 +80,10 @@ def hold_home(*, started: str) -> Iterator[Callable[..., AbstractContextManager[
         def publish(address: str, url: str = "") -> Iterator[None]:
             running = Running(os.getpid(), address, since, started, url, __version__)
             os.pwrite(descriptor, json.dumps(asdict(running)).encode(), 0)
-            yield
-            os.ftruncate(descriptor, 0)
+            try:
+                yield
+            finally:
+                os.ftruncate(descriptor, 0)
 
         yield publish
     finally:
