@@ -139,7 +139,7 @@ def messages_around_erased(event: Event[PayloadErased]) -> list[Document]:
     return list(_messages(_around(event.payload.positions)))
 
 
-# Characters of each neighbour that are indexed; a long answer would outweigh the message.
+# Longer neighbours are not indexed: words of an answer would count as the user's, and its length against them.
 _NEAR_CHARACTERS = 500
 
 
@@ -158,7 +158,10 @@ def _beside(column: str, sign: str, order: str) -> str:
 
 
 _BEFORE, _AFTER = ("<", "DESC"), (">", "ASC")
-_EXCERPT = f"substr({json_text('n.payload_json', 'content')}, 1, {_NEAR_CHARACTERS})"
+_EXCERPT = (
+    f"CASE WHEN length({json_text('n.payload_json', 'content')}) <= {_NEAR_CHARACTERS} "
+    f"THEN {json_text('n.payload_json', 'content')} END"
+)
 _THESE = f"FROM raw_events e WHERE e.position IN {IDS} AND e.{{is_message}}"
 _AROUND = f"SELECT {_beside('n.position', *_BEFORE)}, {_beside('n.position', *_AFTER)} {_THESE}"
 # Another tool's messages are as old as they were there; a clock that is ahead makes none newer than its event

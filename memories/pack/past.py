@@ -26,6 +26,7 @@ from memories.search.parsed_query import ParsedQuery
 from memories.search.relevance import Relevance, odds, relevance_of
 from memories.search.snippets import command_end, only_asks
 from memories.search.text import COMMON_WORDS
+from memories.search.weights import PROMPT
 from memories.validity.amendments import pairs_among
 from memoryhub.core import clock, log
 from memoryhub.core.events.event_types import event_type, names_of_speech
@@ -80,10 +81,10 @@ def past_relevances(query: ParsedQuery, level: Level, session_id: str) -> dict[i
     documents = engine.documents_of([hit for hit, _ in ranked.hits[:_CANDIDATES]])
     candidates: list[int] = []
     for hit, document in documents.items():
-        is_question = document["type"] == engine.PROMPT and only_asks(document["title"], query.terms)
+        is_question = document["type"] == PROMPT and only_asks(document["title"], query.terms)
         if document["session_id"] != session_id and not is_question:
             candidates.append(hit)
-    answers = _answers_to([hit for hit in candidates if documents[hit]["type"] == engine.PROMPT])
+    answers = _answers_to([hit for hit in candidates if documents[hit]["type"] == PROMPT])
     relevances = relevance_of(query, [*{*candidates, *answers.values()}])
     for prompt, answer in answers.items():
         score = _BY_QUESTION * relevances.pop(prompt).score
@@ -111,7 +112,7 @@ _NEXT_MESSAGES = (
 def _answers_to(prompts: Collection[int]) -> dict[int, int]:
     answers = {prompt: later for prompt, later in rows.fetch(_NEXT_MESSAGES, [json.dumps(list(prompts))]) if later}
     documents = engine.documents_of(list(answers.values()))
-    return {prompt: later for prompt, later in answers.items() if documents[later]["type"] != engine.PROMPT}
+    return {prompt: later for prompt, later in answers.items() if documents[later]["type"] != PROMPT}
 
 
 def _recallable(level: Level, ids: Sequence[int], _: datetime, passages: Mapping[int, slice]) -> dict[int, PackItem]:

@@ -22,6 +22,7 @@ from memories.search.index import Hits, text_index
 from memories.search.parsed_query import ParsedQuery, with_parts
 from memories.search.snippets import only_asks
 from memories.search.weights import (
+    PROMPT,
     REFINED,
     USUAL,
     Factors,
@@ -41,7 +42,6 @@ from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core.search import text_queries
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, LIKE, is_among, number_of
-from sessions_app.events.client import USER_MESSAGE
 
 # Matches that are ranked and counted
 RANKED_AT_MOST = 1000
@@ -156,17 +156,13 @@ def rank(
         surroundings = pipeline
         if ranked.near is not None:
             surroundings = replace(pipeline, session=min(pipeline.session, pipeline.session_beside_others))
-        hits, factors = refine(hits, messages, query.terms, surroundings)
+        hits, factors = refine(hits, messages, query, surroundings)
     hits = _with_successors(hits, query, level)
     hits = weigh(hits, query, facts, factors, pipeline, by_use=store.settings.rank_by_use)
     if further := dict(hits[:REFINED]).keys() - facts.ids:
         messages |= messages_of(further)
     hits = _without_repeats(hits, messages, query)
     return replace(ranked, hits=hits, factors=factors)
-
-
-# Type of the documents of prompts
-PROMPT = USER_MESSAGE.name.rpartition(".")[2]
 
 
 # Without messages that repeat a better one, and prompts that only ask the same, unless they are all there is

@@ -108,7 +108,7 @@ _TABLES = frozenset({"memories_searchdocument", "search"})
 # Sources whose titles repeat the first line of the text
 UNTITLED = ("message", "command")
 # Version of how texts are written into the index; a store with another version gets a new index (decision 20)
-FORM = "5"
+FORM = "6"
 
 require_sql("memories.search.form", f"DELETE FROM store_meta WHERE key = 'search_form' AND value <> '{FORM}'")
 require_sql(

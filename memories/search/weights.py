@@ -30,6 +30,7 @@ from memoryhub.core import clock
 from memoryhub.core.errors import Unavailable
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.dialect import IDS, LIKE, LINE_END, is_among
+from sessions_app.events.client import USER_MESSAGE
 
 
 def by_index(mode: str) -> bool:
@@ -82,7 +83,7 @@ class Pipeline:
     session: float = 1.0
     # The same, as a limit, if another ranking is blended in, which already favours related messages
     session_beside_others: float = 0.5
-    # How much more a message counts whose speaker the question names
+    # How much more a message counts whose speaker the question names; "I" and "my" name the user
     speaker: float = 1.0
     # Whether names such as ``a.b_c`` are also searched as a whole
     phrases: bool = True
@@ -340,9 +341,12 @@ SELECT d.id, d.session_id, d.title, d.type, (
     WHERE p.source = 'message' AND p.session_id = d.session_id AND p.id < d.id
 ) FROM memories_searchdocument d WHERE d.source = 'message' AND d.id IN {IDS}
 """
+# Type of the documents of prompts
+PROMPT = USER_MESSAGE.name.rpartition(".")[2]
 # How transcripts mark the speaker: ``Ada: …``, ``**Ada Lovelace**: …``
 _SPEAKER = re.compile(r"\W{0,3}([^\W\d_][\w .'-]{0,40}?)\W{0,3}:\s")
 _WORD = re.compile(r"[^\W_]+")
+_FIRST_PERSON = re.compile(r"\b(?:i(?!\.)|my|mine)\b", re.IGNORECASE)
 
 
 class MessageHit(NamedTuple):
@@ -365,7 +369,7 @@ def messages_of(ids: Collection[int]) -> rows.Steps[dict[int, MessageHit]]:
     return {message: MessageHit(*columns) for message, *columns in messages}
 
 
-def refine(hits: Hits, messages: Messages, words: Collection[str], pipeline: Pipeline) -> tuple[Hits, Factors]:
+def refine(hits: Hits, messages: Messages, query: ParsedQuery, pipeline: Pipeline) -> tuple[Hits, Factors]:
     """Re-rank messages by their surroundings (decision 20); return the hits, and what raised each message.
 
     The best message keeps the score of the best one before, so messages as a whole gain nothing over other documents.
@@ -379,7 +383,7 @@ def refine(hits: Hits, messages: Messages, words: Collection[str], pipeline: Pip
         return hits, {}
     near = _with_neighbours(plain, places, pipeline.neighbours)
     by_session = _with_sessions(near, places, pipeline.session)
-    by_speaker = _with_speakers(by_session, places, words, pipeline.speaker)
+    by_speaker = _with_speakers(by_session, places, query, pipeline.speaker)
     steps = (("neighbours", plain, near), ("session", near, by_session), ("speaker", by_session, by_speaker))
     factors: Factors = {message: {} for message in places}
     for name, before, after in steps:
@@ -416,11 +420,16 @@ def _with_sessions(scores: Scores, places: Messages, weight: float) -> Scores:
     return {message: score * (1 + weight * shares[places[message].session] / most) for message, score in scores.items()}
 
 
-def _with_speakers(scores: Scores, places: Messages, words: Collection[str], weight: float) -> Scores:
-    named = set(words)
+def _with_speakers(scores: Scores, places: Messages, query: ParsedQuery, weight: float) -> Scores:
+    named = set(query.terms)
+    names_user = bool(_FIRST_PERSON.search(query.text))
     raised = dict(scores)
     for message in scores:
-        label = _SPEAKER.match(folded(places[message].title))
-        if label and not named.isdisjoint(_WORD.findall(label[1].lower())):
+        place = places[message]
+        if label := _SPEAKER.match(folded(place.title)):
+            is_named = not named.isdisjoint(_WORD.findall(label[1].lower()))
+        else:
+            is_named = names_user and place.speaker == PROMPT
+        if is_named:
             raised[message] *= 1 + weight
     return raised

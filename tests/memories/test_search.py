@@ -31,7 +31,7 @@ from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, ContextReplay, MemoryQuery
 from memories.search import engine
 from memories.search.engine import BlendWeights, blend
-from memories.search.index import forget_removed, put, remove, text_index, text_row
+from memories.search.index import FORM, forget_removed, put, remove, text_index, text_row
 from memories.search.parsed_query import parse, parse_search
 from memories.search.relevance import relevance_of
 from memories.search.snippets import LENGTH, passages, snippet, spans, words_in
@@ -437,6 +437,14 @@ class SurroundingsTests(MessagesTestCase):
         self.assertEqual(self.found("green"), [answer])
 
     @tag("backend")
+    def test_a_long_answer_costs_the_message_before_it_nothing(self):
+        answered, long = self.say("s", "The kayak is ready.", "Check the hull. " * 40, by=TURNS)
+        (alone,) = self.say("two", "A kayak is ready.", began=BEGAN + timedelta(hours=1))
+        scores = dict(engine.rank(parse("kayak"), pipeline=WORDS_ALONE).hits)
+        self.assertAlmostEqual(scores[answered], scores[alone])
+        self.assertEqual(self.found("hull"), [long])
+
+    @tag("backend")
     def test_what_was_said_beside_a_hit_is_no_hit(self):
         self.say("s0", "hello", "how is VAT rounded?", "Half up, for each line.", by=("user", "user", "assistant"))
         self.say("s1", "How is VAT rounded?", "hello")
@@ -481,6 +489,19 @@ class SurroundingsTests(MessagesTestCase):
         self.say("two", "Ada: the heron nests on the roof", "Ben: herons, again?")
         best = self.search("where do Ada's herons nest").results[0]
         self.assertRegex(best["why"], r"^ada, herons, nest; neighbours ×\d\.\d; session ×2\.0; speaker ×2\.0$")
+
+    @tag("backend")
+    def test_a_question_about_oneself_ranks_what_the_user_said_first(self):
+        said, _ = self.say("s", "I moor the kayak at berth four.", "Moor the kayak at a berth.", by=TURNS)
+        self.say("two", "Ada: I moor the kayak at berth four.", "Fine.")
+        asked = engine.rank(parse("at which berth do I moor my kayak"))
+        self.assertEqual(asked.hits[0][0], said)
+        self.assertEqual({hit for hit, factors in asked.factors.items() if "speaker" in factors}, {said})
+        for question in ("at which berth does one moor a kayak", "berth of a kayak, i.e. where to moor"):
+            with self.subTest(question):
+                ranked = engine.rank(parse(question))
+                self.assertIn(said, dict(ranked.hits))
+                self.assertFalse([hit for hit, factors in ranked.factors.items() if "speaker" in factors])
 
 
 class MixedSourcesTests(MessagesTestCase):
@@ -975,7 +996,7 @@ class OldFormTests(MessagesTestCase):
         forget(store)
         with use_store(store):
             self.assertEqual(self.found("deploy"), [memory])
-            self.assertEqual(rows.fetch("SELECT value FROM store_meta WHERE key = 'search_form'"), [("5",)])
+            self.assertEqual(rows.fetch("SELECT value FROM store_meta WHERE key = 'search_form'"), [(FORM,)])
             self.assert_rebuilds()
             self.assertEqual(self.found("deploy"), [memory])
 
