@@ -136,7 +136,8 @@ def existing(words: Sequence[str]) -> set[str]:
 def with_any(groups: Sequence[Sequence[str]], *, by_score: bool, most: int) -> tuple[str, tuple[Any, ...]]:
     all_of = [" AND ".join(map('"{}"'.format, group)) for group in groups]
     expression = " OR ".join(map("({})".format, all_of))
-    order = "rank" if by_score else "rowid DESC"
+    # ORDER BY rank would sort all matches with their scores in a statement of its own
+    order = "bm25(search_fts)" if by_score else "rowid DESC"
     sql = f"SELECT rowid AS id FROM search_fts WHERE search_fts MATCH %s ORDER BY {order} LIMIT %s"
     return sql, (expression, most)
 
