@@ -54,7 +54,7 @@ def find_amendments(entity_id: int, text: TitledText, among: Sequence[str] = _EN
     superseded = successors_of(live)
     documents = engine.documents_of([key for key in live if key not in superseded])
     pairs: list[Pair] = []
-    for pair in pairs_among(documents, engine.texts_of(documents)):
+    for pair in pairs_among(documents, engine.texts_of(documents), about=entity_id):
         if pair.newer_id == entity_id and pair.is_marked:
             pairs.append(pair)
     if not pairs:

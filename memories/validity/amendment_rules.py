@@ -7,7 +7,7 @@ The explicit words are English; texts in other languages are compared by their v
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import Enum, auto
@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from memories.search.snippets import UNLISTED, place_of_stem, stem
 from memories.search.text import COMMON_WORDS, STOP_WORDS, folded
+from memories.validity.change_words import ACT, CHANGE_WORDS, CHANGELOG, changes_in, is_open_sentence, plain_sentence
 
 # Characters of a newer text that are read; an older one that is longer says more than one sentence can amend
 _READ, _LONGEST = 700, 900
@@ -30,80 +31,6 @@ class TitledText(NamedTuple):
     is_section: bool = False
 
 
-_IS = r"(?:is|are|was|were|has been|have been|had been|got|gets)(?: (?:being|now|finally|completely|all))*"
-_ENDED = "gone removed retired abandoned deprecated obsolete outdated replaced superseded discontinued dropped".split()
-_CHANGED = (
-    "moved migrated switched changed bumped raised lowered increased reduced extended shortened upgraded downgraded "
-    "renamed converted reverted reversed moving migrating switching changing raising lowering"
-).split()
-_HAS_ENDED = f"(?:{'|'.join(_ENDED)}|(?:switched|turned) off|shut down|phased out)"
-# What is removed each time goes on
-_NOT_HABIT = r"(?! (?:by|when|after\w*|every|each|once|at|on|if|with|automatically)\b)"
-_HAS_CHANGED = f"(?:{'|'.join(_CHANGED)})"
-_OLD = r"(?P<old>.*?)(?= (?:with|by|to|for|in favou?r|as|because|and)\b|$)"
-
-
-class _Rule(NamedTuple):
-    """Words of a clause by which something ends, or another begins to hold.
-
-    The group ``old`` is what no longer holds, ``subject`` is what has changed.
-    """
-
-    # The clause has one of these
-    words: frozenset[str]
-    pattern: re.Pattern[str]
-
-
-def _rule(words: str | Sequence[str], pattern: str) -> _Rule:
-    return _Rule(frozenset(words.split() if isinstance(words, str) else words), re.compile(pattern))
-
-
-_RULES = [
-    _rule("longer", r"(?P<old>.*\bno longer\b.*)"),
-    _rule("any anymore", r"(?P<old>.*\b(?:not|no|nothing|nobody|only|\w+n['’]t)\b.*)\b(?:any ?more|any longer)\b"),
-    _rule(
-        "instead rather place rid stop stopped forget replaces replaced replacing replace supersedes superseded",
-        r"\b(?:instead of|rather than|in place of|rid of|stop(?:ped)? using|forget(?: about)?"
-        rf"|(?:replac|supersed)(?:es|ed|ing|e)) {_OLD}",
-    ),
-    _rule(
-        "drop dropped dropping retired retiring",
-        rf"(?:^|\b(?:we|i|please|have|has|['’]ve) )(?:drop(?:ped|ping)?|retir(?:ed|ing)) {_OLD}",
-    ),
-    _rule([*_ENDED, "off", "down", "out"], rf"^(?P<old>.*?) {_IS} {_HAS_ENDED}\b{_NOT_HABIT}"),
-    _rule(
-        _CHANGED,
-        rf"\b(?:we|we['’](?:ve|re)|we have|i|i['’]ve) (?:now )?{_HAS_CHANGED}\b(?P<subject>.*?)(?: to\b|$)",
-    ),
-    _rule(_CHANGED, rf"^(?P<subject>(?:\S+ ){{1,6}}){_HAS_CHANGED}\b"),
-    _rule(
-        "now today from as going henceforth onwards",
-        r"\bfrom (?:now|today)\b|^from (?:\S+ ){1,4}on\b|\bas of\b|\bgoing forward|\bhenceforth|\bonwards",
-    ),
-    _rule("actually correction scratch wrong", r"^(?:ok |no )?(?:actually|correction|scratch that)\b|\bi was wrong\b"),
-    _rule(
-        "instead now",
-        r"\binstead$|\bnow$|\bwe now\b|^(?P<subject>.*?) (?:now (?:is|are|uses?|runs?|needs?|goes|go|lives?)"
-        r"|(?:is|are|runs?|uses?|goes|go|lives?|needs?|reads?) now)\b",
-    ),
-]
-# A text with words of change has one of these
-CHANGE_WORDS = frozenset().union(*(rule.words for rule in _RULES)) - {*"as from place out off down any".split()}
-# What is asked or only considered
-_OPEN = re.compile(
-    r"\?\s*$|^(?:should|could|would|shall|can|may|do|does|did|is|are|what|why|how|if|maybe|perhaps|todo)\b(?! not\b)"
-    r"|\b(?:might|maybe|perhaps|would|could|consider(?:ing)?|propos(?:e|al|ed)|plan(?:s|ned|ning)? to|todo|wonder"
-    r"|think about|discuss(?:ed|ing)?|whether|decided against|in case)\b"
-)
-# A single act, which says nothing of what holds
-_ACT = re.compile(
-    r"\b(?:i|i['’]ve|i['’]ll|i['’]m|let me|let['’]s) (?:have |now |also |just )*(?!mean|prefer|want|was wrong)[a-z]+"
-)
-# A line of a list of changes
-_CHANGELOG = re.compile(
-    r"[-*•+] |(?:done|fix(?:ed|es)?|merged?|add(?:ed|s)?|tested|ran|refactor(?:ed)?|investigated|released|committed"
-    r"|pushed|improved?|running|thanks|(?:fix|feat|chore|refactor|docs|tests?|perf|build|ci|style|revert)(?:\([^)]*\))?!?:)\b"
-)
 # Something beside what holds already
 _ADDS = re.compile(r"\b(?:too|also|as well|additionally|in addition|besides|another|further|furthermore|both)\b")
 _DENIAL = re.compile(
@@ -116,7 +43,6 @@ _HISTORY = re.compile(r"chang|histor|release|what.s new|upgrad|migrat|deprecat|\
 _WRAP = re.compile(r"\n(?=[\w`(])")
 _PROSE = re.compile(r"[A-Z`](?:(?!::|\]\(|//|[|<>\n]).)+[.!]")
 _CLAUSE = re.compile(r",\s+|:\s+|\s[–—-]\s|\s(?=(?:because|since|so that|although|otherwise)\b)")
-_PAUSE = re.compile(r"[,;:]\s|[,;:]$")
 _TOKEN = re.compile(r"[^\W_][\w.+/%:@&'’~*-]*|[$€£]\d[\d.,]*")
 _PART = re.compile(r"[^\W\d_]{3,}|\d+(?:\.\d+)+")
 _NUMBER = re.compile(r"[$€£]?\d")
@@ -202,32 +128,39 @@ class _Parsed:
 
 @lru_cache(maxsize=1024)
 def _parsed(text: TitledText) -> _Parsed:
-    content = text.content[:_READ]
-    parts = [part for part in _SENTENCE.split(content) if _TOKEN.search(part)]
-    if text.is_section:
-        is_history = _HISTORY.search(text.title)
-        parts = [] if is_history else list(filter(_PROSE.fullmatch, _SENTENCE.split(_WRAP.sub(" ", content))))
     title = _stems(_tokens(text.title))
-    sentences = [_sentence(part, title) for part in parts]
+    sentences = [_sentence(part, title) for part in _split(text)]
     stems = title.union(*(sentence.stems for sentence in sentences))
-    places = _PLACES.intersection(re.findall(r"\w+", f"{text.title} {content}".lower()))
-    return _Parsed(title, sentences, stems, _weight_of(stems), places, len(text.content) > _LONGEST)
+    places = _PLACES.intersection(re.findall(r"\w+", f"{text.title} {text.content[:_READ]}".lower()))
+    return _Parsed(title, sentences, stems, _weight_of(stems), places, _is_long(text))
+
+
+def _split(text: TitledText) -> list[str]:
+    content = text.content[:_READ]
+    if not text.is_section:
+        return [part for part in _SENTENCE.split(content) if _TOKEN.search(part)]
+    if _HISTORY.search(text.title):
+        return []
+    return list(filter(_PROSE.fullmatch, _SENTENCE.split(_WRAP.sub(" ", content))))
+
+
+def _is_long(text: TitledText) -> bool:
+    return len(text.content) > _LONGEST
 
 
 def _sentence(text: str, title: frozenset[str]) -> _Sentence:
-    plain = " ".join(folded(text).lower().split()).rstrip(".!")
+    plain = plain_sentence(text)
     clauses = [tokens for part in _CLAUSE.split(text) if (tokens := _tokens(part))]
     stems = frozenset().union(*map(_stems, clauses))
-    is_open = bool(_OPEN.search(plain) or _CHANGELOG.match(plain))
-    is_act = bool(_ACT.search(plain))
+    is_open = is_open_sentence(plain)
+    is_act = bool(ACT.search(plain))
     ended: list[frozenset[str]] = []
     changed: list[frozenset[str]] = []
-    if not is_open and len(plain) <= _LONGEST_SENTENCE:
-        for groups in _matches(plain):
-            if "old" in groups:
-                ended.append(_stems(_tokens(groups["old"])) - _COMMON)
-            elif not is_act:
-                changed.append(_stems(_tokens(groups.get("subject") or "")) - _COMMON)
+    for groups in changes_in(plain):
+        if "old" in groups:
+            ended.append(_stems(_tokens(groups["old"])) - _COMMON)
+        else:
+            changed.append(_stems(_tokens(groups.get("subject") or "")) - _COMMON)
     return _Sentence(
         clauses=clauses,
         stems=stems,
@@ -241,14 +174,6 @@ def _sentence(text: str, title: frozenset[str]) -> _Sentence:
         purposes=frozenset(token.stem for token in chain.from_iterable(clauses) if token.preposition == "for"),
         quantities=_QUANTITY.findall(plain),
     )
-
-
-def _matches(sentence: str) -> Iterator[dict[str, str]]:
-    for clause in _PAUSE.split(sentence):
-        words = clause.split()
-        for rule in _RULES:
-            if not rule.words.isdisjoint(words) and (match := rule.pattern.search(clause)):
-                yield match.groupdict()
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -312,7 +237,7 @@ def amendment(older: TitledText, newer: TitledText) -> AmendmentEvidence | None:
         newer: one that was written later.
     """
     before, after = _parsed(older), _parsed(newer)
-    if before.is_long or after.places - before.places or _CHANGELOG.match(newer.title.lower()):
+    if before.is_long or after.places - before.places or CHANGELOG.match(newer.title.lower()):
         return None
     couples = list(product(before.sentences, after.first))
     have_other_titles = _have_other_titles(before, after)
@@ -329,7 +254,9 @@ def amendment(older: TitledText, newer: TitledText) -> AmendmentEvidence | None:
 
 def states_change(text: TitledText) -> bool:
     """Return whether a text has explicit words by which something ends, or another begins to hold."""
-    return any(sentence.states_change for sentence in _parsed(text).first)
+    # Without parsing the text, which takes longer
+    first = _split(text)[: 1 if _is_long(text) else _FIRST]
+    return any(next(changes_in(plain_sentence(sentence)), None) is not None for sentence in first)
 
 
 # Each title has words that the other text lacks, beside common ones
@@ -350,8 +277,8 @@ _SHORT, _LEAST_OF_SHORT = 2, 0.5
 _OF_SAME_TITLE = 0.5
 # Share of the words for what no longer holds that the older text has
 _LEAST_OLD = 0.6
-# Sentences of a newer text of which one may have the words of change, and their characters
-_FIRST, _LONGEST_SENTENCE = 3, 300
+# Sentences of a newer text of which one may have the words of change
+_FIRST = 3
 
 
 def _is_explicit(before: _Parsed, after: _Parsed, earlier: _Sentence, later: _Sentence) -> bool:

@@ -13,7 +13,8 @@ from memories.kinds import BETWEEN_HEADINGS
 from memories.models import AmendmentKind
 from memories.search.text import STOP_WORDS
 from memories.substance import REFERENCE
-from memories.validity.amendment_rules import CHANGE_WORDS, AmendmentEvidence, TitledText, amendment, states_change
+from memories.validity.amendment_rules import AmendmentEvidence, TitledText, amendment, states_change
+from memories.validity.change_words import CHANGE_WORDS
 from memories.validity.marks import Mark, MarkKind
 from memories.validity.trust import trust_marks, trusts_of
 from memoryhub.core.log.quarantine import OUTSIDE
@@ -73,12 +74,19 @@ def _overrules(older: Statement, newer: Statement) -> bool:
     return newer.speaker == PERSON or not is_other_session or newer.session_began_at > older.written_at
 
 
-def amendments_among(statements: Collection[Statement]) -> list[Pair]:
-    """Return which statements amend or contradict others, the oldest of these first."""
+def amendments_among(statements: Collection[Statement], couples: Sequence[tuple[int, int]] | None = None) -> list[Pair]:
+    """Return which statements amend or contradict others, the oldest of these first.
+
+    Args:
+        statements: what is compared.
+        couples: ids of those that may amend each other; None to look at all.
+    """
     by_id = {statement.id: statement for statement in statements}
     order = {key: (statement.written_at, key) for key, statement in by_id.items()}
+    if couples is None:
+        couples = may_amend({key: statement.text for key, statement in by_id.items()})
     pairs: list[Pair] = []
-    for couple in may_amend({key: statement.text for key, statement in by_id.items()}):
+    for couple in couples:
         older, newer = sorted(couple, key=order.__getitem__)
         if pair := compared(by_id[older], by_id[newer]):
             pairs.append(pair)
@@ -168,12 +176,15 @@ _DISMISSED = (
 _FACTS = f"SELECT id, updated_at, author FROM memories_memory WHERE id IN {IDS}"
 
 
-def pairs_among(documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, str]) -> list[Pair]:
+def pairs_among(
+    documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, str], *, about: int | None = None
+) -> list[Pair]:
     """Return which entries and messages of the current store, such as hits of a search, amend or contradict others.
 
     Args:
         documents: columns of their search documents, by id.
         texts: of these documents.
+        about: one of them, to return only its pairs.
     """
     compared_texts: dict[int, TitledText] = {}
     for key, document in documents.items():
@@ -188,6 +199,8 @@ def pairs_among(documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, 
                 content = content.partition(_CHOSEN_END)[0]
             compared_texts[key] = TitledText(content, title, is_section)
     couples = may_amend(compared_texts)
+    if about is not None:
+        couples = [couple for couple in couples if about in couple]
     if not couples:
         return []
     ids = sorted({*chain.from_iterable(couples)})
@@ -212,7 +225,7 @@ def pairs_among(documents: Mapping[int, Mapping[str, Any]], texts: Mapping[int, 
                 session_began_at=began.get(session_id),
             )
         )
-    return _weighed([pair for pair in amendments_among(statements) if pair[:2] not in dismissed])
+    return _weighed([pair for pair in amendments_among(statements, couples) if pair[:2] not in dismissed])
 
 
 def merged_pairs(*lists: Sequence[Pair]) -> list[Pair]:

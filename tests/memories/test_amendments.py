@@ -18,7 +18,7 @@ from memories.schemas.links import AmendmentResult, AmendmentVerdict
 from memories.scopes import levels
 from memories.search.parsed_query import parse
 from memories.services.revise import restore_version
-from memories.validity.amendment_rules import AmendmentEvidence, TitledText, amendment
+from memories.validity.amendment_rules import AmendmentEvidence, TitledText, _parsed, amendment, states_change
 from memories.validity.amendments import Statement, amendments_among
 from memoryhub.core import clock, log
 from memoryhub.core.contributions import recall_of
@@ -166,6 +166,17 @@ class RulesTests(HubTestCase):
     def test_a_long_text_is_not_amended_by_a_sentence(self) -> None:
         older, newer = EXPLICIT[0]
         self.assertIsNone(amendment(TitledText(f"{older} {'It is described at length. ' * 40}"), TitledText(newer)))
+
+    def test_words_of_change_are_the_same_without_parsing(self) -> None:
+        texts = [text for pair in (*EXPLICIT, *OTHER_VALUE, *DENIED, *BOTH_TRUE) for text in pair]
+        texts += [f"First a note. {text}" for text in texts]
+        texts += ["From now on, tabs.", "The cache is turned off.", "I moved the file.", "Should we drop Redis?"]
+        for text in texts:
+            with self.subTest(text):
+                parsed = _parsed(TitledText(text))
+                is_changing = any(sentence.states_change for sentence in parsed.first)
+                self.assertEqual(states_change(TitledText(text)), is_changing)
+        self.assertEqual([states_change(TitledText(text)) for text in texts[-4:]], [True, True, False, False])
 
     def test_a_value_by_somebody_else_contradicts(self) -> None:
         older, newer = map(_text, OTHER_VALUE[3])
