@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
-
-from django.db.models import F
 
 from memories import scopes
 from memories.duplicates import Existing, ExistingMemories
@@ -55,6 +54,7 @@ from memoryhub.core.contributions import scratch
 from memoryhub.core.errors import ConflictError, Gone, Invalid, PreconditionFailed
 from memoryhub.core.kinds import word_for
 from memoryhub.core.log.quarantine import quarantine_marks
+from memoryhub.core.stores import rows
 
 _CHANGEABLE = {"title", "content", "type", "tags", "author", "source", "resource_links"}
 _TEXT_WRITTEN = {WriteStatus.CREATED, WriteStatus.UPDATED, WriteStatus.RESTORED, WriteStatus.CONFLICT}
@@ -337,19 +337,24 @@ def with_deletion(result: WriteResult, at: datetime | None) -> WriteResult:
     return result.model_copy(update={"deleted_at": at, "permanent": not can_restore, "can_restore": can_restore})
 
 
+_STORED = "SELECT tags, created_at, updated_at, type, title, content FROM memories_memory WHERE id = %s"
+
+
 def with_memory(result: WriteResult) -> WriteResult:
     """Add the type, tags and times that the memory has after the write, and what a new text seems to amend.
 
     Its store must be current. The write lock need not be held, since the texts of other entries are read.
     """
-    columns = ("tags", "created_at", "updated_at", "title", "content")
-    memory = Memory.objects.filter(id=result.id).values(*columns, memory_type=F("type")).first()
-    if memory is None:
+    # Plain SQL: every write runs it
+    stored = rows.fetch(_STORED, [result.id])
+    if not stored:
         return result
-    text = TitledText(memory.pop("content"), memory["title"])
+    tags, created_at, updated_at, memory_type, title, content = stored[0]
+    update: dict[str, Any] = {"tags": json.loads(tags), "memory_type": memory_type, "title": title}
+    update |= {"created_at": rows.time_of(created_at), "updated_at": rows.time_of(updated_at)}
     if result.status in _TEXT_WRITTEN and result.embedding is not Embedding.KEPT:
-        memory["amendments"] = find_amendments(result.id, text)
-    return result.model_copy(update=memory)
+        update["amendments"] = find_amendments(result.id, TitledText(content, title))
+    return result.model_copy(update=update)
 
 
 def result_of(event: log.StoredEvent, redactions: Iterable[str] = ()) -> WriteResult:

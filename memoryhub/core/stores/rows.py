@@ -246,10 +246,14 @@ def time_value(value: datetime | None) -> Any:
     return connections[require_current_alias()].ops.adapt_datetimefield_value(value)
 
 
+def time_of(stored: Any) -> datetime:
+    """Return a time read by ``fetch``, in UTC."""
+    return clock.in_utc(stored if isinstance(stored, datetime) else datetime.fromisoformat(stored))
+
+
 def time_text(stored: Any) -> str:
     """Return a time read by ``fetch`` in the log's format, such as ``2026-11-20T08:30:00.000Z``."""
-    moment = stored if isinstance(stored, datetime) else datetime.fromisoformat(stored)
-    return clock.to_text(clock.in_utc(moment))
+    return clock.to_text(time_of(stored))
 
 
 # Batched rows per table; more would cost memory and gain nothing.
