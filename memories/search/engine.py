@@ -289,7 +289,7 @@ def _by_words(query: ParsedQuery, level: Level | None, pipeline: Pipeline, *, is
     # Scoring matches of common words takes most of the time and hardly changes the order: in a large store, documents
     # with only common words are not scored if the rare words find enough. Scores still count all words (decision 11).
     if len(words) > 1 and is_large:
-        rare = _rarest(words)
+        rare = rarest(words)
         if len(rare) < len(words):
             scores = text_index.score(rare, scored, conditions, parameters, weights=weights, most=RANKED_AT_MOST)
             if len(scores) >= _ENOUGH:
@@ -316,8 +316,13 @@ def _with_words(scores: Sequence[tuple[int, float, bool]]) -> Hits:
     return [(document, score) for document, score, _ in scores if document not in dropped]
 
 
-# The rarest words that together match a few thousand documents, and at least enough
-def _rarest(words: Sequence[str]) -> list[str]:
+def is_large() -> bool:
+    """Return whether the current store has so many documents that common words are not looked up first."""
+    return rows.finish(_newest_id()) > _LARGE_STORE
+
+
+def rarest(words: Sequence[str]) -> list[str]:
+    """Return the rarest words that together match a few thousand documents, and at least enough."""
     counts = sorted((text_index.count(word, most=_TELLING_MATCHES + 1), word) for word in words)
     if sum(count for count, _ in counts if count <= _TELLING_MATCHES) < _ENOUGH:
         counts = sorted((text_index.count(word, most=None), word) for word in words)

@@ -91,6 +91,9 @@ def _candidates(text: TitledText) -> list[int]:
     if not words or not has_full_text():
         return []
     rarest = sorted(words, key=lambda word: (-place_in_english(word), word))[:_WORDS]
+    if engine.is_large():
+        # Ranking all matches of its common words would take longer with every entry
+        rarest = engine.rarest(rarest)
     sql, parameters = text_index.with_any([(word,) for word in rarest], by_score=True, most=_CANDIDATES)
     candidates = rows.column(f"SELECT f.id FROM ({sql}) f", parameters)
     if states_change(text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Literal
+from unittest import mock
 
 from decisions.amendments import judge_amendment
 from decisions.schemas import DecisionRecord
@@ -16,6 +17,8 @@ from memories.present import hit_line, written
 from memories.schemas import MemoryRestore
 from memories.schemas.links import AmendmentResult, AmendmentVerdict
 from memories.scopes import levels
+from memories.search import engine
+from memories.search.index import text_index
 from memories.search.parsed_query import parse
 from memories.services.revise import restore_version
 from memories.validity.amendment_rules import AmendmentEvidence, TitledText, _parsed, amendment, states_change
@@ -233,6 +236,19 @@ class AmendmentsTests(MemoriesTestCase):
         stored = Amendment.objects.get()
         self.assertEqual((stored.newer_id, stored.older_id, stored.is_certain), (result.id, self.older, True))
         self.assertEqual(self.written("Basket", "The basket is merged at login.").amendments, [])
+
+    def test_in_a_large_store_entries_are_not_looked_for_by_common_words(self) -> None:
+        for number in range(5):
+            self.write(f"Zorblat {number}", f"The zorblat has part {number}.")
+        with (
+            mock.patch.multiple(engine, _LARGE_STORE=0, _TELLING_MATCHES=5, _ENOUGH=1),
+            mock.patch.object(text_index, "with_any", wraps=text_index.with_any) as with_any,
+        ):
+            result = self.written("Zorblat sessions moved to Redis", MOVED[1])
+        groups = [group for call in with_any.call_args_list if call.kwargs["by_score"] for group in call.args[0]]
+        self.assertIn(("memcached",), groups)
+        self.assertNotIn(("zorblat",), groups)
+        self.assertEqual([amended.id for amended in result.amendments], [self.older])
 
     def test_an_update_answers_with_what_it_amends_as_a_write_does(self) -> None:
         note = self.write("Sessions", "User sessions live for an hour.")
