@@ -1,4 +1,4 @@
-"""Run a benchmark: ``python -m benchmarks speed``, ``quality``, ``load`` or ``engines``."""
+"""Run a benchmark: ``python -m benchmarks speed``, ``quality``, ``yardstick``, ``load`` or ``engines``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import django
 
 from memoryhub.env import DATABASE_VARIABLE, FILES
 
-COMMANDS = ("speed", "quality", "load", "engines")
+COMMANDS = ("speed", "quality", "yardstick", "load", "engines")
 
 
 def main(argv: list[str]) -> None:

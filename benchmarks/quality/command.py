@@ -16,14 +16,17 @@ from rich.progress import Progress as ProgressBar
 
 from benchmarks.machine import machine_facts
 from benchmarks.quality.chart import svg
-from benchmarks.quality.conversations import conversations
 from benchmarks.quality.embedding import embed
-from benchmarks.quality.folders import folder_set, languages
-from benchmarks.quality.functions import COUNT, functions
 from benchmarks.quality.questions import QuestionSet
 from benchmarks.quality.report import as_data, render
 from benchmarks.quality.run import SetResult, evaluate
 from benchmarks.quality.stages import references, stages
+from benchmarks.quality.stores import write_set
+from benchmarks.sets.beliefs import is_copy
+from benchmarks.sets.chats import locomo
+from benchmarks.sets.functions import COUNT, functions
+from benchmarks.sets.model import EvaluationSet
+from benchmarks.sets.notes import beir, json_sets, languages
 from memories.embeddings.engine import AUTO, use_engine, wanted_name
 from memoryhub.config.current_settings import PREFIX
 from memoryhub.core.errors import Invalid
@@ -80,12 +83,12 @@ class Command(HubCommand):
         if (data and not data.is_file()) or (options["recall"] and not data and not options["set"]):
             raise Invalid(f"{data} is no file; give LoCoMo's JSON with --data or {_DATA}")
         if options["recall"]:
-            meaning = not options["words_alone"] and _has_model()
+            meaning = not options["words_alone"] and has_model()
             self._measure_recall(data, options["set"], options["json"], meaning=meaning)
             return
         with temporary_home(keep=False) as home:
             try:
-                results = self._measure(data, options, meaning=not options["words_alone"] and _has_model())
+                results = self._measure(data, options, meaning=not options["words_alone"] and has_model())
                 facts = machine_facts(home)
             finally:
                 connections.close_all()
@@ -119,15 +122,15 @@ class Command(HubCommand):
 
         figures: list[recall.Figure] = []
         scores: list[membench.Scores] = []
-        with temporary_home(keep=False), _engine() if meaning else nullcontext():
+        with temporary_home(keep=False), embedding_engine() if meaning else nullcontext():
             try:
                 if data:
-                    figures += recall.measure_recall(recall.conversation_prompts(data), meaning=meaning)
+                    figures += recall.measure_recall(recall.conversation_prompts(locomo(data)), meaning=meaning)
                 for folder in folders:
-                    if membench.is_copy(folder):
+                    if is_copy(folder):
                         scores.append(membench.measure(folder, meaning=meaning))
                     else:
-                        figures += recall.measure_recall(recall.set_prompts(folder), meaning=meaning)
+                        figures += recall.measure_recall(recall.set_prompts(json_sets(folder)), meaning=meaning)
             finally:
                 connections.close_all()
         console = Console(file=cast("TextIO", self.stdout.unfiltered), width=_RECALL_WIDTH)
@@ -147,40 +150,41 @@ class Command(HubCommand):
             def progress(what: str, done: int, total: int) -> None:
                 bar.update(task, description=what, completed=done, total=total)
 
-            with _engine() if meaning else nullcontext():
+            with embedding_engine() if meaning else nullcontext():
                 return [
                     evaluate(set_, stages(meaning=meaning), progress, references(meaning=meaning))
                     for set_ in _sets(data, options, meaning)
                 ]
 
 
-def _has_model() -> bool:
+def has_model() -> bool:
     return wanted_name(os.environ.get(f"{PREFIX}EMBEDDING_MODEL", AUTO)) is not None
 
 
-def _engine() -> AbstractContextManager[None]:
+def embedding_engine() -> AbstractContextManager[None]:
     from memories.embeddings.local import LocalEngine
 
     return use_engine(LocalEngine())
 
 
 def _sets(data: Path | None, options: Mapping[str, Any], meaning: bool) -> Iterator[QuestionSet]:  # noqa: FBT001
-    for set_ in _written(data, options):
+    for read in _read(data, options):
+        set_ = write_set(read)
         if meaning:
             embed(set_)
         yield set_
 
 
-def _written(data: Path | None, options: Mapping[str, Any]) -> Iterator[QuestionSet]:
-    makers: dict[str, Callable[[], QuestionSet]] = {
+def _read(data: Path | None, options: Mapping[str, Any]) -> Iterator[EvaluationSet]:
+    readers: dict[str, Callable[[], EvaluationSet]] = {
         "languages": languages,
         "functions": lambda: functions(options["functions"]),
         "packages": lambda: functions(options["functions"], installed=True),
     }
     if data and "conversations" in options["only"]:
-        yield conversations(data)
-    yield from (make() for name, make in makers.items() if name in options["only"])
-    yield from map(folder_set, options["set"])
+        yield locomo(data)
+    yield from (read() for name, read in readers.items() if name in options["only"])
+    yield from map(beir, options["set"])
 
 
 def _set_names(text: str) -> tuple[str, ...]:

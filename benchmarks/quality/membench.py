@@ -1,33 +1,25 @@
 """PrecisionMemBench: whether a question gets the right beliefs and no others.
 
-Reads ``fixtures/`` of a copy of github.com/tenurehq/precisionMemBench. Every scope of every user is a project. Recall
+Every scope of every user is a project. Recall
 answers a case's query in the case's scopes; the benchmark itself supplies pinned beliefs, open questions and the
 persona, as for every system that it measures. A case passes if all that it expects holds.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.quality.recall import embed_stores, recalled_entries, write_store
-from memories.models import EndType, RelationType
-from memories.schemas import MemoryWrite
-from memories.schemas.links import RelationCreate
-from memories.services.links import create_relation
+from benchmarks.quality.recall import embed_stores, recalled_entries
+from benchmarks.quality.stores import WrittenCollection, write_collection
+from benchmarks.sets.beliefs import Belief, beliefs_in, read_beliefs
+from benchmarks.sets.model import Collection
 from memoryhub.core.errors import Invalid
-from memoryhub.core.origin import use_origin
-from memoryhub.core.stores.store import StoreId, use_store
 
-_BELIEFS, _CASES = "fixtures/beliefs.seed.json", "fixtures/retrieval.cases.json"
-_USER = "test-user"
 _MOST = 20
 _QUESTION = "open_question"
-
-_Belief = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +44,9 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Stores:
-    beliefs: Mapping[str, _Belief]
+    beliefs: Mapping[str, Belief]
     # By user and scope
-    stores: Mapping[tuple[str, str], StoreId]
-    names: Mapping[StoreId, Mapping[int, str]]
-
-
-def is_copy(folder: Path) -> bool:
-    return (folder / _CASES).is_file()
+    stores: Mapping[tuple[str, str], WrittenCollection]
 
 
 def measure(folder: Path, *, meaning: bool) -> Scores:
@@ -68,55 +55,28 @@ def measure(folder: Path, *, meaning: bool) -> Scores:
     Raises:
         Invalid: the files cannot be read.
     """
+    beliefs, cases = read_beliefs(folder)
     try:
-        beliefs = {belief["_id"]: belief for belief in json.loads((folder / _BELIEFS).read_text())}
-        cases = json.loads((folder / _CASES).read_text())
         written = _write(beliefs)
         if meaning:
-            embed_stores(list(written.stores.values()))
+            embed_stores([collection.store for collection in written.stores.values()])
         outcomes = [_outcome(written, case) for case in cases]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (LookupError, TypeError) as error:
         raise Invalid(f"{folder} cannot be read as PrecisionMemBench: {error!r}") from error
     return _scores([case["caseId"] for case in cases], outcomes)
 
 
-def _write(beliefs: Mapping[str, _Belief]) -> _Stores:
-    stores: dict[tuple[str, str], StoreId] = {}
-    names: dict[StoreId, dict[int, str]] = {}
+def _write(beliefs: Mapping[str, Belief]) -> _Stores:
     places = sorted({(belief["user_id"], scope) for belief in beliefs.values() for scope in belief["scope"]})
+    stores = {}
     for number, (user, scope) in enumerate(places, 1):
-        own = [belief for belief in beliefs.values() if belief["user_id"] == user and scope in belief["scope"]]
-        store, ids = write_store(f"beliefs-{number}", list(map(_memory, own)))
-        stores[user, scope] = store
-        names[store] = dict(zip(ids, (belief["_id"] for belief in own), strict=True))
-        _supersede(store, own, {name: entry for entry, name in names[store].items()})
-    return _Stores(beliefs, stores, names)
-
-
-def _memory(belief: _Belief) -> MemoryWrite:
-    text = " ".join([*belief["aliases"], belief["content"], belief["why_it_matters"]])
-    attributes = {"valid_until": belief["resolved_at"]} if belief["resolved_at"] else {}
-    return MemoryWrite(title=belief["canonical_name"], content=text, kind="knowledge", attributes=attributes)
-
-
-def _supersede(store: StoreId, beliefs: Sequence[_Belief], ids: Mapping[str, int]) -> None:
-    with use_store(store), use_origin(source="service", actor="evaluate"):
-        for belief in beliefs:
-            if belief["superseded_by"] in ids:
-                source, target = ids[belief["superseded_by"]], ids[belief["_id"]]
-                create_relation(
-                    command=RelationCreate(
-                        source=source,
-                        relation=RelationType.SUPERSEDES,
-                        target=target,
-                        source_type=EndType.MEMORY,
-                        target_type=EndType.MEMORY,
-                    )
-                )
+        documents = beliefs_in(beliefs.values(), user, [scope])
+        stores[user, scope] = write_collection(Collection(f"beliefs-{number}", documents, ()))
+    return _Stores(beliefs, stores)
 
 
 def _outcome(written: _Stores, case: Mapping[str, Any]) -> _Outcome:
-    user, scopes, expected = case.get("userId", _USER), case["scope"], case["expect"]
+    user, scopes, expected = case["userId"], case["scope"], case["expect"]
     own = [belief for belief in written.beliefs.values() if belief["user_id"] == user and belief["pinned"]]
     pinned = [belief for belief in own if not belief["resolved_at"] and set(belief["scope"]) & set(scopes)]
     questions = {belief["_id"] for belief in pinned if belief["type"] == _QUESTION}
@@ -148,7 +108,8 @@ def _answers(written: _Stores, user: str, scopes: Sequence[str], query: str) -> 
     answers: list[str] = []
     for scope in scopes:
         if query.strip() and (store := written.stores.get((user, scope))):
-            answers += (written.names[store][entry] for entry in recalled_entries(store, query))
+            names = {entry: name for name, entry in store.ids.items()}
+            answers += (names[entry] for entry in recalled_entries(store.store, query))
     # The benchmark itself adds what a relation joins
     joined = [name for answer in answers for name in written.beliefs[answer].get("participants", ())]
     return answers + [name for name in joined if set(written.beliefs[name]["scope"]) & set(scopes)]

@@ -1,39 +1,34 @@
 """Recall at prompts: how often a prompt is given what it is about, and how often nothing if there is nothing.
 
-Prompts come from LoCoMo's file or from folders of sets. In LoCoMo, four messages in a row of a conversation, some 500
+Prompts are the questions of LoCoMo or of JSON sets. In LoCoMo, four messages in a row of a conversation, some 500
 characters, become a memory; each question is put to its own conversation, to another one, and to another one with the
-names of its speakers. A set is a JSON file: ``project``, ``nature``, ``entries`` with ``key``, ``title``, ``content``,
-``kind`` and ``type``, and ``prompts`` with ``text``, ``right`` (keys; none if nothing is about it) and ``nature``.
-Tune on one half of the prompts, and look at the other.
+names of its speakers. Tune on one half of the prompts, and look at the other.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from benchmarks.quality.conversations import CATEGORIES, EVIDENCE, text_of, turns_of
 from benchmarks.quality.embedding import embed
 from benchmarks.quality.questions import Question, QuestionSet
+from benchmarks.quality.stores import WrittenCollection, write_collection
+from benchmarks.sets.model import Collection, EvaluationSet, SetDocument
 from memories import scopes
 from memories.pack.recall import recall_body
 from memories.pack.sections import GatherRequest
-from memories.schemas import MemorySearch, MemoryWrite
+from memories.schemas import MemorySearch
 from memories.search.parsed_query import parse
 from memories.selectors.search import search
-from memories.services import write_memories
 from memoryhub.config.project_settings import ProjectSettings
 from memoryhub.core import clock
 from memoryhub.core.errors import Invalid
-from memoryhub.core.origin import use_origin
-from memoryhub.core.stores.store import StoreId, project_store, use_store
+from memoryhub.core.stores.store import StoreId, use_store
 
 _MESSAGES = 4
 _LONGEST_QUERY = 2_000
@@ -78,14 +73,6 @@ class _Outcome:
     absent: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Conversation:
-    store: StoreId
-    speakers: tuple[str, str]
-    # LoCoMo's id of a message to the memory that it is in
-    memories: Mapping[str, int]
-
-
 def measure_recall(prompts: Sequence[Prompt], *, meaning: bool) -> list[Figure]:
     """Ask all prompts at all thresholds and return the figures of each nature, and of all that are about something."""
     if meaning:
@@ -122,86 +109,55 @@ def recalled_entries(store: StoreId, text: str, least: float = DEFAULT) -> list[
     return [int(item.reference.partition("#")[2]) for section in body.sections for item in section.items]
 
 
-def set_prompts(folder: Path) -> list[Prompt]:
-    """Write the entries of all sets in a folder, each set into a store, and return their prompts.
-
-    Raises:
-        Invalid: the folder has no sets, or one cannot be read.
-    """
+def set_prompts(read: EvaluationSet) -> list[Prompt]:
+    """Write each collection into a store, and return its queries."""
     prompts = []
-    for number, path in enumerate(sorted(folder.glob("*.json")), 1):
-        try:
-            data = json.loads(path.read_text())
-            store, ids = _write_set(f"{folder.name}-{number}", data["entries"])
-            for item in data["prompts"]:
-                right = frozenset(ids[key] for key in item["right"])
-                prompts.append(Prompt(store, item["text"], right, f"{data['nature']}: {item['nature']}"))
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise Invalid(f"{path} cannot be read as a set of prompts: {error!r}") from error
-    if not prompts:
-        raise Invalid(f"{folder} has no sets of prompts")
+    for collection in read.collections:
+        written = write_collection(collection)
+        for query in collection.queries:
+            right = frozenset(written.ids[key] for key in query.right)
+            prompts.append(Prompt(written.store, query.text, right, query.category))
     return prompts
 
 
-def _write_set(name: str, entries: Sequence[Mapping[str, str]]) -> tuple[StoreId, dict[str, int]]:
-    fields = ("title", "content", "kind", "type")
-    commands = [MemoryWrite.model_validate({field: entry[field] for field in fields}) for entry in entries]
-    store, ids = write_store(name, commands)
-    return store, dict(zip((entry["key"] for entry in entries), ids, strict=True))
-
-
-def write_store(name: str, commands: Sequence[MemoryWrite]) -> tuple[StoreId, list[int]]:
-    store = project_store(f"recall-{name}")
-    with use_store(store, create=True), use_origin(source="service", actor="evaluate"):
-        return store, [result.id for result in write_memories(commands=commands)]
-
-
-def conversation_prompts(path: Path) -> list[Prompt]:
+def conversation_prompts(read: EvaluationSet) -> list[Prompt]:
     """Write LoCoMo's conversations and return their questions as prompts.
 
     Raises:
-        Invalid: the file cannot be read, or has fewer than two conversations.
+        Invalid: there are fewer than two conversations.
     """
-    try:
-        samples = json.loads(path.read_text())
-        written = [_write(number, sample["conversation"]) for number, sample in enumerate(samples, 1)]
-        return [prompt for number in range(len(samples)) for prompt in _prompts(samples, written, number)]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ZeroDivisionError) as error:
-        raise Invalid(f"{path} cannot be read as LoCoMo's conversations: {error!r}") from error
+    if len(read.collections) < 2:
+        raise Invalid("LoCoMo's file has fewer than two conversations")
+    written = [_write_groups(collection) for collection in read.collections]
+    return [prompt for number in range(len(written)) for prompt in _prompts(read.collections, written, number)]
 
 
-def _write(number: int, conversation: Mapping[str, Any]) -> _Conversation:
-    by_session: dict[str, list[dict[str, Any]]] = {}
-    for session, turn in turns_of(dict(conversation)):
-        by_session.setdefault(session, []).append(turn)
-    groups = [group for turns in by_session.values() for group in _groups(turns)]
-    store, ids = write_store(str(number), [_memory("\n".join(map(text_of, group))) for group in groups])
-    memories = {turn["dia_id"]: entry for group, entry in zip(groups, ids, strict=True) for turn in group}
-    return _Conversation(store, (conversation["speaker_a"], conversation["speaker_b"]), memories)
+def _write_groups(collection: Collection) -> WrittenCollection:
+    """Write messages in groups, each as a memory; the ids are those of the messages."""
+    groups: list[list[SetDocument]] = []
+    for _, messages in groupby(collection.documents, key=lambda document: document.session):
+        remaining = iter(messages)
+        groups += iter(lambda: list(islice(remaining, _MESSAGES)), [])  # noqa: B023 - used up before the next one
+    written = write_collection(replace(collection, documents=[_memory(messages) for messages in groups]))
+    ids = {message.key: written.ids[messages[0].key] for messages in groups for message in messages}
+    return WrittenCollection(written.store, ids)
 
 
-def _memory(text: str) -> MemoryWrite:
-    return MemoryWrite(title=" ".join(text.split())[:80], content=text, kind="knowledge", type="fact")
+def _memory(messages: Sequence[SetDocument]) -> SetDocument:
+    text = "\n".join(message.text for message in messages)
+    return SetDocument(messages[0].key, text, " ".join(text.split())[:80], kind="knowledge", type="fact")
 
 
-def _groups(turns: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
-    return (turns[start : start + _MESSAGES] for start in range(0, len(turns), _MESSAGES))
-
-
-def _prompts(samples: Sequence[Any], written: Sequence[_Conversation], number: int) -> Iterator[Prompt]:
-    own, index = written[number], 0
-    for item in samples[number]["qa"]:
-        named = {name for text in item.get("evidence", ()) for name in EVIDENCE.findall(text)} & set(own.memories)
-        if item["category"] not in CATEGORIES or not named:
-            continue
-        text, half = item["question"], ("tuned on", "checked on")[index % 2]
-        yield Prompt(own.store, text, frozenset(own.memories[name] for name in named), f"{half}: {OWN}")
-        other = written[(number + 1 + index % (len(written) - 1)) % len(written)]
-        yield Prompt(other.store, text, frozenset(), f"{half}: {OTHER}")
-        for name, replacement in zip(own.speakers, other.speakers, strict=True):
+def _prompts(collections: Sequence[Collection], written: Sequence[WrittenCollection], number: int) -> Iterator[Prompt]:
+    home, speakers = written[number], collections[number].speakers or ()
+    for index, query in enumerate(collections[number].queries):
+        text, half = query.text, ("tuned on", "checked on")[query.half]
+        yield Prompt(home.store, text, frozenset(home.ids[key] for key in query.right), f"{half}: {OWN}")
+        other = (number + 1 + index % (len(written) - 1)) % len(written)
+        yield Prompt(written[other].store, text, frozenset(), f"{half}: {OTHER}")
+        for name, replacement in zip(speakers, collections[other].speakers or (), strict=True):
             text = text.replace(name, replacement)
-        yield Prompt(other.store, text, frozenset(), f"{half}: {RENAMED}")
-        index += 1
+        yield Prompt(written[other].store, text, frozenset(), f"{half}: {RENAMED}")
 
 
 def _figure(nature: str, threshold: float, asked: Sequence[_Outcome]) -> Figure:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 
 from benchmarks.quality.questions import Question
 from memories.embeddings.meaning import nearest
@@ -20,19 +20,12 @@ def by_meaning(question: Question) -> list[int]:
 
 
 def by_bm25(question: Question) -> list[int]:
-    import bm25s
-
-    ids, index = _index(question.store)
-    words = bm25s.tokenize(question.text, stopwords="en", stemmer=_stemmer(), show_progress=False)
-    found, scores = index.retrieve(words, k=min(_MOST, len(ids)), show_progress=False)
-    return [ids[place] for place, score in zip(found[0], scores[0], strict=True) if score > 0]
+    ids, rank = _index(question.store)
+    return [ids[place] for place in rank(question.text)]
 
 
-# With Lucene's form of BM25, English stop words and Snowball's stemmer: the library's defaults otherwise
 @lru_cache(maxsize=32)
-def _index(_store: StoreId) -> tuple[list[int], Any]:
-    import bm25s
-
+def _index(_store: StoreId) -> tuple[list[int], Callable[[str], list[int]]]:
     ids = [document for (document,) in rows.fetch("SELECT id FROM memories_searchdocument ORDER BY id")]
     titles = engine.documents_of(ids)
     texts = engine.texts_of(titles)
@@ -42,13 +35,24 @@ def _index(_store: StoreId) -> tuple[list[int], Any]:
         else f"{titles[document]['title']} {texts.get(document, '')}"
         for document in ids
     ]
-    logging.getLogger("bm25s").setLevel(logging.ERROR)
-    index = bm25s.BM25()
-    index.index(bm25s.tokenize(documents, stopwords="en", stemmer=_stemmer(), show_progress=False), show_progress=False)
-    return ids, index
+    return ids, bm25_ranking(documents)
 
 
-def _stemmer() -> Any:
+def bm25_ranking(texts: Sequence[str]) -> Callable[[str], list[int]]:
+    """Return a function that ranks the places of the texts for a question, without those that have none of its words.
+
+    With Lucene's form of BM25, English stop words and Snowball's stemmer: the library's defaults otherwise.
+    """
+    import bm25s
     import Stemmer
 
-    return Stemmer.Stemmer("english")
+    logging.getLogger("bm25s").setLevel(logging.ERROR)
+    tokenize = partial(bm25s.tokenize, stopwords="en", stemmer=Stemmer.Stemmer("english"), show_progress=False)
+    index = bm25s.BM25()
+    index.index(tokenize(texts), show_progress=False)
+
+    def rank(question: str) -> list[int]:
+        places, scores = index.retrieve(tokenize(question), k=min(_MOST, len(texts)), show_progress=False)
+        return [int(place) for place, score in zip(places[0], scores[0], strict=True) if score > 0]
+
+    return rank

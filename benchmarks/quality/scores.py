@@ -75,14 +75,19 @@ def interval(scored: Sequence[Scored], value: Callable[[int], float]) -> Interva
         scored: the questions.
         value: of the question at an index.
     """
+    return interval_of([(score.question.group, value(index)) for index, score in enumerate(scored)])
+
+
+def interval_of(pairs: Sequence[tuple[str, float]]) -> Interval:
+    """Return the 95 % bootstrap interval of a mean of values, resampled by their groups; one without is its own."""
     groups: dict[str, list[float]] = defaultdict(list)
-    for index, score in enumerate(scored):
-        groups[score.question.group or str(index)].append(value(index))
+    for index, (group, number) in enumerate(pairs):
+        groups[group or str(index)].append(number)
     totals = [(sum(values), len(values)) for values in groups.values()]
     chance = random.Random(0)  # noqa: S311 - the same on every run
     resampled = (chance.choices(totals, k=len(totals)) for _ in range(_RESAMPLED))
-    found = sorted(sum(total for total, _ in taken) / sum(count for _, count in taken) for taken in resampled)
-    return found[_RESAMPLED // 40], found[-_RESAMPLED // 40 - 1]
+    ordered = sorted(sum(total for total, _ in sample) / sum(count for _, count in sample) for sample in resampled)
+    return ordered[_RESAMPLED // 40], ordered[-_RESAMPLED // 40 - 1]
 
 
 def means(scored: Sequence[Scored]) -> Means:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import select
 import shlex
 import shutil
@@ -116,8 +117,16 @@ def generated_memory(index: int) -> dict[str, Any]:
 
 # Any MCP server over stdio
 class BenchClient:
-    def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        patience: float = ANSWER_SECONDS,
+    ) -> None:
         self.name = Path(command[0]).name
+        self._patience = patience
         self._errors = folder / f"{self.name}.stderr"
         self._requests = 0
         self._buffer = b""
@@ -168,6 +177,10 @@ class BenchClient:
             raise Unavailable(f"{tool} failed: {text[:500]}")
         return seconds, text
 
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
     def peak_resident_bytes(self) -> int | None:
         """Return the peak resident memory of the process and its children; None outside Linux."""
         try:
@@ -203,8 +216,8 @@ class BenchClient:
         assert self._process.stdout  # noqa: S101 - created with a pipe
         descriptor = self._process.stdout.fileno()
         while b"\n" not in self._buffer:
-            if not select.select([descriptor], [], [], ANSWER_SECONDS)[0]:
-                raise Unavailable(f"{self.name} did not answer within {ANSWER_SECONDS:.0f} seconds")
+            if not select.select([descriptor], [], [], self._patience)[0]:
+                raise Unavailable(f"{self.name} did not answer within {self._patience:.0f} seconds")
             chunk = os.read(descriptor, 1 << 18)
             if not chunk:
                 raise Unavailable(f"{self.name} ended: {self._errors.read_text(errors='replace').strip()[-500:]}")
@@ -299,19 +312,25 @@ class Template:
         return cls(tool, arguments)
 
     def filled(self, values: Mapping[str, str]) -> dict[str, Any]:
-        arguments: dict[str, Any] = _filled(self.arguments, values)
+        arguments: dict[str, Any] = fill_template(self.arguments, values)
         return arguments
 
 
-def _filled(part: Any, values: Mapping[str, str]) -> Any:
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+def fill_template(part: Any, values: Mapping[str, Any]) -> Any:
+    """Replace placeholders in all strings of JSON data; one that is a whole string keeps the value's type."""
     if isinstance(part, dict):
-        return {name: _filled(value, values) for name, value in part.items()}
+        return {name: fill_template(value, values) for name, value in part.items()}
     if isinstance(part, list):
-        return [_filled(value, values) for value in part]
-    if isinstance(part, str):
-        for name, value in values.items():
-            part = part.replace(f"{{{name}}}", value)
-    return part
+        return [fill_template(value, values) for value in part]
+    if not isinstance(part, str):
+        return part
+    whole = _PLACEHOLDER.fullmatch(part)
+    if whole and whole[1] in values:
+        return values[whole[1]]
+    return _PLACEHOLDER.sub(lambda match: str(values.get(match[1], match[0])), part)
 
 
 _HUB_WRITE = Template("memory_write", {"title": "{title}", "content": "{content}"})

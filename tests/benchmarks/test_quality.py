@@ -18,9 +18,6 @@ from django.core.management import CommandError, call_command
 from django.test import SimpleTestCase
 
 from benchmarks.quality.command import Command
-from benchmarks.quality.conversations import conversations
-from benchmarks.quality.folders import folder_set, languages
-from benchmarks.quality.functions import Function, choose, documented, functions, standard_library
 from benchmarks.quality.questions import Question
 from benchmarks.quality.recall import DEFAULT
 from benchmarks.quality.run import evaluate
@@ -32,6 +29,10 @@ from benchmarks.quality.secrets.measures import is_gone, mistakes_of, recall_of
 from benchmarks.quality.secrets.rivals import Rival
 from benchmarks.quality.secrets.samples import Sample, bare_tokens, escaped
 from benchmarks.quality.stages import references, stages
+from benchmarks.quality.stores import write_set
+from benchmarks.sets.chats import locomo
+from benchmarks.sets.functions import Function, choose, documented, functions, standard_library
+from benchmarks.sets.notes import beir, languages
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
@@ -68,7 +69,7 @@ class ConversationTests(HubTestCase):
         self.path.write_text(json.dumps([SAMPLE]))
 
     def test_turns_are_messages_at_their_dates_without_anything_of_the_answers(self):
-        asked = conversations(self.path)
+        asked = write_set(locomo(self.path))
         self.assertEqual((asked.documents, len(asked.questions)), (3, 2))
         first, second = asked.questions
         self.assertEqual((first.category, first.half, first.sessions), ("one turn", 0, {"s1"}))
@@ -84,7 +85,7 @@ class ConversationTests(HubTestCase):
         self.assertEqual([word for word in (b"D1:1", b"D2:1", b"zebra", b"What did Ada") if word in stored], [])
 
     def test_every_stage_is_measured_over_all_halves_and_categories(self):
-        result = evaluate(conversations(self.path), stages())
+        result = evaluate(write_set(locomo(self.path)), stages())
         self.assertEqual([measured.stage.key for measured in result.stages], [stage.key for stage in stages()])
         last = result.stages[-1]
         self.assertEqual((last.all.questions, last.all.recall_10, last.all.session_5), (2, 1.0, 1.0))
@@ -109,7 +110,7 @@ class FolderTests(HubTestCase):
         (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, documents)))
         (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, questions)))
         qrels.write_text("query-id\tcorpus-id\tscore\n1\ta\t2\n1\tb\t0\n2\tb\t1\n3\tz\t1\n")
-        result = evaluate(folder_set(folder), stages(), references=references())
+        result = evaluate(write_set(beir(folder)), stages(), references=references())
         self.assertEqual((result.set.key, result.set.documents, len(result.set.questions)), ("birds-1", 3, 2))
         last = result.stages[-1]
         self.assertEqual((last.all.recall_10, last.all.top_3, last.all.ndcg_10), (1.0, 1.0, 1.0))
@@ -117,13 +118,13 @@ class FolderTests(HubTestCase):
         self.assertEqual([measured.all.recall_10 for measured in result.references], [1.0] * bool(find_spec("bm25s")))
         (folder / "corpus.jsonl").write_text('{"id": "a"}')
         with self.assertRaisesMessage(Invalid, "Birds 1 cannot be read as a set in BEIR's format"):
-            folder_set(folder)
+            beir(folder)
         qrels.unlink()
         with self.assertRaisesMessage(Invalid, "has no qrels.tsv"):
-            folder_set(folder)
+            beir(folder)
 
     def test_questions_in_ten_languages_find_their_memory(self):
-        asked = languages()
+        asked = write_set(languages())
         categories = Counter(question.category for question in asked.questions)
         self.assertEqual((len(categories) - 1, min(categories.values())), (10, 16))
         for half in evaluate(asked, stages()[-1:]).stages[-1].halves:
@@ -152,8 +153,8 @@ class FunctionTests(HubTestCase):
         sample = choose(library, 1_500)
         self.assertEqual(len(sample), 1_500)
         self.assertFalse([function for function in sample if function.sentence in function.source])
-        with mock.patch("benchmarks.quality.functions.standard_library", return_value=library):  # read once
-            asked = functions(20)
+        with mock.patch("benchmarks.sets.functions.standard_library", return_value=library):  # read once
+            asked = write_set(functions(20))
         with use_store(project_store("functions")):
             titles = dict(rows.fetch("SELECT id, title FROM memories_memory"))
         self.assertEqual({answer for question in asked.questions for answer in question.answers}, set(titles))

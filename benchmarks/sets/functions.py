@@ -11,11 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.quality.questions import Question, QuestionSet
-from memories.schemas import MemoryWrite
-from memories.services import write_memories
-from memoryhub.core.origin import use_origin
-from memoryhub.core.stores.store import project_store, use_store
+from benchmarks.sets.model import Collection, EvaluationSet, SetDocument, SetQuery
 
 COUNT = 1_500
 _SEED = "memory-hub"
@@ -32,8 +28,8 @@ class Function:
     sentence: str
 
 
-def functions(count: int = COUNT, *, installed: bool = False) -> QuestionSet:
-    """Write ``count`` functions as memories, and return the questions.
+def functions(count: int = COUNT, *, installed: bool = False) -> EvaluationSet:
+    """Choose ``count`` functions.
 
     Those of the standard library are the same for a version of Python. Those of the installed packages depend on these.
     """
@@ -41,15 +37,12 @@ def functions(count: int = COUNT, *, installed: bool = False) -> QuestionSet:
     key, label = (
         ("packages", "installed packages, functions") if installed else ("functions", "standard library, functions")
     )
-    store = project_store(key)
-    with use_store(store, create=True), use_origin(source="service", actor="evaluate"):
-        commands = [MemoryWrite(title=function.name, content=function.source, type="reference") for function in chosen]
-        ids = [result.id for result in write_memories(commands=commands)]
-    questions = [
-        Question(store, function.sentence, frozenset({answer}), "code", index % 2)
-        for index, (function, answer) in enumerate(zip(chosen, ids, strict=True))
+    documents = [SetDocument(function.name, function.source, function.name, type="reference") for function in chosen]
+    queries = [
+        SetQuery(function.sentence, frozenset({function.name}), "code", index % 2)
+        for index, function in enumerate(chosen)
     ]
-    return QuestionSet(key, label, len(chosen), questions)
+    return EvaluationSet(key, label, [Collection(key, documents, queries)])
 
 
 def choose(found: list[Function], count: int) -> list[Function]:

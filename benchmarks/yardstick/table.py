@@ -1,0 +1,205 @@
+"""The results as JSON data and as Markdown, first where others are better than the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.speed.figures import Amount
+from benchmarks.yardstick.adapters import ServerAdapter
+from benchmarks.yardstick.measures import COLUMNS, TOKENS_DEFINITION, TOKENS_HEADING, DoorResult, Share
+from benchmarks.yardstick.operations import ServerResult
+from benchmarks.yardstick.systems import SEARCH
+
+HUB = "Memory Hub"
+HUB_SERVER = "memory-hub"
+_MEGABYTE = 1_000_000
+_FAILED = "failed"
+_DEFINITIONS = {
+    "start": "process start to the first `tools/list`, p50",
+    "write": "one call that stores a short text, p50 / p95",
+    "search": "one call that searches, p50 / p95",
+    "memory": "sum of the peak resident memory of the server's processes after these calls, MB",
+    "disk": "size of its home after the writes, MB",
+    "secrets": "made-up secrets of known forms that a search answers; that are in a file of its home",
+    "deleted": "deleted texts that a search still answers",
+    "lost": "acknowledged writes that a search does not find after `kill -9` and a new start",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SetResults:
+    key: str
+    label: str
+    documents: int
+    queries: int
+    doors: Sequence[DoorResult]
+
+
+@dataclass(frozen=True, slots=True)
+class YardstickResults:
+    machine: Mapping[str, Any]
+    half: str
+    adapters: Sequence[ServerAdapter]
+    sets: Sequence[SetResults]
+    servers: Sequence[ServerResult]
+
+    def as_data(self) -> dict[str, Any]:
+        data = asdict(self)
+        data["adapters"] = [adapter.model_dump() for adapter in self.adapters]
+        data["better"] = list(better_elsewhere(self))
+        return data
+
+
+def better_elsewhere(results: YardstickResults) -> Iterator[str]:
+    """Yield a sentence for each figure in which another system beats the hub's at the same kind of door."""
+    for result in results.sets:
+        hubs = [row for row in result.doors if row.system.startswith(HUB) and not row.failure]
+        # With embeddings where these are measured, as it is installed
+        hubs = [row for row in hubs if row.system == HUB] or hubs
+        for other in result.doors:
+            if not other.failure and not other.system.startswith(HUB):
+                for hub in hubs:
+                    if (other.door == SEARCH) == (hub.door == SEARCH):
+                        yield from _better_shares(result.label, other, hub)
+    hub_server = next((server for server in results.servers if server.system == HUB_SERVER), None)
+    for server in results.servers:
+        if hub_server and server is not hub_server:
+            yield from _better_costs(server, hub_server)
+
+
+def _better_shares(label: str, other: DoorResult, hub: DoorResult) -> Iterator[str]:
+    names = f"{other.system} ({other.door}) {{}}, {hub.system} ({hub.door}) {{}}"
+    for column in COLUMNS:
+        if column.key in other.shares and column.key in hub.shares:
+            theirs, ours = other.shares[column.key].value, hub.shares[column.key].value
+            if theirs != ours and (theirs > ours) == column.more_is_better:
+                yield f"{label}, {column.heading}: {names.format(_short(theirs), _short(ours))}"
+    if other.tokens_per_right and hub.tokens_per_right and other.tokens_per_right < hub.tokens_per_right:
+        figures = names.format(f"{other.tokens_per_right:.0f}", f"{hub.tokens_per_right:.0f}")
+        yield f"{label}, {TOKENS_HEADING}: {figures}"
+
+
+def _better_costs(server: ServerResult, hub: ServerResult) -> Iterator[str]:
+    for heading in _DEFINITIONS:
+        theirs, ours = _cost(server, heading), _cost(hub, heading)
+        if theirs is not None and ours is not None and theirs < ours:
+            cells = _server_cells(server)[heading], _server_cells(hub)[heading]
+            yield f"{heading}: {server.system} {cells[0]}, {hub.system} {cells[1]}"
+
+
+# Less is better in all of them
+def _cost(server: ServerResult, heading: str) -> float | None:
+    amounts: dict[str, float | None] = {
+        "start": server.start.value if server.start else None,
+        "write": server.write.value if server.write else None,
+        "search": server.search.value if server.search else None,
+        "memory": server.peak_bytes,
+        "disk": server.disk_bytes,
+        "secrets": server.secrets_in_files,
+        "deleted": server.still_given,
+        "lost": server.lost,
+    }
+    return amounts[heading]
+
+
+def markdown(results: YardstickResults) -> str:
+    parts = [_better_section(results)]
+    parts += [_set_section(result) for result in results.sets]
+    if results.servers:
+        parts.append(_servers_section(results.servers))
+    parts.append(_machine_section(results))
+    return "\n\n".join(parts) + "\n"
+
+
+def _better_section(results: YardstickResults) -> str:
+    sentences = [f"- {sentence}" for sentence in better_elsewhere(results)]
+    return "\n".join(["## Where others are better", "", *(sentences or ["In none of the columns measured here."])])
+
+
+def _set_section(result: SetResults) -> str:
+    columns = [column for column in COLUMNS if any(column.key in row.shares for row in result.doors)]
+    headings = ["system", "door", *(column.heading for column in columns), TOKENS_HEADING]
+    rows = []
+    for row in result.doors:
+        if row.failure:
+            rows.append([row.system, _FAILED, *[""] * len(columns), row.failure])
+            continue
+        tokens = f"{row.tokens_per_right:.0f}" if row.tokens_per_right else ""
+        rows.append([row.system, row.door, *(_share_cell(row.shares.get(column.key)) for column in columns), tokens])
+    kinds = sorted({kind for row in result.doors for kind in row.harm_by_kind})
+    title = f"## {result.label}: {result.documents:,} documents, {result.queries:,} queries"
+    parts = [title, _table(headings, rows)]
+    if kinds:
+        harm_rows = [
+            [row.system, row.door, *(_share_cell(row.harm_by_kind.get(kind)) for kind in kinds)]
+            for row in result.doors
+            if row.harm_by_kind
+        ]
+        parts.append(f"Harm by kind:\n\n{_table(['system', 'door', *kinds], harm_rows)}")
+    return "\n\n".join(parts)
+
+
+def _servers_section(servers: Sequence[ServerResult]) -> str:
+    rows = [[server.system, *_server_cells(server).values()] for server in servers]
+    failures = [f"- {server.system}: {reason}" for server in servers for reason in server.failures]
+    table = _table(["server", *_DEFINITIONS], rows)
+    return "\n".join(["## Costs and accidents", "", table, *(["", *failures] if failures else [])])
+
+
+def _server_cells(server: ServerResult) -> dict[str, str]:
+    is_measured = server.secrets_in_answers is not None
+    return {
+        "start": _milliseconds(server.start, with_p95=False),
+        "write": _milliseconds(server.write),
+        "search": _milliseconds(server.search),
+        "memory": _megabytes(server.peak_bytes),
+        "disk": _megabytes(server.disk_bytes),
+        "secrets": f"{server.secrets_in_answers}; {server.secrets_in_files} of {server.secrets}" if is_measured else "",
+        "deleted": "" if server.still_given is None else f"{server.still_given} of {server.deletions}",
+        "lost": "" if server.lost is None else f"{server.lost} of {server.kills}",
+    }
+
+
+def _machine_section(results: YardstickResults) -> str:
+    facts = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in results.machine.items())
+    programs = [
+        f"- {adapter.name} ({adapter.licence}, {adapter.source}): `{adapter.install}`. {adapter.settings}"
+        for adapter in results.adapters
+    ]
+    return "\n".join([f"## Measured with\n\nQueries: {results.half}. {facts}.", "", *programs]).rstrip()
+
+
+def definitions() -> str:
+    """Return what each column means, as Markdown."""
+    rows = [[column.heading, column.definition] for column in COLUMNS]
+    rows.append([TOKENS_HEADING, TOKENS_DEFINITION])
+    rows += [[heading, definition] for heading, definition in _DEFINITIONS.items()]
+    return _table(["column", "definition"], rows)
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |" for cells in lines)
+
+
+def _share_cell(share: Share | None) -> str:
+    if share is None:
+        return ""
+    low, high = share.interval
+    return f"{_short(share.value)} ({_short(low)}–{_short(high)})"
+
+
+def _milliseconds(amount: Amount | None, *, with_p95: bool = True) -> str:
+    if amount is None:
+        return ""
+    return f"{amount.value:.1f} / {amount.p95:.1f} ms" if with_p95 else f"{amount.value:.0f} ms"
+
+
+def _megabytes(size: int | None) -> str:
+    return "" if size is None else f"{size / _MEGABYTE:.1f}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.3f}".replace("0.", ".", 1)
