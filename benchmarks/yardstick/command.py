@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from benchmarks.yardstick.systems import AdaptedServer, LibraryBm25, MemorySyste
 from benchmarks.yardstick.table import HUB_SERVER, SetResults, YardstickResults, markdown
 from memoryhub.management.base import HubCommand
 from memoryhub.management.bench import temporary_home
+from memoryhub.ops.serving.embedding import run_model
 
 _ALL = "all"
 _READERS: dict[str, tuple[str, Callable[[Path], EvaluationSet], str]] = {
@@ -71,7 +72,11 @@ class Command(HubCommand):
         ]
         sets = [chosen_queries(read, options["half"], options["questions"]) for read in _sets(options)]
         meaning = bool(sets) and not options["words_alone"] and has_model()
-        with temporary_home(keep=False) as home, embedding_engine() if meaning else nullcontext():
+        with temporary_home(keep=False) as home, ExitStack() as stack:
+            if meaning:
+                # This process embeds documents; servers ask the model's own process
+                stack.enter_context(embedding_engine())
+                stack.enter_context(run_model())
             machine = machine_facts(home)
             try:
                 set_results = [self._measure_set(chosen, servers, home, meaning=meaning) for chosen in sets]

@@ -133,7 +133,7 @@ class DoorResult:
     failure: str = ""
 
 
-def measure_system(system: MemorySystem, chosen: EvaluationSet, progress: Callable[[str], None]) -> list[DoorResult]:
+def measure_system(system: MemorySystem, chosen: EvaluationSet, progress: Callable[[str], object]) -> list[DoorResult]:
     """Fill the system with each collection, ask all queries, and return a result for each door."""
     by_door: dict[str, list[Asked]] = {}
     try:

@@ -71,7 +71,7 @@ class ServerResult:
         return asdict(self)
 
 
-def measure_server(server: AdaptedServer, effort: Effort, progress: Callable[[str], None]) -> ServerResult:
+def measure_server(server: AdaptedServer, effort: Effort, progress: Callable[[str], object]) -> ServerResult:
     """Take all measures; one that fails is left out with its reason, and the others go on."""
     result = ServerResult(server.name)
     for what, measure in (
