@@ -86,7 +86,12 @@ def _first(keys: Sequence[str], wanted_keys: Iterable[str]) -> int:
 COLUMNS = (
     Column("recall_5", "R@5", "mean share of a query's right documents among the first five", _recall_at(5)),
     Column("recall_10", "R@10", "the same among the first ten", _recall_at(10)),
-    Column("session_5", "session hit@5", "share of queries with a right session among the first five", _session_hit),
+    Column(
+        "session_5",
+        "session hit@5",
+        "share of queries with a right session among the first five, where there are more than five",
+        _session_hit,
+    ),
     Column(
         "precision",
         "precision",

@@ -109,7 +109,7 @@ def markdown(results: YardstickResults) -> str:
     parts += [_set_section(result) for result in results.sets]
     if results.servers:
         parts.append(_servers_section(results.servers))
-    parts.append(_machine_section(results))
+    parts += [_machine_section(results), f"## Columns\n\n{definitions()}"]
     return "\n\n".join(parts) + "\n"
 
 

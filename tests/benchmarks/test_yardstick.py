@@ -11,16 +11,17 @@ from typing import Any
 from unittest import mock
 
 from django.core.management import call_command
-from django.test import tag
+from django.test import SimpleTestCase, tag
 
 from benchmarks.sets.beliefs import belief_set
 from benchmarks.sets.chats import beam, locomo, sde
 from benchmarks.sets.notes import json_sets
-from benchmarks.yardstick.adapters import SERVERS, ServerAdapter, read_adapter
+from benchmarks.yardstick.adapters import CHECKOUT, SERVERS, ServerAdapter, read_adapter
 from benchmarks.yardstick.command import Command
 from benchmarks.yardstick.measures import chosen_queries, measure_system
 from benchmarks.yardstick.operations import Effort, ServerResult, measure_server
 from benchmarks.yardstick.systems import AdaptedServer, LibraryBm25
+from benchmarks.yardstick.table import definitions
 from memoryhub.core.errors import Invalid
 from tests.benchmarks.test_quality import SAMPLE
 from tests.support import HubTestCase
@@ -40,6 +41,10 @@ for line in sys.stdin:
         if path:
             path.write_text(json.dumps(texts))
         answer["content"] = [{"type": "text", "text": f"stored as <{len(texts)}>"}]
+    elif params.get("name") == "drop":
+        if "drops" in sys.argv:
+            texts[int(arguments["number"]) - 1] = ""
+        answer["content"] = []
     elif params.get("name") == "find":
         words = set(arguments["query"].lower().split())
         hits = [text for text in texts if "all" in sys.argv or words & set(text.lower().split())]
@@ -61,6 +66,9 @@ id = 'stored as <(.+)>'
 [search]
 tool = "find"
 arguments = { query = "{query}", most = "{limit}" }
+[delete]
+tool = "drop"
+arguments = { number = "{id}" }
 """
 ENTRIES = [
     {"key": "old", "title": "Oven", "content": "The oven listens on port 8080", "kind": "knowledge", "type": ""},
@@ -94,6 +102,11 @@ class YardstickCase(HubTestCase):
         folder.mkdir()
         (folder / "bakery.json").write_text(json.dumps(data))
         return folder
+
+
+class PageTests(SimpleTestCase):
+    def test_the_page_defines_every_column_as_the_report_does(self):
+        self.assertIn(definitions(), (CHECKOUT / "docs" / "internals" / "yardstick.md").read_text())
 
 
 class AdapterTests(YardstickCase):
@@ -153,13 +166,15 @@ class ServerTests(YardstickCase):
         self.assertEqual(result.failures, [])
         self.assertEqual((result.lost, result.kills), (0, 2))
         self.assertEqual((result.secrets_in_answers, result.secrets_in_files, result.secrets), (3, 3, 3))
+        self.assertEqual((result.still_given, result.deletions), (5, 5))
         self.assertGreater(result.disk_bytes or 0, 100)
         self.assertEqual((result.write and result.write.samples, result.search and result.search.samples), (5, 3))
 
     def test_a_server_that_forgets_at_a_kill_has_lost_every_write(self):
         with mock.patch("benchmarks.yardstick.operations._PATIENCE", 0):
-            result = self.costs("forgets")
+            result = self.costs("forgets", "drops")
         self.assertEqual((result.failures, result.lost, result.secrets_in_files), ([], 2, 0))
+        self.assertEqual(result.still_given, 0)
 
     def test_a_server_that_does_not_start_is_a_row_with_the_reason(self):
         server = AdaptedServer(self.server().adapter.model_copy(update={"command": ["/no/such"]}), self.folder)
