@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,11 +24,13 @@ SEARCH, CONTEXT = "search", "context"
 BYTES_PER_TOKEN = 4
 # A server may load a model at its first call
 _PATIENCE = 300.0
-_KEY = re.compile(r"(?<![A-Za-z0-9])k(\d{5,})(?![A-Za-z0-9])")
+KEY = re.compile(r"(?<![A-Za-z0-9])k(\d{5,})(?![A-Za-z0-9])")
 # What an answer says beside an entry that is not to be trusted
+# A field of JSON that says no is none: ``"superseded_by": null``
 _MARK = re.compile(
-    r"supersed|outdated|obsolete|deprecated|stale|expired|amended|contradict|conflict|replaced by|changed since"
-    r"|not merged|another branch|on branch|not accepted|not confirmed|from a tool|from a web page|from an import",
+    r"(?:supersed|outdated|obsolete|deprecated|stale|expired|amended|contradict|conflict|replaced by|rejected|disputed"
+    r"|changed since|has changed|not merged|uncommitted work|not accepted|from a tool|from a web page|from an import)"
+    r"\w*+(?![\"']?\s*[:=]\s*(?:null|false|none|0\b|\[\s*\]|\"\"))",
     re.IGNORECASE,
 )
 # Names the home in the environment of a server and of all processes that it starts, also in the background
@@ -68,10 +69,13 @@ def answer_from(text: str, pattern: re.Pattern[str], texts: Mapping[str, tuple[s
     matches = [match for match in pattern.finditer(text) if match[1] in texts]
     keys = tuple(dict.fromkeys(texts[match[1]][0] for match in matches))
     marked: set[str] = set()
-    # A mark stands before or behind an entry, in its line or in those up to the next one
-    for match, following in zip_longest(matches, matches[1:]):
+    # What is about an entry begins with its line, or at its key if another one is before it in that line
+    begins: list[int] = []
+    for match in matches:
+        line = text.rfind("\n", 0, match.start()) + 1
+        begins.append(line if not begins or line > begins[-1] else match.start())
+    for match, start, end in zip(matches, begins, [*begins[1:], len(text)], strict=False):
         key, stored = texts[match[1]]
-        start, end = text.rfind("\n", 0, match.start()) + 1, following.start() if following else len(text)
         if _MARK.search(_without(text[start:end], stored)):
             marked.add(key)
     return Answer(keys, frozenset(marked), len(text.encode()) // BYTES_PER_TOKEN)
@@ -80,7 +84,7 @@ def answer_from(text: str, pattern: re.Pattern[str], texts: Mapping[str, tuple[s
 # The words of the stored text itself warn of nothing
 def _without(part: str, stored: str) -> str:
     words = set(re.findall(r"\w+", stored.casefold()))
-    return " ".join(word for word in re.findall(r"\w+|\W", part) if word.casefold() not in words)
+    return "".join(word for word in re.findall(r"\w+|\W", part) if word.casefold() not in words)
 
 
 class AdaptedServer:
@@ -138,12 +142,12 @@ class AdaptedServer:
                 self.write(client, document, place)
 
             def search(query: str) -> Answer:
-                return answer_from(self.search(client, query)[1], _KEY, texts)
+                return answer_from(self.search(client, query)[1], KEY, texts)
 
             def context(query: str) -> Answer:
                 call = self.adapter.context
                 assert call  # noqa: S101 - else there is no such door
-                return answer_from(client.call(call.tool, call.filled({"query": query, "limit": LIMIT})), _KEY, texts)
+                return answer_from(client.call(call.tool, call.filled({"query": query, "limit": LIMIT})), KEY, texts)
 
             yield {SEARCH: search, **({CONTEXT: context} if self.adapter.context else {})}
 

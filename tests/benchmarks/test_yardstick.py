@@ -20,7 +20,7 @@ from benchmarks.yardstick.adapters import CHECKOUT, SERVERS, ServerAdapter, read
 from benchmarks.yardstick.command import Command
 from benchmarks.yardstick.measures import chosen_queries, measure_system
 from benchmarks.yardstick.operations import Effort, ServerResult, measure_server
-from benchmarks.yardstick.systems import AdaptedServer, LibraryBm25
+from benchmarks.yardstick.systems import KEY, AdaptedServer, LibraryBm25, answer_from
 from benchmarks.yardstick.table import definitions
 from memoryhub.core.errors import Invalid
 from tests.benchmarks.test_quality import SAMPLE
@@ -107,6 +107,21 @@ class YardstickCase(HubTestCase):
 class PageTests(SimpleTestCase):
     def test_the_page_defines_every_column_as_the_report_does(self):
         self.assertIn(definitions(), (CHECKOUT / "docs" / "internals" / "yardstick.md").read_text())
+
+
+class AnswerTests(SimpleTestCase):
+    def test_a_warning_beside_an_entry_marks_it_but_its_text_and_fields_that_say_no_do_not(self):
+        texts = {
+            f"{number:05}": (f"key{number}", text) for number, text in enumerate(("a conflict", "b", "c", "d", "e"))
+        }
+        text = (
+            "k00002 (amended by #4): c\n[k00000] a conflict\nexpired: k00004\n"
+            '{"content": "[k00001] b", "superseded_by": null, "stale": false}\nd k00003, not merged k00001 k99999'
+        )
+        answer = answer_from(text, KEY, texts)
+        self.assertEqual(answer.keys, ("key2", "key0", "key4", "key1", "key3"))
+        self.assertEqual(answer.marked, {"key2", "key3", "key4"})
+        self.assertEqual(answer.tokens, len(text) // 4)
 
 
 class AdapterTests(YardstickCase):
