@@ -160,10 +160,11 @@ class LibraryBm25:
     @contextmanager
     def filled(self, collection: Collection) -> Iterator[Mapping[str, Door]]:
         texts = [f"{document.title} {document.text}".strip() for document in collection.documents]
-        rank = bm25_ranking(texts)
+        # The library cannot index nothing
+        rank = bm25_ranking(texts) if texts else None
 
         def search(query: str) -> Answer:
-            places = rank(query)[:LIMIT]
+            places = rank(query)[:LIMIT] if rank else []
             keys = tuple(collection.documents[place].key for place in places)
             return Answer(keys, frozenset(), sum(len(texts[place].encode()) for place in places) // BYTES_PER_TOKEN)
 

@@ -15,6 +15,7 @@ from django.test import SimpleTestCase, tag
 
 from benchmarks.sets.beliefs import belief_set
 from benchmarks.sets.chats import beam, locomo, sde
+from benchmarks.sets.model import Collection, EvaluationSet, SetQuery
 from benchmarks.sets.notes import json_sets
 from benchmarks.yardstick.adapters import CHECKOUT, SERVERS, ServerAdapter, read_adapter
 from benchmarks.yardstick.command import Command
@@ -281,3 +282,8 @@ class SetReaderTests(YardstickCase):
         self.assertEqual(chosen_queries(read, "all", 2), chosen_queries(read, "all", 2))
         (row,) = measure_system(LibraryBm25(), read, str)
         self.assertEqual((row.shares["recall_5"].value, row.shares["silence"].value), (1.0, 1.0))
+
+    def test_nothing_is_given_from_a_collection_without_documents(self):
+        empty = EvaluationSet("x", "x", [Collection("empty", [], [SetQuery("rye?", frozenset(), "", 0)])])
+        (row,) = measure_system(LibraryBm25(), empty, str)
+        self.assertEqual((row.failure, row.shares["silence"].value), ("", 1.0))
