@@ -30,6 +30,7 @@ from memoryhub.core.stores.store import StoreId, use_store
 from memoryhub.management.bench import BenchClient, hub_environment
 
 PACK, RECALL = "pack", "recall"
+_NEW_SESSION = "yardstick-recall"
 _REFERENCE = re.compile(r"^(?:- )?#(\d+)\b", re.MULTILINE)
 _READY_SECONDS, _POLL_SECONDS = 60.0, 0.05
 
@@ -73,10 +74,11 @@ class HubStores:
             yield {SEARCH: search, PACK: pack, RECALL: recall}
 
 
-# As the hook of a new session is answered
+# As the hook of a new session is answered, which was not given the packs before
 def _recalled(store: StoreId, prompt: str) -> str:
     with use_store(store):
-        body = recall_body(GatherRequest(scopes.levels(), clock.now(), parse(prompt)), DEFAULT)
+        request = GatherRequest(scopes.levels(), clock.now(), parse(prompt), session_id=_NEW_SESSION)
+        body = recall_body(request, DEFAULT)
         return pack_text(0, body, store.name) if body.sections else ""
 
 

@@ -78,7 +78,7 @@ ENTRIES = [
 ]
 CASES = [
     {"query": "which port has our oven", "right": ["new"], "wrong": ["old"], "harm": "superseded"},
-    {"query": "Mondays", "right": ["rye"], "wrong": [], "harm": ""},
+    {"query": "Is rye baked on Mondays?", "right": ["rye"], "wrong": [], "harm": ""},
     {"query": "locomotive", "right": [], "wrong": [], "harm": "absent"},
 ]
 
@@ -166,7 +166,8 @@ class ServerTests(YardstickCase):
     def test_a_server_that_finds_words_gives_the_outdated_entry_first(self):
         figures = self.rows()
         self.assertEqual((figures["recall_5"], figures["silence"], figures["newest"]), (1.0, 1.0, 0.0))
-        self.assertEqual((figures["precision"], figures["harm"]), (0.75, 0.5))
+        # "on" is in all entries, so all are given for the question about rye
+        self.assertEqual((round(figures["precision"], 3), figures["harm"]), (0.417, 0.5))
 
     def test_a_server_that_gives_everything_is_never_silent(self):
         figures = self.rows("all")
@@ -210,7 +211,9 @@ class ServerTests(YardstickCase):
         self.assertEqual(rows["fake", "search"]["silence"]["value"], 0.0)
         hub = rows["Memory Hub, words alone", "search"]
         self.assertEqual((hub["recall_5"]["value"], hub["silence"]["value"]), (1.0, 1.0))
-        self.assertIn(("Memory Hub, words alone", "recall"), rows)
+        # The pack was given before, in another session
+        recall = rows["Memory Hub, words alone", "recall"]
+        self.assertEqual((recall["recall_5"]["value"], recall["silence"]["value"]), (1.0, 1.0))
 
 
 class SetReaderTests(YardstickCase):
@@ -278,7 +281,7 @@ class SetReaderTests(YardstickCase):
     def test_halves_and_samples_are_the_same_on_every_run(self):
         read = json_sets(self.write_set())
         (unread,) = chosen_queries(read, "unread", None).collections
-        self.assertEqual([query.text for query in unread.queries], ["Mondays"])
+        self.assertEqual([query.text for query in unread.queries], ["Is rye baked on Mondays?"])
         self.assertEqual(chosen_queries(read, "all", 2), chosen_queries(read, "all", 2))
         (row,) = measure_system(LibraryBm25(), read, str)
         self.assertEqual((row.shares["recall_5"].value, row.shares["silence"].value), (1.0, 1.0))
