@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from typing import Any
 
 from benchmarks.speed.figures import Amount
@@ -53,40 +54,62 @@ class YardstickResults:
 
 
 def better_elsewhere(results: YardstickResults) -> Iterator[str]:
-    """Yield a sentence for each figure in which another system beats the hub's at the same kind of door."""
+    """Yield a sentence for each figure in which others beat the hub at the same kind of door, best first."""
     for result in results.sets:
-        hubs = [row for row in result.doors if row.system.startswith(HUB) and not row.failure]
+        measured = [row for row in result.doors if not row.failure]
+        hubs = [row for row in measured if row.system.startswith(HUB)]
         # With embeddings where these are measured, as it is installed
-        hubs = [row for row in hubs if row.system == HUB] or hubs
-        for other in result.doors:
-            if not other.failure and not other.system.startswith(HUB):
-                for hub in hubs:
-                    if (other.door == SEARCH) == (hub.door == SEARCH):
-                        yield from _better_shares(result.label, other, hub)
+        for hub in [row for row in hubs if row.system == HUB] or hubs:
+            others = [row for row in measured if row not in hubs and (row.door == SEARCH) == (hub.door == SEARCH)]
+            for heading, sentence in _better_shares(hub, others):
+                yield f"{result.label}, {heading}: {sentence}"
     hub_server = next((server for server in results.servers if server.system == HUB_SERVER), None)
-    for server in results.servers:
-        if hub_server and server is not hub_server:
-            yield from _better_costs(server, hub_server)
+    if hub_server:
+        yield from _better_costs(hub_server, results.servers)
 
 
-def _better_shares(label: str, other: DoorResult, hub: DoorResult) -> Iterator[str]:
-    names = f"{other.system} ({other.door}) {{}}, {hub.system} ({hub.door}) {{}}"
+def _better_shares(hub: DoorResult, others: Sequence[DoorResult]) -> Iterator[tuple[str, str]]:
     for column in COLUMNS:
-        if column.key in other.shares and column.key in hub.shares:
-            theirs, ours = other.shares[column.key].value, hub.shares[column.key].value
-            if theirs != ours and (theirs > ours) == column.more_is_better:
-                yield f"{label}, {column.heading}: {names.format(_short(theirs), _short(ours))}"
-    if other.tokens_per_right and hub.tokens_per_right and other.tokens_per_right < hub.tokens_per_right:
-        figures = names.format(f"{other.tokens_per_right:.0f}", f"{hub.tokens_per_right:.0f}")
-        yield f"{label}, {TOKENS_HEADING}: {figures}"
+        if column.key not in hub.shares:
+            continue
+        ours = hub.shares[column.key].value
+        better = [
+            (share.value, f"{_named(other, hub)} {_short(share.value)}")
+            for other in others
+            if (share := other.shares.get(column.key))
+            and (share.value - ours) * (1 if column.more_is_better else -1) > 0
+        ]
+        if better:
+            names = ", ".join(name for _, name in sorted(better, reverse=column.more_is_better))
+            yield column.heading, f"the hub's {hub.door} {_short(ours)}; {names}"
+    if tokens := hub.tokens_per_right:
+        less = [(other.tokens_per_right, other) for other in others if other.tokens_per_right]
+        fewer = [
+            f"{_named(other, hub)} {count:.0f}" for count, other in sorted(less, key=itemgetter(0)) if count < tokens
+        ]
+        if fewer:
+            yield TOKENS_HEADING, f"the hub's {hub.door} {tokens:.0f}; {', '.join(fewer)}"
 
 
-def _better_costs(server: ServerResult, hub: ServerResult) -> Iterator[str]:
+# A system that answers little is seldom wrong
+def _named(other: DoorResult, hub: DoorResult) -> str:
+    theirs, ours = other.shares.get("recall_10"), hub.shares.get("recall_10")
+    if theirs and ours and theirs.value < ours.value / 2:
+        return f"{other.system} (which finds {_short(theirs.value)})"
+    return other.system
+
+
+def _better_costs(hub: ServerResult, servers: Sequence[ServerResult]) -> Iterator[str]:
     for heading in _DEFINITIONS:
-        theirs, ours = _cost(server, heading), _cost(hub, heading)
-        if theirs is not None and ours is not None and theirs < ours:
-            cells = _server_cells(server)[heading], _server_cells(hub)[heading]
-            yield f"{heading}: {server.system} {cells[0]}, {hub.system} {cells[1]}"
+        ours = _cost(hub, heading)
+        costs = [(cost, server) for server in servers if (cost := _cost(server, heading)) is not None]
+        if ours is not None:
+            less = [(cost, server) for cost, server in costs if cost < ours]
+            names = [
+                f"{server.system} {_server_cells(server)[heading]}" for _, server in sorted(less, key=itemgetter(0))
+            ]
+            if names:
+                yield f"{heading}: {hub.system} {_server_cells(hub)[heading]}; {', '.join(names)}"
 
 
 # Less is better in all of them

@@ -19,10 +19,10 @@ from benchmarks.sets.model import Collection, EvaluationSet, SetQuery
 from benchmarks.sets.notes import json_sets
 from benchmarks.yardstick.adapters import CHECKOUT, SERVERS, ServerAdapter, read_adapter
 from benchmarks.yardstick.command import Command
-from benchmarks.yardstick.measures import chosen_queries, measure_system
+from benchmarks.yardstick.measures import DoorResult, Share, chosen_queries, measure_system
 from benchmarks.yardstick.operations import Effort, ServerResult, measure_server
 from benchmarks.yardstick.systems import KEY, AdaptedServer, LibraryBm25, answer_from
-from benchmarks.yardstick.table import definitions
+from benchmarks.yardstick.table import SetResults, YardstickResults, better_elsewhere, definitions
 from memoryhub.core.errors import Invalid
 from tests.benchmarks.test_quality import SAMPLE
 from tests.support import HubTestCase
@@ -277,6 +277,21 @@ class SetReaderTests(YardstickCase):
         self.write("bad/x.json", {"nature": "", "entries": ENTRIES, "cases": [{**CASES[0], "right": ["nowhere"]}]})
         with self.assertRaisesMessage(Invalid, "no entry has the key 'nowhere'"):
             json_sets(self.folder / "bad")
+
+    def test_others_are_named_best_first_and_with_what_they_find_where_that_is_little(self):
+        def row(system: str, recall: float, harm: float) -> DoorResult:
+            figures = {"recall_10": recall, "harm": harm}
+            return DoorResult(system, "search", {key: Share(value, (0, 1), 9) for key, value in figures.items()})
+
+        doors = [row("Memory Hub", 0.6, 0.3), row("words", 0.7, 0.3), row("near", 0.8, 0.9), row("mute", 0.1, 0.0)]
+        results = YardstickResults({}, "all", [], [SetResults("x", "Notes", 9, 9, doors)], [])
+        self.assertEqual(
+            list(better_elsewhere(results)),
+            [
+                "Notes, R@10: the hub's search .600; near .800, words .700",
+                "Notes, harm: the hub's search .300; mute (which finds .100) .000",
+            ],
+        )
 
     def test_halves_and_samples_are_the_same_on_every_run(self):
         read = json_sets(self.write_set())
