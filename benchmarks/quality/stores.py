@@ -18,6 +18,8 @@ from memories.services.links import create_relation
 from memoryhub.core import clock, log
 from memoryhub.core.origin import use_origin
 from memoryhub.core.stores.store import StoreId, project_store, use_store
+from memoryhub.core.text import shortened
+from sessions_app.events.client import MAX_TEXT
 from sessions_app.schemas import SessionStart
 from sessions_app.services import start_session
 from sessions_app.services.turns import append_automatically, automatic_turn, close_turn
@@ -78,7 +80,8 @@ def _write_session(session: str, messages: Sequence[SetDocument]) -> dict[str, i
         turn = automatic_turn(session_id=session)
     for message in messages:
         with clock.frozen(message.time or began):
-            event = append_automatically(turn=turn, type=f"message.{message.role}", payload={"content": message.text})
+            payload = {"content": shortened(message.text, MAX_TEXT)}
+            event = append_automatically(turn=turn, type=f"message.{message.role}", payload=payload)
         ids[message.key] = event.position
     with clock.frozen((messages[-1].time or began) + BETWEEN_MESSAGES):
         close_turn(turn)

@@ -29,15 +29,17 @@ from benchmarks.quality.secrets.measures import is_gone, mistakes_of, recall_of
 from benchmarks.quality.secrets.rivals import Rival
 from benchmarks.quality.secrets.samples import Sample, bare_tokens, escaped
 from benchmarks.quality.stages import references, stages
-from benchmarks.quality.stores import write_set
+from benchmarks.quality.stores import write_collection, write_set
 from benchmarks.sets.chats import locomo
 from benchmarks.sets.functions import Function, choose, documented, functions, standard_library
+from benchmarks.sets.model import Collection, SetDocument
 from benchmarks.sets.notes import beir, languages
 from memoryhub.core.backends.sqlite.files import path_of
 from memoryhub.core.errors import Invalid
 from memoryhub.core.models import RawEvent
 from memoryhub.core.stores import rows
 from memoryhub.core.stores.store import project_store, use_store
+from sessions_app.events.client import MAX_TEXT
 from tests.core.test_sanitize import BODY, TOKENS
 from tests.support import HubTestCase
 
@@ -83,6 +85,15 @@ class ConversationTests(HubTestCase):
         self.assertEqual(json.loads(event.payload_json), {"content": text})
         self.assertIn(b"adopted a heron", stored)
         self.assertEqual([word for word in (b"D1:1", b"D2:1", b"zebra", b"What did Ada") if word in stored], [])
+
+    def test_a_longer_message_than_a_store_takes_is_shortened_as_hooks_do(self):
+        written = write_collection(
+            Collection("long", [SetDocument("a", "heron " * 20_000, session="s", role="user")], [])
+        )
+        with use_store(written.store):
+            content = json.loads(RawEvent.objects.get(position=written.ids["a"]).payload_json)["content"]
+        self.assertLessEqual(len(content), MAX_TEXT)
+        self.assertTrue(content.startswith("heron"))
 
     def test_every_stage_is_measured_over_all_halves_and_categories(self):
         result = evaluate(write_set(locomo(self.path)), stages())
