@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.db import connections
 
 from benchmarks.machine import load, machine_facts
@@ -21,7 +22,7 @@ from benchmarks.yardstick.hub import HubStores
 from benchmarks.yardstick.measures import HALVES, chosen_queries, measure_system
 from benchmarks.yardstick.operations import Effort, measure_server
 from benchmarks.yardstick.systems import AdaptedServer, LibraryBm25, MemorySystem
-from benchmarks.yardstick.table import HUB_SERVER, SetResults, YardstickResults, markdown
+from benchmarks.yardstick.table import HUB_SERVER, YardstickResults, markdown, read_results
 from memoryhub.management.base import HubCommand
 from memoryhub.management.bench import temporary_home
 from memoryhub.ops.serving.embedding import run_model
@@ -63,7 +64,10 @@ class Command(HubCommand):
         parser.add_argument("--writes", type=_count, default=Effort().writes, metavar="N")
         parser.add_argument("--searches", type=_count, default=Effort().searches, metavar="N")
         parser.add_argument("--starts", type=_count, default=Effort().starts, metavar="N")
-        parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures as JSON")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures as JSON, as they come")
+        parser.add_argument(
+            "--resume", action="store_true", help="measure only what the JSON file lacks, or where something failed"
+        )
         parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables as Markdown")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -71,39 +75,54 @@ class Command(HubCommand):
             AdaptedServer(read_adapter(name, options["adapters"]), options["programs"]) for name in options["servers"]
         ]
         sets = [chosen_queries(read, options["half"], options["questions"]) for read in _sets(options)]
+        results = _stored_results(options)
+        named = {adapter.name: adapter for adapter in (*results.adapters, *(server.adapter for server in servers))}
+        results.adapters = list(named.values())
         meaning = bool(sets) and not options["words_alone"] and has_model()
         with temporary_home(keep=False) as home, ExitStack() as stack:
             if meaning:
                 # This process embeds documents; servers ask the model's own process
                 stack.enter_context(embedding_engine())
                 stack.enter_context(run_model())
-            machine = machine_facts(home)
+            results.machine = machine_facts(home)
+            hubs = [HubStores(home, meaning=with_meaning) for with_meaning in ([True, False] if meaning else [False])]
+            others = [server for server in servers if server.name != HUB_SERVER]
+            systems: list[MemorySystem] = [*hubs, LibraryBm25(), *others]
             try:
-                set_results = [self._measure_set(chosen, servers, home, meaning=meaning) for chosen in sets]
+                for chosen, system in product(sets, systems):
+                    self._measure_system(results, chosen, system, options["json"])
             finally:
                 connections.close_all()
-        effort = Effort(*(options[name] for name in ("writes", "searches", "starts", "secrets", "kills")))
-        costs = [] if options["no_costs"] else [measure_server(server, effort, self._progress) for server in servers]
-        adapters = [server.adapter for server in servers]
-        results = YardstickResults({**machine, **load("after")}, options["half"], adapters, set_results, costs)
+        if not options["no_costs"]:
+            effort = Effort(*(options[name] for name in ("writes", "searches", "starts", "secrets", "kills")))
+            for server in servers:
+                self._measure_costs(results, server, effort, options["json"])
+        results.machine = {**results.machine, **load("after")}
+        _write(results, options["json"])
         text = markdown(results)
         if options["markdown"]:
             options["markdown"].write_text(text)
         else:
             self.stdout.write(text)
-        if options["json"]:
-            options["json"].write_text(json.dumps(results.as_data(), indent=2) + "\n")
 
-    def _measure_set(
-        self, chosen: EvaluationSet, servers: Sequence[AdaptedServer], home: Path, *, meaning: bool
-    ) -> SetResults:
-        hubs = [HubStores(home, meaning=True)] if meaning else []
-        others = [server for server in servers if server.name != HUB_SERVER]
-        systems: list[MemorySystem] = [*hubs, HubStores(home, meaning=False), LibraryBm25(), *others]
-        doors = [door for system in systems for door in measure_system(system, chosen, self._progress)]
-        documents = sum(len(collection.documents) for collection in chosen.collections)
-        queries = sum(len(collection.queries) for collection in chosen.collections)
-        return SetResults(chosen.key, chosen.label, documents, queries, doors)
+    def _measure_system(
+        self, results: YardstickResults, chosen: EvaluationSet, system: MemorySystem, path: Path | None
+    ) -> None:
+        result = results.of_set(chosen)
+        if any(row.system == system.name and not row.failure for row in result.doors):
+            return
+        result.doors[:] = [row for row in result.doors if row.system != system.name]
+        result.doors.extend(measure_system(system, chosen, self._progress))
+        _write(results, path)
+
+    def _measure_costs(
+        self, results: YardstickResults, server: AdaptedServer, effort: Effort, path: Path | None
+    ) -> None:
+        if any(row.system == server.name and not row.failures for row in results.servers):
+            return
+        results.servers[:] = [row for row in results.servers if row.system != server.name]
+        results.servers.append(measure_server(server, effort, self._progress))
+        _write(results, path)
 
     def _progress(self, what: str) -> None:
         self.stderr.write(what)
@@ -114,6 +133,24 @@ def _sets(options: Mapping[str, Any]) -> Iterator[EvaluationSet]:
         yield locomo(options["locomo"], without=options["without"])
     for name, (_, read, _) in _READERS.items():
         yield from map(read, options[name])
+
+
+def _stored_results(options: Mapping[str, Any]) -> YardstickResults:
+    path, half = options["json"], options["half"]
+    if not options["resume"]:
+        return YardstickResults(half)
+    if path is None:
+        raise CommandError("--resume needs --json with the file of results")
+    results = read_results(path)
+    if results.half != half:
+        raise CommandError(f"{path} has results of --half {results.half}")
+    return results
+
+
+# After each system, so that an interrupted run loses one at most
+def _write(results: YardstickResults, path: Path | None) -> None:
+    if path:
+        path.write_text(json.dumps(results.as_data(), indent=2) + "\n")
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from benchmarks.sets.model import EvaluationSet
 from benchmarks.speed.figures import Amount
 from benchmarks.yardstick.adapters import ServerAdapter
 from benchmarks.yardstick.measures import COLUMNS, TOKENS_DEFINITION, TOKENS_HEADING, DoorResult, Share
 from benchmarks.yardstick.operations import ServerResult
 from benchmarks.yardstick.systems import SEARCH
+from memoryhub.core.errors import Invalid
 
 HUB = "Memory Hub"
 HUB_SERVER = "memory-hub"
@@ -35,22 +40,45 @@ class SetResults:
     label: str
     documents: int
     queries: int
-    doors: Sequence[DoorResult]
+    doors: list[DoorResult] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class YardstickResults:
-    machine: Mapping[str, Any]
     half: str
-    adapters: Sequence[ServerAdapter]
-    sets: Sequence[SetResults]
-    servers: Sequence[ServerResult]
+    machine: Mapping[str, Any] = field(default_factory=dict)
+    adapters: list[ServerAdapter] = field(default_factory=list)
+    sets: list[SetResults] = field(default_factory=list)
+    servers: list[ServerResult] = field(default_factory=list)
+
+    def of_set(self, chosen: EvaluationSet) -> SetResults:
+        """Return the results of a set, which are empty if it was not measured yet."""
+        documents = sum(len(collection.documents) for collection in chosen.collections)
+        queries = sum(len(collection.queries) for collection in chosen.collections)
+        empty = SetResults(chosen.key, chosen.label, documents, queries)
+        for result in self.sets:
+            if (result.label, result.documents, result.queries) == (empty.label, documents, queries):
+                return result
+        self.sets.append(empty)
+        return empty
 
     def as_data(self) -> dict[str, Any]:
         data = asdict(self)
         data["adapters"] = [adapter.model_dump() for adapter in self.adapters]
         data["better"] = list(better_elsewhere(self))
         return data
+
+
+def read_results(path: Path) -> YardstickResults:
+    """Read what ``as_data`` gave.
+
+    Raises:
+        Invalid: the file cannot be read, or has no results.
+    """
+    try:
+        return TypeAdapter(YardstickResults).validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise Invalid(f"{path} has no results of the yardstick: {f'{error}'.splitlines()[0]}") from error
 
 
 def better_elsewhere(results: YardstickResults) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import SimpleTestCase, tag
 
 from benchmarks.sets.beliefs import belief_set
@@ -215,6 +215,27 @@ class ServerTests(YardstickCase):
         recall = rows["Memory Hub, words alone", "recall"]
         self.assertEqual((recall["recall_5"]["value"], recall["silence"]["value"]), (1.0, 1.0))
 
+    def test_a_run_is_resumed_with_what_its_results_lack(self):
+        folder, data = self.write_adapter("all"), self.folder / "data.json"
+        options = {"programs": folder, "adapters": folder, "sets": [self.write_set()], "words_alone": True}
+        options |= {"no_costs": True, "json": data, "stdout": StringIO()}
+        call_command(Command(), stderr=StringIO(), **options)
+        first = json.loads(data.read_text())
+        progress = StringIO()
+        call_command(Command(), stderr=progress, resume=True, servers=("fake",), **options)
+        (name, *more) = progress.getvalue().splitlines()
+        self.assertEqual((name, more), ("toy: fake, toy-1", []))
+        second = json.loads(data.read_text())
+        self.assertEqual(second["sets"][0]["doors"][:-1], first["sets"][0]["doors"])
+        self.assertEqual(second["sets"][0]["doors"][-1]["system"], "fake")
+        self.assertEqual([adapter["name"] for adapter in second["adapters"]], ["fake"])
+        for mistake, sentence in (({"half": "tuned"}, "--half all"), ({"json": None}, "needs --json")):
+            with self.subTest(sentence), self.assertRaisesMessage(CommandError, sentence):
+                call_command(Command(), stderr=StringIO(), resume=True, **options | mistake)
+        data.write_text("{}")
+        with self.assertRaisesMessage(CommandError, "has no results of the yardstick"):
+            call_command(Command(), stderr=StringIO(), resume=True, **options)
+
 
 class SetReaderTests(YardstickCase):
     def write(self, path: str, data: Any) -> None:
@@ -284,7 +305,7 @@ class SetReaderTests(YardstickCase):
             return DoorResult(system, "search", {key: Share(value, (0, 1), 9) for key, value in figures.items()})
 
         doors = [row("Memory Hub", 0.6, 0.3), row("words", 0.7, 0.3), row("near", 0.8, 0.9), row("mute", 0.1, 0.0)]
-        results = YardstickResults({}, "all", [], [SetResults("x", "Notes", 9, 9, doors)], [])
+        results = YardstickResults("all", sets=[SetResults("x", "Notes", 9, 9, doors)])
         self.assertEqual(
             list(better_elsewhere(results)),
             [
