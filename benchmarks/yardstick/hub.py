@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from benchmarks.quality.questions import Question, QuestionSet
 from benchmarks.quality.recall import DEFAULT
 from benchmarks.quality.stores import write_collection
 from benchmarks.sets.model import Collection
-from benchmarks.yardstick.systems import LIMIT, SEARCH, Answer, Door, answer_from
+from benchmarks.yardstick.systems import LIMIT, SEARCH, Answer, FilledStore, answer_from
 from memories import scopes
 from memories.pack.recall import recall_body
 from memories.pack.sections import GatherRequest
@@ -44,7 +44,7 @@ class HubStores:
         self._meaning = meaning
 
     @contextmanager
-    def filled(self, collection: Collection) -> Iterator[Mapping[str, Door]]:
+    def filled(self, collection: Collection) -> Iterator[FilledStore]:
         suffix = "meaning" if self._meaning else "words"
         written = write_collection(replace(collection, name=f"{collection.name}-{suffix}"))
         if self._meaning:
@@ -71,7 +71,7 @@ class HubStores:
             def recall(query: str) -> Answer:
                 return answer_from(_recalled(written.store, query), _REFERENCE, texts)
 
-            yield {SEARCH: search, PACK: pack, RECALL: recall}
+            yield FilledStore({SEARCH: search, PACK: pack, RECALL: recall})
 
 
 # As the hook of a new session is answered, which was not given the packs before

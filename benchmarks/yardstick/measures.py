@@ -135,21 +135,25 @@ class DoorResult:
     shares: dict[str, Share] = field(default_factory=dict)
     tokens_per_right: float | None = None
     harm_by_kind: dict[str, Share] = field(default_factory=dict)
+    # Documents that the system did not take
+    refused: int = 0
     failure: str = ""
 
 
 def measure_system(system: MemorySystem, chosen: EvaluationSet, progress: Callable[[str], object]) -> list[DoorResult]:
     """Fill the system with each collection, ask all queries, and return a result for each door."""
     by_door: dict[str, list[Asked]] = {}
+    refused = 0
     try:
         for collection in chosen.collections:
             progress(f"{chosen.label}: {system.name}, {collection.name}")
-            with system.filled(collection) as doors:
-                for name, door in doors.items():
+            with system.filled(collection) as store:
+                refused += store.refused
+                for name, door in store.doors.items():
                     by_door.setdefault(name, []).extend(_asked(collection, door))
     except Exception as error:  # noqa: BLE001 - a row with the reason, whatever failed in another's program
         return [DoorResult(system.name, "", failure=" ".join(f"{error}".split())[:300] or type(error).__name__)]
-    return [_result(system.name, name, asked) for name, asked in by_door.items()]
+    return [_result(system.name, name, asked, refused) for name, asked in by_door.items()]
 
 
 def _asked(collection: Collection, door: Callable[[str], Answer]) -> Iterable[Asked]:
@@ -162,8 +166,8 @@ def _asked(collection: Collection, door: Callable[[str], Answer]) -> Iterable[As
         yield Asked(query, answer, right, order)
 
 
-def _result(system: str, door: str, asked: Sequence[Asked]) -> DoorResult:
-    result = DoorResult(system, door)
+def _result(system: str, door: str, asked: Sequence[Asked], refused: int) -> DoorResult:
+    result = DoorResult(system, door, refused=refused)
     for column in COLUMNS:
         if share := _share(asked, column.value):
             result.shares[column.key] = share

@@ -24,6 +24,8 @@ SEARCH, CONTEXT = "search", "context"
 BYTES_PER_TOKEN = 4
 # A server may load a model at its first call
 _PATIENCE = 300.0
+# Share of documents that a server may refuse; with more, it is not measured
+_REFUSED_AT_MOST = 0.05
 KEY = re.compile(r"(?<![A-Za-z0-9])k(\d{5,})(?![A-Za-z0-9])")
 # What an answer says beside an entry that is not to be trusted
 # A field of JSON that says no is none: ``"superseded_by": null``
@@ -49,13 +51,20 @@ class Answer:
 Door = Callable[[str], Answer]
 
 
+@dataclass(frozen=True, slots=True)
+class FilledStore:
+    doors: Mapping[str, Door]
+    # Documents that it did not take
+    refused: int = 0
+
+
 class MemorySystem(Protocol):
     """Something that can be filled and asked."""
 
     name: str
 
-    def filled(self, collection: Collection) -> AbstractContextManager[Mapping[str, Door]]:
-        """Write a collection into an empty store, and return the doors to it by name."""
+    def filled(self, collection: Collection) -> AbstractContextManager[FilledStore]:
+        """Write a collection into an empty store, and return this."""
 
 
 def answer_from(text: str, pattern: re.Pattern[str], texts: Mapping[str, tuple[str, str]]) -> Answer:
@@ -135,11 +144,18 @@ class AdaptedServer:
         return client.timed(self.adapter.search.tool, self.adapter.search.filled({"query": query, "limit": LIMIT}))
 
     @contextmanager
-    def filled(self, collection: Collection) -> Iterator[Mapping[str, Door]]:
+    def filled(self, collection: Collection) -> Iterator[FilledStore]:
         texts = {f"{place:05}": (document.key, document.text) for place, document in enumerate(collection.documents)}
+        most_refused = _REFUSED_AT_MOST * len(collection.documents)
+        refused = 0
         with self.home() as home, self.opened(home) as client:
             for place, document in enumerate(collection.documents):
-                self.write(client, document, place)
+                try:
+                    self.write(client, document, place)
+                except Unavailable:  # such as one that is too long for it
+                    refused += 1
+                    if refused > most_refused:
+                        raise
 
             def search(query: str) -> Answer:
                 return answer_from(self.search(client, query)[1], KEY, texts)
@@ -149,7 +165,7 @@ class AdaptedServer:
                 assert call  # noqa: S101 - else there is no such door
                 return answer_from(client.call(call.tool, call.filled({"query": query, "limit": LIMIT})), KEY, texts)
 
-            yield {SEARCH: search, **({CONTEXT: context} if self.adapter.context else {})}
+            yield FilledStore({SEARCH: search, **({CONTEXT: context} if self.adapter.context else {})}, refused)
 
 
 class LibraryBm25:
@@ -158,7 +174,7 @@ class LibraryBm25:
     name = "BM25 (bm25s)"
 
     @contextmanager
-    def filled(self, collection: Collection) -> Iterator[Mapping[str, Door]]:
+    def filled(self, collection: Collection) -> Iterator[FilledStore]:
         texts = [f"{document.title} {document.text}".strip() for document in collection.documents]
         # The library cannot index nothing
         rank = bm25_ranking(texts) if texts else None
@@ -168,7 +184,7 @@ class LibraryBm25:
             keys = tuple(collection.documents[place].key for place in places)
             return Answer(keys, frozenset(), sum(len(texts[place].encode()) for place in places) // BYTES_PER_TOKEN)
 
-        yield {SEARCH: search}
+        yield FilledStore({SEARCH: search})
 
 
 def processes_of(home: Path) -> list[int]:

@@ -17,6 +17,7 @@ from benchmarks.yardstick.measures import COLUMNS, TOKENS_DEFINITION, TOKENS_HEA
 from benchmarks.yardstick.operations import ServerResult
 from benchmarks.yardstick.systems import SEARCH
 from memoryhub.core.errors import Invalid
+from memoryhub.core.text import counted
 
 HUB = "Memory Hub"
 HUB_SERVER = "memory-hub"
@@ -178,7 +179,8 @@ def _set_section(result: SetResults) -> str:
             rows.append([row.system, _FAILED, *[""] * len(columns), row.failure])
             continue
         tokens = f"{row.tokens_per_right:.0f}" if row.tokens_per_right else ""
-        rows.append([row.system, row.door, *(_share_cell(row.shares.get(column.key)) for column in columns), tokens])
+        name = f"{row.system} (refused {counted(row.refused, 'document')})" if row.refused else row.system
+        rows.append([name, row.door, *(_share_cell(row.shares.get(column.key)) for column in columns), tokens])
     kinds = sorted({kind for row in result.doors for kind in row.harm_by_kind})
     title = f"## {result.label}: {result.documents:,} documents, {result.queries:,} queries"
     parts = [title, _table(headings, rows)]

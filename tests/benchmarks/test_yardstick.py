@@ -15,14 +15,14 @@ from django.test import SimpleTestCase, tag
 
 from benchmarks.sets.beliefs import belief_set
 from benchmarks.sets.chats import beam, locomo, sde
-from benchmarks.sets.model import Collection, EvaluationSet, SetQuery
+from benchmarks.sets.model import Collection, EvaluationSet, SetDocument, SetQuery
 from benchmarks.sets.notes import json_sets
 from benchmarks.yardstick.adapters import CHECKOUT, SERVERS, ServerAdapter, read_adapter
 from benchmarks.yardstick.command import Command
 from benchmarks.yardstick.measures import DoorResult, Share, chosen_queries, measure_system
 from benchmarks.yardstick.operations import Effort, ServerResult, measure_server
 from benchmarks.yardstick.systems import KEY, AdaptedServer, LibraryBm25, answer_from
-from benchmarks.yardstick.table import SetResults, YardstickResults, better_elsewhere, definitions
+from benchmarks.yardstick.table import SetResults, YardstickResults, better_elsewhere, definitions, markdown
 from memoryhub.core.errors import Invalid
 from tests.benchmarks.test_quality import SAMPLE
 from tests.support import HubTestCase
@@ -42,6 +42,7 @@ for line in sys.stdin:
         if path:
             path.write_text(json.dumps(texts))
         answer["content"] = [{"type": "text", "text": f"stored as <{len(texts)}>"}]
+        answer["isError"] = "too long" in texts[-1]
     elif params.get("name") == "drop":
         if "drops" in sys.argv:
             texts[int(arguments["number"]) - 1] = ""
@@ -173,6 +174,20 @@ class ServerTests(YardstickCase):
         figures = self.rows("all")
         self.assertEqual((figures["recall_5"], figures["silence"], figures["harm"]), (1.0, 0.0, 1.0))
         self.assertAlmostEqual(figures["precision"], 1 / 3)
+
+    def test_a_server_that_refuses_some_documents_is_measured_with_the_others(self):
+        documents = [SetDocument(f"{number}", f"Loaf {number}") for number in range(19)]
+        query = SetQuery("loaf", frozenset({"3"}), "", 0)
+        for refused in (1, 2):
+            texts = [SetDocument(f"long-{number}", "A text that is too long") for number in range(refused)]
+            chosen = EvaluationSet("x", "Loaves", [Collection("x", [*documents, *texts], [query])])
+            (row,) = measure_system(self.server(), chosen, str)
+            with self.subTest(refused=refused):
+                self.assertEqual(
+                    (row.refused, "store failed" in row.failure), (1, False) if refused == 1 else (0, True)
+                )
+            results = YardstickResults("all", sets=[SetResults("x", "Loaves", 20, 1, [row])])
+            self.assertEqual("fake (refused 1 document)" in markdown(results), refused == 1)
 
     def costs(self, *words: str) -> ServerResult:
         effort = Effort(writes=5, searches=3, starts=1, secrets=3, kills=2)
