@@ -17,9 +17,11 @@ from memories.search.text import (
     STOP_WORDS,
     UNSPACED,
     SourceHint,
+    all_forms,
     folded,
     forms_of,
     hints_in,
+    is_prefix,
     other_forms,
     phrases,
     term,
@@ -119,7 +121,8 @@ _JOINTS = ("s", "n", "es", "en")
 
 def with_parts(query: ParsedQuery) -> ParsedQuery:
     """Return a question whose long words that the current store does not have also stand for their parts."""
-    is_english = not STOP_WORDS.isdisjoint(query.text.lower().split()) and not any(map(forms_of, query.terms))
+    is_foreign = any(map(is_prefix, all_forms(query.terms)))
+    is_english = not is_foreign and not STOP_WORDS.isdisjoint(query.text.lower().split())
     lengths = range(2 * _LEAST_PART, _LONGEST + 1)
     long = [word for word in query.terms if len(word) in lengths and word.isalpha() and not UNSPACED.match(word)]
     if is_english or not long:

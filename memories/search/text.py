@@ -42,6 +42,29 @@ COMMON_WORDS = STOP_WORDS.union(
 )
 
 
+# English verbs whose forms have no common stem: base, past, participle. Verbs among the common words are left out.
+_IRREGULAR_VERBS = """
+    arise arose arisen, awake awoke awoken, bear bore borne, beat beaten, begin began begun, bend bent, bind bound,
+    bite bit bitten, bleed bled, blow blew blown, break broke broken, breed bred, build built, burn burnt,
+    buy bought, catch caught, choose chose chosen, cling clung, creep crept, deal dealt, dig dug, draw drew drawn,
+    dream dreamt, drink drank drunk, drive drove driven, eat ate eaten, fall fell fallen, feed fed, feel felt,
+    fight fought, flee fled, fly flew flown, forbid forbade forbidden, forget forgot forgotten,
+    forgive forgave forgiven, freeze froze frozen, grind ground, grow grew grown, hang hung, hear heard,
+    hide hid hidden, hold held, kneel knelt, lay laid, lead led, leap leapt, learn learnt, leave left, lend lent,
+    light lit, lose lost, meet met, mistake mistook mistaken, overcome overcame, override overrode overridden,
+    overwrite overwrote overwritten, pay paid, prove proven, rebuild rebuilt, resend resent,
+    rewrite rewrote rewritten, ride rode ridden, ring rang rung, rise rose risen, run ran, seek sought, sell sold,
+    send sent, sew sewn, shake shook shaken, shine shone, shoot shot, shrink shrank shrunk, sing sang sung,
+    sink sank sunk, sit sat, sleep slept, slide slid, speak spoke spoken, speed sped, spell spelt, spend spent,
+    spill spilt, spin spun, spring sprang sprung, stand stood, steal stole stolen, stick stuck, sting stung,
+    strike struck, strive strove striven, swear swore sworn, sweep swept, swell swollen, swim swam swum,
+    swing swung, teach taught, tear tore torn, throw threw thrown, understand understood,
+    undertake undertook undertaken, undo undid undone, wake woke woken, wear wore worn, weave wove woven, weep wept,
+    win won, wind wound, withdraw withdrew withdrawn, write wrote written
+"""
+_VERBS = {form: tuple(verb.split()) for verb in _IRREGULAR_VERBS.split(",") for form in verb.split()}
+
+
 class Term(str):
     """A search term with further forms that count as the same word; one that ends with ``*`` is a prefix."""
 
@@ -134,7 +157,15 @@ def _further_forms(word: str, languages: Sequence[str], chinese: Mapping[str, Se
         return (f"{word}*", *(word[:length] for length in _SHORT_HASHES if length < len(word)))
     if UNSPACED.match(word):
         return chinese.get(word, ())
-    return other_forms(word, languages)
+    return other_forms(word, languages) if languages else _verb_forms(word)
+
+
+def _verb_forms(word: str) -> tuple[str, ...]:
+    bases = [word, word.removesuffix("s")]
+    if word.endswith("ing"):
+        stem = word.removesuffix("ing")
+        bases += [stem, f"{stem}e", stem[:-1]]  # building, writing, running
+    return next(filter(None, map(_VERBS.get, bases)), ())
 
 
 def phrases(question: str) -> list[str]:
