@@ -11,6 +11,8 @@ from memoryhub.core.text import counted
 ABSENT = "nothing stored is about the subject; below is only the nearest of"
 # The one section of a recall, which no other pack has
 RECALL_SECTION = "recall"
+# The section with messages and failed commands about the question of a pack
+SAID_SECTION = "said"
 # The kinds of notes before an action, each the one section of a note, in the order in which they are asked
 NOTE_SECTIONS = ("correction", "rejected", "failure", "rule")
 # The section of session packs that lists what needs a recheck

@@ -17,13 +17,22 @@ from django.db.models import Q
 
 from memories.lessons.rules import cured_failures
 from memories.models import AmendmentKind
-from memories.pack.sections import GatherRequest, PackItem, define_recallable, reference
+from memories.pack.sections import (
+    Edition,
+    GatherRequest,
+    PackItem,
+    SectionDefinition,
+    define_recallable,
+    define_section,
+    reference,
+)
+from memories.pack_sorts import SAID_SECTION
 from memories.schemas import SearchSourceName
 from memories.scopes import Level
 from memories.search import engine
 from memories.search.index import has_full_text
 from memories.search.parsed_query import ParsedQuery
-from memories.search.relevance import Relevance, odds, relevance_of
+from memories.search.relevance import Relevance, is_absent, odds, relevance_of
 from memories.search.snippets import command_end, only_asks
 from memories.search.text import COMMON_WORDS
 from memories.search.weights import PROMPT
@@ -52,6 +61,8 @@ _LEAST_WORDS = 2
 _BY_QUESTION = 0.9
 # Characters of a session's purpose, a command, a passage and the output of a command
 _PURPOSE, _COMMAND, _PASSAGE, _OUTPUT = 40, 90, 280, 190
+# Messages and failures in a pack about a question
+_MOST_SAID = 8
 # Events of the log after a failure among which its cure is looked for
 _LATER = 500
 
@@ -99,6 +110,22 @@ def past_relevances(query: ParsedQuery, level: Level, session_id: str) -> dict[i
             relevances[pair.newer_id] = max(older, relevances[pair.newer_id], key=attrgetter("score"))
     best = sorted(relevances, key=lambda entry: (-relevances[entry].score, -entry))
     return {entry: relevances[entry] for entry in best}
+
+
+# In the order of a search: a pack was asked for, so it has more of them than a prompt is given
+def _said(request: GatherRequest) -> list[PackItem]:
+    if not request.has_question or request.edition <= Edition.WITH_LATEST_PROMPTS:
+        return []
+    level = request.chain[0]
+    ranked = engine.rank(request.query.among(PAST_SOURCES), level=level)
+    if is_absent(request.query.text, [(level.store, ranked)]):
+        return []
+    best = [hit for hit, _ in ranked.hits[: 2 * _MOST_SAID]]
+    sessions = {hit: document["session_id"] for hit, document in engine.documents_of(best).items()}
+    hits = [hit for hit in best if sessions[hit] != request.session_id][:_MOST_SAID]
+    passages = {hit: slice(rated.start, rated.end) for hit, rated in relevance_of(request.query, hits).items()}
+    items = _recallable(level, hits, request.now, passages)
+    return [items[hit] for hit in hits if hit in items]
 
 
 _NEXT_MESSAGES = (
@@ -182,3 +209,4 @@ def _cures(failures: Sequence[Event[CommandRun]]) -> dict[int, str]:
 
 # For both sources
 define_recallable(SearchSourceName.MESSAGE, _recallable)
+define_section(SectionDefinition(SAID_SECTION, "Said about it", 55, 0.30, 400, _said, "memory_search"))

@@ -87,7 +87,9 @@ class Edition(IntEnum):
     BY_ARRIVAL = 3
     # With a title before a text that begins with it
     WITH_REPEATED_TITLES = 4
-    PRESENT = 5
+    # With the latest prompts that have words of the question, and without other messages (until decision 114)
+    WITH_LATEST_PROMPTS = 5
+    PRESENT = 6
 
 
 class RatedEntry(NamedTuple):

@@ -32,7 +32,7 @@ from memories.pack.sections import (
     ids_at,
     most_items,
 )
-from memories.pack_sorts import ABSENT, NOTE, OVERLAP, RECALL, SESSION, local_id, reference_of
+from memories.pack_sorts import ABSENT, NOTE, OVERLAP, RECALL, SAID_SECTION, SESSION, local_id, reference_of
 from memories.schemas.query import ContextPackRequest, ContextReplay
 from memories.scopes import Level
 from memories.search import engine
@@ -251,7 +251,8 @@ def _composed_pack(pack_id: int, body: PackBody) -> ComposedPack:
 def _compose(request: GatherRequest, max_tokens: int) -> tuple[PackBody, int]:
     gathered = gather(request)
     absent = request.has_question and request.best_relevance() < BEYOND_DOUBT
-    absent = absent and (not gathered or is_absent(request.query.text, _rankings(request)))
+    is_said = any(part.section.name == SAID_SECTION for part in gathered)
+    absent = absent and not is_said and (not gathered or is_absent(request.query.text, _rankings(request)))
     remarks = remarks_of(gathered, request.chain[0])
     gathered = with_remarks(gathered, remarks)
     budget = max_tokens

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from memories.pack.sections import (
     MOST_ANSWERS,
+    Edition,
     GatherRequest,
     PackItem,
     SectionDefinition,
@@ -94,6 +95,8 @@ def _last_session(request: GatherRequest) -> list[PackItem]:
 
 
 def _turns(request: GatherRequest) -> list[PackItem]:
+    if request.is_asked and request.edition > Edition.WITH_LATEST_PROMPTS:
+        return []  # what was said about the question is in a section of its own
     prompts = rows.fetch(_PROMPTS.format(prompts=quoted(names_of_speech(Speech.PROMPT))), [request.most])
     items: list[PackItem] = []
     for position, occurred_at, content in prompts:

@@ -480,12 +480,15 @@ class ReplayTests(PackTestCase):
         for number in range(3):
             self.guideline(f"Rule {number}", 50, content="The same text.", source=f"/{'a/' * number}AGENTS.md")
         self.commits(20, "Open port {}")
+        turn = automatic_turn(session_id="s-1")
+        append_automatically(turn=turn, type="message.user", payload={"content": "Open the port."})
         create_relation(command=RelationCreate(source=str(new), relation="supersedes", target=str(old)))
         for edition, line in (
             (Edition.WITH_SUPERSEDED, "8000"),
             (Edition.WITH_HIDDEN, "Everywhere"),
             (Edition.BY_ARRIVAL, "Fact 59"),
             (Edition.WITH_REPEATED_TITLES, "The port: The port is closed."),
+            (Edition.WITH_LATEST_PROMPTS, "Asked lately"),
         ):
             with self.subTest(edition=edition):
                 earlier = partial(_gathered, edition=edition)
@@ -698,6 +701,18 @@ class PastSessionsTests(RecallTestCase):
     def test_the_footer_promises_no_message_by_its_id(self) -> None:
         self.past("past", FLAKY, f"{CAUSE} `{COMMAND}`")
         self.assertIn("memory_get shows a memory in full by its #id; memory_search finds more", self.recall(FLAKY))
+
+    def test_a_pack_about_a_question_has_the_messages_about_it_and_not_the_latest(self) -> None:
+        _, answer = self.past("past", FLAKY, f"{CAUSE} `{COMMAND}`")
+        self.past("later", "What a day.", "Indeed.")
+        text = self.pack(query="why is checkout.spec.ts flaky").text
+        self.assertRegex(text, rf"Said about it:\n(?:- .*\n)*?- #{answer} answer of .*: The spec")
+        self.assertNotIn("What a day", text)
+        self.assertNotIn("Said about it", self.pack(query="why is checkout.spec.ts flaky", session_id="past").text)
+        nothing = self.pack(query="locomotive timetable").text
+        self.assertIn("nothing stored is about the subject", nothing)
+        self.assertNotIn("What a day", nothing)
+        self.assertIn("Asked lately:\n- #", self.pack().text)
 
     def test_a_failed_command_is_given_with_what_made_it_pass(self) -> None:
         failure = {"command": "make charts", "output": "Collecting\nKeyError: 'tidegauge'", "exit_code": 2}
