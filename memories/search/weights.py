@@ -72,7 +72,7 @@ class Pipeline:
     """The weights of a ranking; 0 skips a stage (decision 20)."""
 
     # A word in the title; one in the body counts 1.0
-    title: float = 2.0
+    title: float = 3.0
     # A word in the messages before and after
     near: float = 0.3
     # A word or number of the written-out date
