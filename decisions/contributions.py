@@ -16,8 +16,7 @@ from decisions.models import IN_FORCE, ArtifactKind, CommitLink, Decision, Decis
 from decisions.selectors import count_by_status, decisions_of_commits
 from memories.pack.notes import LEAST_RARE, NoteSource, Situation, define_note, uses
 from memories.pack.sections import (
-    LEAST_SCORE,
-    NEAR_BEST,
+    STRICT_CHOICE,
     GatherRequest,
     PackItem,
     SectionDefinition,
@@ -91,7 +90,7 @@ def _in_force() -> QuerySet[Decision]:
 def _matching(request: GatherRequest) -> list[Decision]:
     scores = request.matching(request.chain[0], SearchSourceName.DECISION)
     if request.is_by_worth:
-        least = max(LEAST_SCORE, NEAR_BEST * max(scores.values(), default=0))
+        least = max(STRICT_CHOICE.least_score, STRICT_CHOICE.near_best * max(scores.values(), default=0))
         scores = {decision: score for decision, score in scores.items() if score >= least}
     ids = list(scores)
     return sorted(_in_force().filter(id__in=ids), key=lambda decision: ids.index(decision.id))

@@ -16,9 +16,6 @@ from typing import Any, NamedTuple
 from memories.kinds import BETWEEN_HEADINGS, attribute_columns
 from memories.models import MemoryScope, ReviewState
 from memories.pack.sections import (
-    LEAST_SCORE,
-    MOST_ANSWERS,
-    NEAR_BEST,
     Edition,
     GatherRequest,
     PackItem,
@@ -328,8 +325,9 @@ def _answering(request: GatherRequest) -> list[PackItem]:
     scored.sort(key=lambda pair: (-pair[0], pair[1].reference))
     if not request.is_by_worth:
         return [item for _, item in scored]
-    least = max(LEAST_SCORE, NEAR_BEST * scored[0][0]) if scored else 0
-    best = [item for score, item in scored[:MOST_ANSWERS] if score >= least]
+    choice = request.choice
+    least = max(choice.least_score, choice.near_best * scored[0][0]) if scored else 0
+    best = [item for score, item in scored[: choice.most] if score >= least]
     if not best and request.best_relevance() < _LEAST_OF_REFERENCE:
         scored = sorted([*scored, *nearest], key=lambda pair: (-pair[0], pair[1].reference))
         best = [item for _, item in scored[:_NEAREST]]

@@ -135,6 +135,10 @@ class GatherRequest:
         return self.edition > Edition.BY_ARRIVAL
 
     @property
+    def choice(self) -> Choice:
+        return _CHOICE if self.edition > Edition.WITH_LATEST_PROMPTS and self.is_asked else STRICT_CHOICE
+
+    @property
     def has_question(self) -> bool:
         return self.is_by_worth and self.is_asked and bool(self.query.terms)
 
@@ -163,7 +167,7 @@ class GatherRequest:
         if not self.query.text:
             return {}
         if level.store not in self.answers_by_store:
-            self.answers_by_store[level.store] = _answers(self.query, level)
+            self.answers_by_store[level.store] = _answers(self.query, level, self.choice)
         return self.answers_by_store[level.store].by_source.get(source, {})
 
     def best_relevance(self) -> float:
@@ -173,17 +177,35 @@ class GatherRequest:
 
 _SOURCES = (SearchSourceName.MEMORY, SearchSourceName.DECISION, SearchSourceName.COMMIT)
 _SOURCES_OF = f"SELECT id, source FROM memories_searchdocument WHERE id IN {IDS}"
-# Hits whose sources are looked up; best hits of a source whose passages are rated, with at least that share of the best
-# one's score; and the rating of a text that lacks the words: another version of it has them
-_LOOKED_UP, _RATED, _RATED_SHARE, _UNREAD = 300, 8, 0.5, 0.3
-# Least score of an answer, in itself and as a share of the best one's, and how many there are of one source
-LEAST_SCORE, NEAR_BEST, MOST_ANSWERS = 0.16, 0.8, 4
+# Hits whose sources are looked up; best hits of a source whose passages are rated; and the rating of a text that lacks
+# the words: another version of it has them
+_LOOKED_UP, _RATED, _UNREAD = 300, 8, 0.3
+MOST_ANSWERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which memories answer the question of a pack."""
+
+    # Share of the best hit's score from which a hit is rated
+    rated_share: float = 0.25
+    # What a hit is rated at least: words alone tell little of a prompt that says the matter in other words
+    least_rating: float = 0.5
+    # Least score of an answer, in itself and as a share of the best one's
+    least_score: float = 0.1
+    near_best: float = 0.3
+    most: int = 6
+
+
+_CHOICE = Choice()
+# For decisions, and until decision 114 for all
+STRICT_CHOICE = Choice(0.5, 0.0, 0.16, 0.8, MOST_ANSWERS)
 # Relevance that no entry has if nothing is about the question
 BEYOND_DOUBT = 0.93
 
 
 # Without a full-text index there are no ratings
-def _answers(query: ParsedQuery, level: Level) -> StoreAnswers:
+def _answers(query: ParsedQuery, level: Level, choice: Choice) -> StoreAnswers:
     hits = engine.rank(query.among(_SOURCES), level=level).hits[:_LOOKED_UP]
     sources = dict(rows.fetch(_SOURCES_OF, [json.dumps([hit for hit, _ in hits])]))
     ranked: dict[str, Hits] = {}
@@ -191,17 +213,19 @@ def _answers(query: ParsedQuery, level: Level) -> StoreAnswers:
         ranked.setdefault(sources[hit], []).append((hit, score))
     rated: list[int] = []
     for hits_of_source in ranked.values():
-        least = _RATED_SHARE * hits_of_source[0][1]
+        least = choice.rated_share * hits_of_source[0][1]
         rated += [hit for hit, score in hits_of_source[:_RATED] if score >= least]
     ratings = relevance_of(query, rated)
     answers = StoreAnswers({}, max((rating.score for rating in ratings.values()), default=0.0))
     for source, hits_of_source in ranked.items():
         best = hits_of_source[0][1]
+        least_rating = choice.least_rating if source == SearchSourceName.MEMORY else 0.0
         scored: list[tuple[int, RatedEntry]] = []
         for hit, score in hits_of_source:
             rating = ratings.get(hit)
             if rating:
-                scored.append((hit, RatedEntry((rating.score or _UNREAD) * score / best, rating)))
+                rated_score = max(rating.score or _UNREAD, least_rating)
+                scored.append((hit, RatedEntry(rated_score * score / best, rating)))
             elif not ratings:
                 scored.append((hit, RatedEntry(score / best, Relevance(1.0, 0, 0))))
         by_hit = _with_accepted(dict(scored), [hit for hit, _ in hits_of_source[:_RATED]])

@@ -17,7 +17,15 @@ from decisions.services import record_decision
 from memories.models import ContextPack, Memory, MemoryUse
 from memories.pack import pack_context, preview_pack, replay_pack
 from memories.pack.recall import MAX_TOKENS
-from memories.pack.sections import Edition, GatheredSection, GatherRequest, PackItem, SectionDefinition, gather
+from memories.pack.sections import (
+    STRICT_CHOICE,
+    Edition,
+    GatheredSection,
+    GatherRequest,
+    PackItem,
+    SectionDefinition,
+    gather,
+)
 from memories.pack.service import HELD_OUT, ComposedPack
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, ContextReplay
@@ -138,6 +146,15 @@ class ContentTests(PackTestCase):
         unknown = self.pack(query="zebra crossings").text
         self.assertIn("nothing stored is about the subject", unknown.split("\n")[0])
         self.assertIn("More filler", unknown)
+
+    def test_an_answer_in_other_words_is_given_beside_one_that_has_the_words(self):
+        self.fill("Fact", 20)
+        self.write("Sensor bus", "The climate sensors are read and written on bus two.")
+        answer = self.write("Sampling", "Every climate sensor is sampled all five minutes.")
+        question = {"query": "how often are the climate sensors read"}
+        self.assertIn(f"- #{answer} ", self.pack(**question).text)
+        with mock.patch("memories.pack.sections._CHOICE", STRICT_CHOICE):
+            self.assertNotIn(f"- #{answer} ", self.pack(**question, max_tokens=2_000).text)
 
     def test_the_last_session_commits_and_conflicts_are_included(self):
         start_session(command=SessionStart(session_id="s-2", purpose="Lay the floor"))
