@@ -256,11 +256,11 @@ def hidden_among(ids: Collection[int], level: Level, chain: Sequence[Level]) -> 
     """
     hidden: set[int] = set()
     nearer: list[ScopePlace] = []
-    among = Sql(f"m.id IN {IDS}", (json_list(ids),))
     for other in chain:
         for scope in other.scopes:
             place = ScopePlace(other.store, scope, other.session_id)
             if place.store == level.store and ids and nearer:
+                among = Sql(f"m.id IN {IDS}", (json_list(ids),))
                 with use_store(level.store):
                     candidates = named(every([place.holds, among]))
                 hidden |= hidden_by(nearer, candidates)

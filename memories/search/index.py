@@ -131,6 +131,32 @@ def has_full_text() -> bool:
     return bool(connection.hub_has_full_text)
 
 
+# Id up to which all documents are counted each time, and the factor by which a larger store grows before they are
+# counted again: another process may have removed some
+_COUNTED_EACH_TIME, _GROWN = 20_000, 1.01
+_COUNT = "SELECT max(id), (SELECT count(*) FROM memories_searchdocument) FROM memories_searchdocument"
+_COUNT_SINCE = "SELECT max(id), count(*) FROM memories_searchdocument WHERE id > %s"
+
+
+def document_count() -> rows.Steps[int]:
+    """Return how many documents the current store has; roughly, if it is large and another process removes some."""
+    # Counting reads a whole index, which takes longer than most statements of a search
+    connection = vars(connections[require_current_alias()])
+    if "hub_documents" in connection:
+        newest_id, documents = connection["hub_documents"]
+        (((latest_id, added),),) = yield [(_COUNT_SINCE, [newest_id])]
+        if (latest_id or newest_id) <= _GROWN * newest_id:
+            return int(documents + added)
+    (((newest_id, documents),),) = yield [(_COUNT, ())]
+    if newest_id and newest_id > _COUNTED_EACH_TIME:
+        connection["hub_documents"] = newest_id, documents
+    return int(documents)
+
+
+def _count_again() -> None:
+    vars(connections[require_current_alias()]).pop("hub_documents", None)
+
+
 @project_every_event
 def index_event(event: Event[Any]) -> None:
     ahead = _indexed_ahead()
@@ -181,6 +207,8 @@ def put(document: Document, *, is_new: bool = False) -> None:
         return
     named = [document.id, document.source, document.kind, document.type, document.title, document.session_id]
     rows.put("memories_searchdocument", _PUT, [*named, rows.time_value(document.created_at)])
+    if not is_new:
+        _count_again()
     if has_full_text():
         text_index.put(text_row(document), is_new=is_new)
 
@@ -204,6 +232,7 @@ def text_row(document: Document) -> TextRow:
 
 def remove(document_id: int) -> None:
     rows.execute("DELETE FROM memories_searchdocument WHERE id = %s", [document_id])
+    _count_again()
     forget(document_id)
     if has_full_text():
         text_index.remove(document_id)
@@ -220,6 +249,7 @@ def forget_removed() -> None:
 @after_rebuild
 def look_again() -> None:
     vars(connections[require_current_alias()]).pop("hub_has_full_text", None)
+    _count_again()
 
 
 def index_problem() -> str:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import exp, log, sqrt
 
 from memories.search.engine import Ranked, documents_of, texts_of
-from memories.search.index import UNTITLED, has_full_text, text_index
+from memories.search.index import UNTITLED, document_count, has_full_text, text_index
 from memories.search.parsed_query import ParsedQuery
 from memories.search.snippets import UNLISTED, occurrences, passages, place_in_english, sentences, stem, words_between
 from memories.search.text import COMMON_WORDS, UNSPACED, all_forms, date_words, folded, forms_of, term, terms
@@ -243,13 +243,8 @@ def _first_shown(text: str, passage: _Passage, question: _Question, at: _Occurre
 
 # Documents, with the assumed ones, and how many have each word
 def _counts(words: Sequence[str]) -> tuple[int, list[int]]:
-    documents, counts = rows.together(_document_count(), text_index.counts(words, most=_COMMON))
+    documents, counts = rows.together(document_count(), text_index.counts(words, most=_COMMON))
     return documents + _ASSUMED, counts
-
-
-def _document_count() -> rows.Steps[int]:
-    (((documents,),),) = yield [("SELECT count(*) FROM memories_searchdocument", ())]
-    return int(documents)
 
 
 def _rarity(documents: int, count: int) -> float:
@@ -292,11 +287,14 @@ def _has_answer(question: str, ranked: Ranked) -> bool:
     words = ranked.terms
     if COMMON_WORDS.issuperset(words):
         return any(tuple(terms(document["title"])) == words for document in documents_of(ids).values())
+    in_passages = dict(_words_by_hit(ids[:_FIRST], words, ranked))
+    # Enough, however rare each word is: counting takes long in a large store
+    if any(len(places) == len(words) for matching in in_passages.values() for places in matching):
+        return True
     documents, counts = _counts(words)
     weights = [_rarity(documents, count) for count in counts]
     least = _least_share(ranked, documents) * sum(weights)
-    in_passages: dict[int, list[set[int]]] = {}
-    for hit, matching in _words_by_hit(ids, words, ranked):
+    for hit, matching in chain(list(in_passages.items()), _words_by_hit(ids[_FIRST:], words, ranked)):
         in_passages[hit] = matching
         if any(sum(weights[word] for word in places) >= least for places in matching):
             return True
@@ -324,20 +322,19 @@ def _least_share(ranked: Ranked, documents: int) -> float:
 
 # Each hit with the places of the words that its passages have, with those of its title and its date
 def _words_by_hit(ids: Sequence[int], words: Sequence[str], ranked: Ranked) -> Iterator[tuple[int, list[set[int]]]]:
-    for batch in filter(None, (ids[:_FIRST], ids[_FIRST:])):
-        documents, texts = ranked.documents, ranked.texts
-        if not documents.keys() >= set(batch):
-            documents = documents_of(batch)
-            texts = texts_of(documents)
-        for hit in batch:
-            head = f"{documents[hit]['title']} {date_words(clock.from_text(documents[hit]['created_at']))}"
-            text = texts.get(hit, "")[:_READ]
-            in_head = {place for _, _, place in occurrences(head, words)}
-            in_text = occurrences(text, words)
-            matching: list[set[int]] = []
-            for start, end in passages(text) or [(0, 0)]:
-                matching.append(in_head | words_between(in_text, start, end))
-            yield hit, matching
+    documents, texts = ranked.documents, ranked.texts
+    if not documents.keys() >= set(ids):
+        documents = documents_of(ids)
+        texts = texts_of(documents)
+    for hit in ids:
+        head = f"{documents[hit]['title']} {date_words(clock.from_text(documents[hit]['created_at']))}"
+        text = texts.get(hit, "")[:_READ]
+        in_head = {place for _, _, place in occurrences(head, words)}
+        in_text = occurrences(text, words)
+        matching: list[set[int]] = []
+        for start, end in passages(text) or [(0, 0)]:
+            matching.append(in_head | words_between(in_text, start, end))
+        yield hit, matching
 
 
 def _has_exact(question: str, ids: Sequence[int]) -> bool:

@@ -193,6 +193,9 @@ def weigh(
     best = dict(hits[:REFINED])
     if not best.keys() <= facts.ids:
         facts = hit_facts(list(best), query)
+    elif risen := set(list(best)[:_SHOWN_FIRST]) - facts.first:
+        (superseded,) = rows.fetch_together([_superseded_query(list(risen))])
+        facts = facts._replace(superseded=[*facts.superseded, *superseded])
     weights: dict[int, float] = {}
     for why, reason in _reasons_to_reweigh(best, query, facts, pipeline, by_use=by_use):
         for hit_id, weight in reason.items():
@@ -208,8 +211,11 @@ class HitFacts(NamedTuple):
     """What makes hits count more or less: rows that begin with an id."""
 
     ids: frozenset[int]
+    # The best of them
+    first: frozenset[int]
     expired: Lines
     proposed: Lines
+    # Among the best
     superseded: Lines
     # With the number of the demotion
     demotions: Lines
@@ -222,21 +228,28 @@ class HitFacts(NamedTuple):
 @rows.InSteps
 def hit_facts(ids: Sequence[int], query: ParsedQuery) -> rows.Steps[HitFacts]:
     if not ids:
-        return HitFacts(frozenset(), (), (), (), (), (), (), [()] * len(query.hints))
+        return HitFacts(frozenset(), frozenset(), (), (), (), (), (), (), [()] * len(query.hints))
     listed = json.dumps(ids)
+    first = ids[:_SHOWN_FIRST]
     select = "SELECT id, {} FROM ({}) AS picked WHERE id IN " + IDS
     selects = [select.format(number, demotion.sql) for number, demotion in enumerate(_demotions)]
     expired, proposed, superseded, demotions, sections, used, *of_sources = yield [
         # All expired and all proposed ids: few memories are, and their partial indexes have only those
         ("SELECT id FROM memories_memory WHERE valid_until <= %s", [rows.time_value(clock.now())]),
         (f"SELECT id {PROPOSED}", ()),
-        (f"SELECT m.id FROM memories_memory m WHERE {is_superseded()} AND m.id IN {IDS}", [listed]),
+        _superseded_query(first),
         (" UNION ALL ".join(selects), [listed] * len(selects)),
         (_SECTIONS, [f"%{BETWEEN_HEADINGS}%", listed]),
         points_query(ids),
         *((_OF_SOURCE, [hint.source, listed]) for hint in query.hints),
     ]
-    return HitFacts(frozenset(ids), expired, proposed, superseded, demotions, sections, used, of_sources)
+    among = frozenset(ids), frozenset(first)
+    return HitFacts(*among, expired, proposed, superseded, demotions, sections, used, of_sources)
+
+
+# Reads the row of each memory, which takes long in a large store
+def _superseded_query(ids: Sequence[int]) -> rows.Query:
+    return f"SELECT m.id FROM memories_memory m WHERE {is_superseded()} AND m.id IN {IDS}", [json.dumps(list(ids))]
 
 
 def _reasons_to_reweigh(

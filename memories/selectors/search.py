@@ -126,6 +126,8 @@ def _ranked(
 def without_hidden(ranked: engine.Ranked, level: scopes.Level, chain: Sequence[scopes.Level]) -> engine.Ranked:
     """Return the ranking of a level without memories that a nearer one in the chain hides."""
     hidden = hidden_among([hit_id for hit_id, _ in ranked.hits], level, chain)
+    if not hidden:
+        return ranked
     return replace(ranked, hits=[hit for hit in ranked.hits if hit[0] not in hidden])
 
 

@@ -29,15 +29,16 @@ from memories.query import query
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, Stats
 from memories.schemas.links import RelationCreate
 from memories.schemas.query import ContextPackRequest, ContextReplay, MemoryQuery
-from memories.search import engine
+from memories.search import engine, index, relevance, weights
 from memories.search.engine import BlendWeights, blend
 from memories.search.index import FORM, forget_removed, put, remove, text_index, text_row
 from memories.search.parsed_query import parse, parse_search
 from memories.search.relevance import relevance_of
 from memories.search.snippets import LENGTH, passages, snippet, spans, words_in
 from memories.search.text import date_words, folded, folded_with_places, forms_of, match_any, phrases, shaped, terms
-from memories.search.weights import USUAL, Pipeline
+from memories.search.weights import USUAL, Pipeline, hit_facts, weigh
 from memories.services.links import create_relation
+from memories.superseded import SUPERSEDED_WEIGHT
 from memories.timeline import stats
 from memories.tools import SearchByOffset, get_whole, search, search_by_offset, search_text
 from memoryhub.core import clock, log
@@ -222,6 +223,13 @@ class AbsenceTests(SearchTestCase):
         self.assertFalse(self.absent("use"))
         self.assertFalse(self.absent("use of files"))
 
+    def test_words_are_not_counted_if_a_passage_has_them_all(self):
+        with mock.patch("memories.search.relevance._counts", wraps=relevance._counts) as counts:
+            self.assertIs(self.absent("When is the coffee machine descaled?"), False)
+            counts.assert_not_called()
+            self.assertIs(self.absent("is the coffee machine in the hall descaled on fridays"), False)
+            counts.assert_called_once()
+
     def test_filters_narrow_what_may_be_absent(self):
         self.assertFalse(self.absent("coffee machine", tags=["kit"]))
         self.assertTrue(self.absent("coffee machine", tags=["sig"]))
@@ -271,6 +279,22 @@ class LargeStoreTests(SearchTestCase):
                     self.assertAlmostEqual(score, plain_score, places=12)  # the sums are added up in another order
         of_few_hits = self.ranked("coffee link common topic 3", tags=["sig"])
         self.assertEqual([document_id for document_id, _ in of_few_hits], [self.ids["Sign-in"]])
+
+    def test_documents_are_counted_once_and_then_only_those_that_came_or_went(self):
+        self.enterContext(mock.patch.multiple(index, _COUNTED_EACH_TIME=0, _GROWN=2))
+        self.addCleanup(index._count_again)
+        for change in (
+            lambda: None,
+            lambda: self.write("Tea", "Green tea at four."),
+            lambda: self.update(self.ids["Kitchen"], content="There is no coffee machine."),
+            lambda: self.delete(self.ids["Search"]),
+            lambda: self.restore(self.ids["Search"]),
+        ):
+            change()
+            self.assertEqual(rows.finish(index.document_count()), SearchDocument.objects.count())
+        with mock.patch.object(index, "_COUNT", "SELECT 0, 0"):
+            self.write("Milk", "None is left.")
+            self.assertEqual(rows.finish(index.document_count()), SearchDocument.objects.count())
 
 
 @tag("backend")
@@ -390,6 +414,17 @@ class ChangeTests(SearchTestCase):
         create_relation(command=RelationCreate(source=str(new), relation="supersedes", target=str(old)))
         self.assertEqual(self.found("session length hour")[:2], ["How long people stay", "Session length"])
 
+    def test_superseded_memories_are_looked_for_among_the_best_only(self):
+        old, new = self.write("Session length", "An hour."), self.write("How long people stay", "A day.")
+        create_relation(command=RelationCreate(source=str(new), relation="supersedes", target=str(old)))
+        question = parse("session length")
+        self.enterContext(mock.patch.object(weights, "_SHOWN_FIRST", 1))
+        facts = hit_facts([new, old], question)
+        self.assertEqual(list(facts.superseded), [])
+        for order, lowered in (([(new, 2.0), (old, 1.0)], 1.0), ([(old, 2.0), (new, 0.1)], 2.0 * SUPERSEDED_WEIGHT)):
+            hits = dict(weigh(order, question, facts, {}, USUAL, by_use=False))
+            self.assertAlmostEqual(hits[old], lowered)
+
 
 BEGAN = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
 TURNS = ("user", "assistant")
@@ -402,8 +437,8 @@ def say(session: str, *texts: str, began: datetime = BEGAN, by: Sequence[str] = 
     ids = []
     with clock.frozen(began):
         start_session(command=SessionStart(session_id=session))
-    for index, (text, speaker) in enumerate(zip(texts, cycle(by), strict=False)):
-        with clock.frozen(began + timedelta(minutes=index)):
+    for minute, (text, speaker) in enumerate(zip(texts, cycle(by), strict=False)):
+        with clock.frozen(began + timedelta(minutes=minute)):
             turn = automatic_turn(session_id=session)
             event = append_automatically(turn=turn, type=f"message.{speaker}", payload={"content": text})
             close_turn(turn)
