@@ -136,14 +136,17 @@ def fit_page(
             absent=absent,
         )
 
-    render = compact_json if answers_json() else lambda item: hanging(line(item))
-    sizes = [size_of(render(item)) + 1 for item in items]
+    texts = list(map(compact_json if answers_json() else line, items))
+    sizes = [size_of(hanging(text)) + 1 for text in texts]
     fitting, tokens = fit(sizes, lambda count: _frame(meta_of(count)), max_tokens)
     meta = meta_of(fitting)
     meta.estimated_tokens = tokens
     if max_tokens is not None and tokens > max_tokens:
         meta.truncated = True
-    return Listing(results=list(items[:fitting]), meta=meta)
+    listing = Listing(results=list(items[:fitting]), meta=meta)
+    if not answers_json():
+        listing.keep_texts(texts[:fitting], line)
+    return listing
 
 
 def _frame(meta: Meta) -> int:
@@ -175,7 +178,7 @@ def as_lines(listing: Listing, line: Callable[[dict[str, Any]], str], *, none: s
         mode = _mode(listing.meta.mode) if listing.meta.mode else ""
         explanation = "; ".join(filter(None, [mode, listing.meta.note]))
         return f"{none} ({explanation})" if explanation else none
-    lines = [hanging(line(item)) for item in listing.results]
+    lines = map(hanging, listing.texts_by(line))
     return "\n".join([*_first_lines(listing.meta), *lines, _last_line(listing.meta)])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -253,3 +253,13 @@ class Listing(BaseModel):
 
     results: list[dict[str, Any]]
     meta: Meta
+    # The results as text, and what formatted them
+    _texts: Sequence[str] = ()
+    _formatter: Callable[[dict[str, Any]], str] | None = None
+
+    def keep_texts(self, texts: Sequence[str], formatter: Callable[[dict[str, Any]], str]) -> None:
+        """Keep what was formatted to count its tokens, so that ``texts_by`` does not format it again."""
+        self._texts, self._formatter = texts, formatter
+
+    def texts_by(self, formatter: Callable[[dict[str, Any]], str]) -> Sequence[str]:
+        return self._texts if formatter is self._formatter else [formatter(item) for item in self.results]

@@ -25,6 +25,7 @@ from memories.embeddings.engine import RemoteEngine, use_engine
 from memories.embeddings.meaning import Meaning
 from memories.models import SearchDocument, Vector
 from memories.pack import pack_context, preview_pack, replay_pack
+from memories.present import hit_line
 from memories.query import query
 from memories.schemas import MemoryGet, MemoryList, MemorySearch, Stats
 from memories.schemas.links import RelationCreate
@@ -313,6 +314,14 @@ class WithoutFullTextTests(SearchTestCase):
 
 
 class ListTests(SearchTestCase):
+    def test_a_result_is_formatted_once(self):
+        line = mock.Mock(wraps=hit_line)
+        with mock.patch("memories.selectors.search.hit_line", line):
+            listing = self.search("coffee password", limit=2)
+        text = as_lines(listing, line, none="")
+        self.assertEqual(line.call_count, 2)
+        self.assertEqual(text, as_lines(listing, hit_line, none=""))
+
     def test_a_page_neither_skips_nor_repeats_while_others_write(self):
         first = selectors.list_memories(command=MemoryList(limit=2, compact=True))
         self.assertEqual(first.results[0], {"id": self.ids["Search"], "title": "Search"})
