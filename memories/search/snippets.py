@@ -246,7 +246,6 @@ def stem(word: str) -> str:
 UNLISTED = 40_000
 
 
-@lru_cache(maxsize=8192)
 def place_in_english(word: str) -> int:
     """Return the place of a word among those of English, the most usual first."""
     return min(_places_in_english().get(form, UNLISTED) for form in (word, stem(word), f"{stem(word)}e"))
