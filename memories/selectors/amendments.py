@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from django.db.models import Exists, OuterRef
+
 from memories import scopes
 from memories.models import Amendment, AmendmentKind, SearchDocument
 from memories.present import amendment_line
@@ -26,14 +28,18 @@ def open_amendments(*, is_certain: bool = True) -> list[Amendment]:
 
     Where the older entry is superseded already, there is nothing left to judge.
     """
-    # Only live entries have a search document
-    live = SearchDocument.objects.filter(source__in=_ENTRIES).values("id")
-    amendments = Amendment.objects.filter(is_accepted__isnull=True, newer_id__in=live, older_id__in=live)
+    amendments = Amendment.objects.filter(_is_live("newer_id"), _is_live("older_id"), is_accepted__isnull=True)
     if is_certain:
         amendments = amendments.filter(is_certain=True)
     amendments = outside_quarantine(outside_quarantine(amendments, "newer_id"), "older_id").order_by("id")
     superseded = successors_of([amendment.older_id for amendment in amendments])
     return [amendment for amendment in amendments if amendment.older_id not in superseded]
+
+
+# Only live entries have a search document. Each amendment looks up its two: of two lists of all live entries, SQLite
+# tries every pair in the index of amendments
+def _is_live(field: str) -> Exists:
+    return Exists(SearchDocument.objects.filter(id=OuterRef(field), source__in=_ENTRIES))
 
 
 def list_amendments(*, command: AmendmentList) -> Listing:
