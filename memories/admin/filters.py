@@ -13,6 +13,8 @@ from memories.validity.selectors import ids_with_mark
 from memoryhub.core import clock
 from memoryhub.core.admin import ConditionFilter, DefaultFilter, Facet, ValueFilter, since_filter, value_filter
 from memoryhub.core.kinds import KINDS, AttributeShape
+from memoryhub.core.log.read import as_parameter
+from memoryhub.core.stores.dialect import IDS
 from sessions_app.admin import SessionFilter
 
 KindFilter = value_filter("kind", MemoryKind.choices)
@@ -126,7 +128,7 @@ class MarkFilter(Facet):
         return ids_with_mark(self.values[-1])
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        return queryset.filter(id__in=self._ids) if self.values else queryset
+        return queryset.filter(id__in=as_parameter(IDS, self._ids)) if self.values else queryset
 
 
 # The lists of all memories and of each kind have these

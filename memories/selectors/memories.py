@@ -234,7 +234,7 @@ def filtered(command: MemoryList) -> MemoryQuerySet:
     memories: MemoryQuerySet = Memory.objects.filter(**filled(**conditions))
     memories = memories.live(include_deleted=command.include_deleted)
     if command.mark:
-        memories = memories.filter(id__in=ids_with_mark(command.mark))
+        memories = memories.filter(id__in=as_parameter(IDS, ids_with_mark(command.mark)))
     return memories.of_session(command.session_id or current_origin().session_id).tagged(*command.tags)
 
 

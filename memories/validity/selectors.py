@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from memories.models import Memory
+from django.db.models import Q
+
+from memories.models import Amendment, CodeAnchor, Memory
 from memories.validity.amendments import Pair, amendment_marks, stored_pairs
 from memories.validity.branches import branch_marks
 from memories.validity.checks import check_marks
 from memories.validity.freshness import anchor_marks
-from memories.validity.marks import Mark
-from memories.validity.trust import trust_marks
+from memories.validity.marks import Mark, MarkKind
+from memories.validity.models import CheckOutcome, CheckState, Provenance
+from memories.validity.trust import may_be_lesser, trust_marks
 from memoryhub.core.stores import rows
 from sessions_app.selectors import caller_tree
 
@@ -62,5 +65,21 @@ def joined_marks(apart: MarksApart, of_amendments: Mapping[int, Mark]) -> dict[i
 
 def ids_with_mark(kind: str) -> list[int]:
     """Return the live memories of the current store that have a mark of this kind."""
-    live = list(Memory.objects.live().values_list("id", flat=True))
-    return [memory_id for memory_id, marks in marks_of(live).items() if any(mark.kind == kind for mark in marks)]
+    if kind not in set(MarkKind):
+        return []
+    # Not of all memories, which may be a million
+    may_have_it = Memory.objects.live().filter(_may_have(MarkKind(kind))).values_list("id", flat=True)
+    return [entry for entry, marks in marks_of(list(may_have_it)).items() if any(mark.kind == kind for mark in marks)]
+
+
+# A condition that holds for all memories with a mark
+def _may_have(kind: MarkKind) -> Q:
+    if kind is MarkKind.ORIGIN:
+        return may_be_lesser()
+    if kind in (MarkKind.AMENDED, MarkKind.CONTRADICTED):
+        return Q(id__in=Amendment.objects.values("older_id")) | Q(id__in=Amendment.objects.values("newer_id"))
+    if kind is MarkKind.FAILED:
+        return Q(id__in=CheckState.objects.filter(outcome=CheckOutcome.FAILED).values("entity_id"))
+    if kind is MarkKind.BRANCH:
+        return Q(id__in=Provenance.objects.values("id"))
+    return Q(id__in=CodeAnchor.objects.values("entity_id"))

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from django.db.models import Q
+
 from memories.events import MEMORY_REVIEWED, ResourceLink, Verdict
 from memories.models import MemoryVersion
 from memories.search.snippets import stem
@@ -238,6 +240,12 @@ _MAY_BE_LESSER = (
     f" AND (v.source = '{_IMPORT}' OR v.copied_from IS NOT NULL OR NOT (m.source = '') "
     "OR NOT (m.resource_links = '[]'))"
 )
+
+
+def may_be_lesser() -> Q:
+    """Return a condition that holds for all memories of a lesser origin."""
+    copied = MemoryVersion.objects.filter(Q(source=_IMPORT) | Q(copied_from__isnull=False))
+    return Q(id__in=copied.values("memory_id")) | ~Q(source="") | ~Q(resource_links=[])
 
 
 def _versions_in_effect(ids: Iterable[int]) -> list[_Version]:
