@@ -10,7 +10,9 @@ from io import StringIO
 from typing import Any
 from unittest import mock
 
+from django.db import connections
 from django.test import tag
+from django.test.utils import CaptureQueriesContext
 from django.utils.http import urlencode
 
 from memories.admin import tag as tag_page
@@ -19,6 +21,7 @@ from memories.schemas import MemoryWrite
 from memories.services import write_memories
 from memoryhub.core import clock
 from memoryhub.core.admin import facets
+from memoryhub.core.stores.store import project_store
 from memoryhub.models import SavedView
 from memoryhub.registry.people import PersonAdd, add_person
 from tests.admin.base import AdminTestCase, text_of
@@ -89,6 +92,13 @@ class FacetTests(AdminTestCase):
         self.assertEqual(self.listed("core/rawevent/", day="yesterday"), [])
         with mock.patch.object(facets, "COUNTED_AT_MOST", 3):
             self.assertEqual(self.facets(state="all")["author"], {"bob": "2+", "ada": "1+"})
+
+    def test_rows_are_counted_without_sorting_them(self) -> None:
+        with self.store(), CaptureQueriesContext(connections[project_store("alpha").alias]) as queries:
+            self.page("memories/observation/")
+        counts = [query["sql"] for query in queries if "COUNT(*) FROM (" in query["sql"]]
+        self.assertEqual([sql for sql in counts if "ORDER BY" in sql], [])
+        self.assertGreater(len(counts), 1)
 
     def test_chips_remove_one_filter_and_keep_the_others(self) -> None:
         page = self.page(MEMORIES, tag="api", author="ada", o="-1")

@@ -163,11 +163,11 @@ class HubChangeList(ChangeList):
 
     @cached_property
     def _floor(self) -> int:
-        rows = self.root_queryset.order_by("-pk").values_list("pk", flat=True)
-        # Counted first, because an index is enough for that
+        rows = self.root_queryset.order_by().values_list("pk", flat=True)
+        # Counted first, without an order: an index is enough for that, and nothing is sorted
         if self.query or rows[: COUNTED_AT_MOST + 1].count() <= COUNTED_AT_MOST:
             return 0
-        return next(iter(rows[COUNTED_AT_MOST : COUNTED_AT_MOST + 1]), 0)
+        return next(iter(rows.order_by("-pk")[COUNTED_AT_MOST : COUNTED_AT_MOST + 1]), 0)
 
 
 def count_together(facets: Sequence[Facet], rows: QuerySet[Any]) -> dict[str, dict[str, int]]:
