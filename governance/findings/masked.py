@@ -27,8 +27,8 @@ _TAG = re.compile(r"\[REDACTED:([a-z0-9-]{1,40}):([0-9a-f]{4})\]")
 _BEGINNING = "[REDACTED:"
 # Kinds without a service's form. In documents and messages of commits, nearly all of them are examples
 _FORMLESS = frozenset({"password", "secret", "url-password"})
-# Oldest events that are read
-_MOST_EVENTS = 20_000
+# Newest events that are searched, since each payload is read, and the oldest of those with tags that are counted
+_MOST_SEARCHED, _MOST_EVENTS = 100_000, 20_000
 _MOST_KINDS, _MOST_SOURCES = 4, 3
 _AROUND = 60
 _IN_MEMORY = 200
@@ -62,9 +62,10 @@ def find_masked_secrets() -> ProjectFinding | None:
     if len(masked.sources) == 1:
         sources = next(iter(masked.sources))
     were = "was" if count == 1 else "were"
+    among = f"In the newest {_MOST_SEARCHED:,} events, " if log.head()[0] > _MOST_SEARCHED else ""
     return ProjectFinding(
         kind=FindingKind.SECRETS,
-        sentence=f"{counted(count, 'secret')} {were} masked before anything was stored: {kinds}; {sources}.",
+        sentence=f"{among}{counted(count, 'secret')} {were} masked before anything was stored: {kinds}; {sources}.",
         count=count,
         sessions=len({item.session_id for item in masked.evidence if item.session_id}),
         evidence=sorted(masked.evidence, key=_at, reverse=True)[:MOST_EVIDENCE],
@@ -114,7 +115,8 @@ def _masked_events() -> Iterator[tuple[int, str, str, str, str, str | None]]:
     for payload in log.events().of_type(log.PAYLOAD_REDACTED).payloads().values():
         left_out |= set(map(int, payload["digests"]))
     # In SQLite, ``contains`` ignores case
-    events = log.events().annotate(beginning=StrIndex("payload_json", Value(_BEGINNING))).filter(beginning__gt=0)
+    newest = log.events().window(after=log.head()[0] - _MOST_SEARCHED)
+    events = newest.annotate(beginning=StrIndex("payload_json", Value(_BEGINNING))).filter(beginning__gt=0)
     marked = outside_quarantine(events, "position")
     columns = marked.values_list("position", "session_id", "occurred_at", "source", "trace_id", "payload_json")
     for row in columns[:_MOST_EVENTS].iterator(_IN_MEMORY):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from django.db import connections
 from django.test import SimpleTestCase, tag
@@ -15,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from decisions.models import EdgeRelation
 from decisions.schemas import DecisionLink, DecisionMark
 from decisions.services import link_decisions, mark_decision
+from governance.findings import masked
 from governance.findings.commands import command_name, error_key
 from governance.findings.schemas import FindingKind, ProjectFinding
 from governance.findings.selectors import project_findings
@@ -287,6 +289,13 @@ class MaskedSecretTests(FindingsTestCase):
         self.assertIn("1 from claude-code", finding.sentence)
         self.assertNotIn(TOKEN[:12], project_findings().model_dump_json())
         self.assertIn("[REDACTED:github-token:", finding.evidence[-1].text)
+
+    def test_the_newest_events_of_a_long_log_are_searched(self) -> None:
+        self.bring(Transcript(1).user(f"Use {TOKEN}"))
+        write_memory(command=MemoryWrite(title="Token", content=f"The token is {TOKEN[:-1]}b."))
+        with mock.patch.object(masked, "_MOST_SEARCHED", 1):
+            sentence = self.need(FindingKind.SECRETS).sentence
+        self.assertTrue(sentence.startswith("In the newest 1 events, 1 secret was masked"), sentence)
 
     def test_examples_in_documents_are_no_secrets_in_use(self) -> None:
         example = "The URL is amqp://harbour:Kestrel-77x@broker.local:5672/tides"
