@@ -197,7 +197,7 @@ class DigestsAndUuidsTest(SanitizeTestCase):
     PLAIN = (
         *"{}|commit {}|({})|`{}`|a/{}/b.json|image@sha256:{}|sha256-{}|digest={}|fixed in {}.".split("|"),
         "{}  file.tar.gz",
-        *("line\\n{}\\n", "%20{}", "\\u00a0{}", "datadog: {}", "cloudflare commit: {}", '{{"id": "{}"}}'),
+        *("line\\n{}\\n", "%20{}", "\\u00a0{}", "datadog release {}", "cloudflare commit: {}", '{{"id": "{}"}}'),
         "secret scanning found it in commit {}",
     )
     NAMED = (

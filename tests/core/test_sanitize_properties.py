@@ -27,8 +27,9 @@ from memoryhub.core.schemas import Generated
 from memoryhub.core.secrets import sanitize as sanitizing
 from memoryhub.core.secrets.assignment import ColumnRead, cells_below
 from memoryhub.core.secrets.catalogue import CustomRule, compile_rules, detector, lines
+from memoryhub.core.secrets.checks import CHECKS
 from memoryhub.core.secrets.context import use_rules
-from memoryhub.core.secrets.engine import CHECKS, VALUE_CHECKS
+from memoryhub.core.secrets.engine import VALUE_CHECKS
 from memoryhub.core.secrets.rule import KeywordIndex, Rule, RuleForm, compiled
 from memoryhub.core.secrets.sanitize import GENERATED, payload_shape, sanitize, sanitize_text
 from tests.core.test_sanitize import BODY, TOKENS

@@ -46,7 +46,7 @@ _SIGN = (
 _IS = rb"\b(?:es|sono|ist|lautet|est|wynosi)\b|" + spelled(*"está è é это такой är là 是 为 為 は が 는 은".split())
 _SAID = (
     rb"(?i:\b(?:(?:should|must|will|can|has|been|now|is|was|are|be|changed|set|reset|you need)\s){0,3}"
-    rb"(?:is|was|are|be|to|equals?)\b|,?\s?\bit(?:'|\xe2\x80\x99)?\s?i?s\b|" + _IS + rb")(?:" + _GAP + rb"[:=])?"
+    rb"(?:is|was|are|be|to|equals?|use)\b|,?\s?\bit(?:'|\xe2\x80\x99)?\s?i?s\b|" + _IS + rb")(?:" + _GAP + rb"[:=])?"
 )
 _ARROW = rb"\xe2[\x86\x87][\x80-\xbf]|\xe2\x9e[\x80-\xbf]|\xe2\x9f[\xb0-\xbf]|\xe2\x80[\x92-\x95]|\xe2\x89\xab"
 _ESCAPED_ARROW = rb"\\{1,2}u(?i:21[9ab][0-9a-f]|27[9ab][0-9a-f]|27f[0-9a-f]|201[2-5]|226b)"
@@ -57,7 +57,7 @@ _LOOSE = (
 )  # fmt: skip
 _MARKUP = rb"(?:</?[\w:!-][^<>\n]{0,80}>" + _GAP + rb"){1,6}\{?"
 _TAG = rb"[\"'\\]*(?:\s[^<>]*)?>\{?"
-_NEW = rb"(?:(?:new\b ?[\w:.]{0,32}(?:\[\])? ?[({]|\[) ?)?"
+_NEW = rb"(?:(?:new\b ?[\w:.]{0,32}(?:\[\])? ?[({]|HeaderValue::\w{1,20}\(|\[) ?)?"
 _WRAP = (
     rb"(?:(?P<bold>\*{1,3}|__)|<(?i:code|b|strong|kbd|tt|pre|em|i|span)\b[^<>\n]{0,40}>|<!\[CDATA\[|"
     + spelled("“", "„", "«", "「", "『", "‘") + rb")?"
@@ -185,6 +185,7 @@ _LONGEST_LINE = 400
 _MOST_ROWS = 50
 # Names in one cell that are tried.
 _MOST_NAMES = 4
+_NUMBERED_CELL = rb"[|,;\t][ \"']{0,2}\d"
 _LINE_ENDS = (b"\n", b"\\n")
 _RULER = frozenset(b"-=+|: \t")
 _AROUND = b" \t\r\"'`*"
@@ -221,6 +222,9 @@ def cells_below(data: bytes, start: int, end: int, read: dict[int, ColumnRead]) 
     header = data[first:last]
     separator = next((bytes([sign]) for sign in _SEPARATORS if sign in header), None)
     before = data[max(0, start - 24) : start].rstrip(_BESIDE)
+    # A header has no cell that begins with a digit, as lists of packages with their versions have.
+    if compiled(_NUMBERED_CELL).find(header, 0, len(header)):
+        return
     if separator is None or (before and before[-1] not in _EDGES):
         return
     shape = header.count(separator), data[first:start].count(separator)

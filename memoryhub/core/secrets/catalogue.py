@@ -13,7 +13,8 @@ from typing import Any
 
 import re2
 
-from memoryhub.core.secrets.engine import CHECKS, Detector
+from memoryhub.core.secrets.checks import CHECKS
+from memoryhub.core.secrets.engine import Detector
 from memoryhub.core.secrets.rule import (
     LETTERS,
     NOWHERE,

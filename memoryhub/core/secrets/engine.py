@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from operator import attrgetter, itemgetter
 
 import re2
 
 from memoryhub.core.secrets.assignment import LOOSE, Assignment, ColumnRead, assignment_at, cells_below
+from memoryhub.core.secrets.checks import CHECKS
 from memoryhub.core.secrets.rule import (
     LETTERS,
     NOWHERE,
@@ -27,36 +26,27 @@ from memoryhub.core.secrets.rule import (
 )
 from memoryhub.core.secrets.values import (
     entropy,
-    fits,
-    has_digit,
     is_assigned,
-    is_code,
-    is_filler,
-    is_gibberish,
     is_identifier,
     is_key_value,
-    is_masked,
-    is_mixed,
     is_name_of_key,
-    is_placeholder,
-    is_plain,
-    is_sample,
     is_secret_value,
-    is_template,
     is_uuid,
     looks_generated,
-    looks_random,
-    matches,
     names_secret,
-    reads_as_words,
 )
 
 # The number of names tried in one run without space or quotes: more would be slow, and nobody writes so many.
 _MOST_TRIES = 16
 _AWS = rb"(?:AWS::\w{1,40}::|:(?:\d{12}|\*):)$"
+# A digest in base64, up to a place in it that looks like the prefix of a token
+_INTEGRITY = rb"sha(?:1|224|256|384|512)[-=:][\w+/-]*$"
 _NAME = LETTERS | frozenset(b"_-")
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _DASH = frozenset(b"-")
+_LINE_END = rb"\n|\\+n"
+_HEADING = rb"[\s>#*-]*(?:[A-Za-z']+ ){0,6}[A-Za-z_-]{1,24}"
+_LONGEST_HEADING = 80
 _LONGEST_IDENTIFIER = 128
 # Digits of an escape such as ``\u2028``, which can precede a word without being part of it.
 _LONGEST_ESCAPE = 4
@@ -130,6 +120,9 @@ def _secret_span(rule: Rule, data: bytes, start: int, cursor: int) -> Span | Non
         return None
     first = min(spans[0][0], span[0])
     last = max(spans[0][1], span[1])
+    before = data[max(0, first - _LONGEST_IDENTIFIER) : first]
+    if compiled(_INTEGRITY).find(before, 0, len(before)):
+        return None
     # Part of a digest or UUID that nothing else marks as a secret
     if _in_identifier(data, first, last, _HEX, b"_") or _in_identifier(data, first, last, _HEX | _DASH, b"_-"):
         return None
@@ -200,7 +193,7 @@ def _cells(data: bytes, places: list[Place]) -> Iterator[SecretHit]:
     columns: dict[int, ColumnRead] = {}
     for start, candidates in places:
         for rule, size in candidates:
-            if rule.spaced:
+            if rule.in_tables:
                 for first, end in cells_below(data, start, start + size, columns):
                     read = Assignment(b"", b"", LOOSE, first, end, quoted=False, called=False)
                     if end > first and _accepts(rule, data, start, start + size, read):
@@ -217,6 +210,7 @@ def _cells(data: bytes, places: list[Place]) -> Iterator[SecretHit]:
 def _read_value(data: bytes, start: int, limit: int, candidates: tuple[Candidate, ...]) -> SecretHit | int:
     read: Assignment | None = None
     position = -1
+    spaced = any(rule.spaced for rule, _ in candidates)
     for rule, size in candidates:
         if rule.form is not RuleForm.VALUE:
             continue
@@ -224,8 +218,8 @@ def _read_value(data: bytes, start: int, limit: int, candidates: tuple[Candidate
             position = start + size
             read = None
             if position <= limit:
-                read = assignment_at(data, position, limit, spaced=rule.spaced)
-        if read is not None and _accepts(rule, data, start, position, read):
+                read = assignment_at(data, position, limit, spaced=spaced)
+        if read is not None and (read.sign or rule.spaced) and _accepts(rule, data, start, position, read):
             return SecretHit(rule, read.start, read.end)
     return read.end if read else 0
 
@@ -233,8 +227,7 @@ def _read_value(data: bytes, start: int, limit: int, candidates: tuple[Candidate
 def _accepts(rule: Rule, data: bytes, start: int, position: int, read: Assignment) -> bool:
     if rule.pattern:
         return _fits(rule, data, start, read)
-    # The token in a badge's address only shows a picture.
-    if data[max(0, start - 5) : start] == b".svg?":
+    if not _may_name(rule, data, start):
         return False
     first = _name_start(data, start)
     name = _unescaped((data[first:position] + read.name_end).decode(errors="replace"))
@@ -243,9 +236,26 @@ def _accepts(rule: Rule, data: bytes, start: int, position: int, read: Assignmen
     before = data[max(0, first - 48) : first]
     if before.endswith(b":") and compiled(_AWS).find(before, 0, len(before)) is not None:
         return False
-    if not is_assigned(read, name, value):
+    if not (read.sign or _is_beside(data, position, read)) or not is_assigned(read, name, value):
         return False
     return VALUE_CHECKS[rule.checks[0]](name, value, read)
+
+
+def _may_name(rule: Rule, data: bytes, start: int) -> bool:
+    # ``sumo`` in ``Matsumoto`` is no service.
+    if rule.begins_word and data[start : start + 1].islower() and data[start - 1 : start].isalpha():
+        return False
+    # The token in a badge's address only shows a picture.
+    return data[max(0, start - 5) : start] != b".svg?"
+
+
+def _is_beside(data: bytes, position: int, read: Assignment) -> bool:
+    """Return whether the value is on the line of its name, or below a line of a few words that ends in the name."""
+    if compiled(_LINE_END).find(data, position, read.start) is None:
+        return True
+    line = data[max(0, position - _LONGEST_HEADING) : position].rpartition(b"\n")[2].rpartition(b"\\n")[2]
+    line += read.name_end
+    return compiled(_HEADING).fits(line, 0, len(line))
 
 
 # ``\\u5bc6\\u7801``: a name in JSON, perhaps escaped twice
@@ -280,217 +290,27 @@ def _of_secret(name: str, value: str, read: Assignment) -> bool:
 
 
 def _of_key(name: str, value: str, read: Assignment) -> bool:
-    return read.sign not in ("", ",") and is_key_value(name, value)
+    # In ``header("X-Api-Key", "…")`` the comma assigns.
+    if not read.sign or (read.sign == "," and not ("-" in name and name.lower().endswith("key"))):
+        return False
+    if name.lower() in _ANY_KEY and is_identifier(value):
+        return False
+    return is_key_value(name, value)
 
 
 def _of_vendor(name: str, value: str, read: Assignment) -> bool:
-    if read.sign in ("", ","):
+    if read.sign == ",":
         return False
-    if is_identifier(value) and not names_secret(name):
+    if is_uuid(value):
+        return bool(read.sign) and (is_name_of_key(name) or name.lower() in _KEYS_ARE_UUIDS)
+    # A git commit or a checksum may stand after the name of a service, but hardly an MD5 digest
+    if is_identifier(value) and len(value) != _MD5 and not names_secret(name):
         return False
-    return (is_uuid(value) and is_name_of_key(name)) or (is_key_value(name, value) and looks_generated(value))
+    return is_key_value(name, value) and looks_generated(value)
 
 
+# Names of any key: of a cache, a map, a table
+_ANY_KEY = frozenset({"key", "salt", "pepper"})
+_KEYS_ARE_UUIDS = frozenset({"heroku", "snyk", "postmark"})
+_MD5 = 32
 VALUE_CHECKS = {"named-secret": _of_secret, "named-key": _of_key, "named-service": _of_vendor}
-
-
-# The checks that rules name beside their pattern. Each accepts a match or not; some return the secret's span, which is
-# then longer than the match.
-Check = Callable[[SecretMatch], Span | bool | None]
-
-_MAX_KEY = 24_000
-_LINE = rb"[A-Za-z0-9+/=]+|[A-Z][A-Za-z-]{2,20}: [^\n\\]{0,120}"
-_BREAKS = rb"(?:\s|\\{1,4}[nrt]|[\"',+])+"
-_BASE64 = LETTERS | frozenset(b"+/=")
-_WORD = LETTERS | frozenset(b"_")
-_WEB_SAMPLE = rb"(?i)\b(?:https?|ftp):(?:\\?/){2}(?:user|username|usr|login|foo|name|abc|123|me|[a-z])?:$"
-# Characters that end a user and password in an address, but that people type in passwords.
-_RAW = rb"[/?#]"
-# A port and a path, or another address.
-_NO_PASSWORD = rb"^\d{0,5}(?:[/?#]|$)|://|^[\]\[]|[{}<>$]|/@|^(?i:port)\b"
-_HOST_AFTER = rb"^[\w-]+(?:\.[\w-]+)*(?::\d|[/?\"'\s),;]|$)"
-_WEB_PASSWORD = rb"(?i)pass(?:wd|word)?|pwd|pw|abc|xyz|123|[a-z]"
-_NAMED = rb"(?i)passw|pwd|_pass|^pass|secret|^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$"
-_PUBLISHED = "pk_live_", "pk_test_", "diff-"
-_SNOWFLAKE = rb"[MNO][\w-]{22,28}"
-_DIGEST_BEFORE = rb"(?i)(?:sha\d{0,3}|md5|hash|digest|checksum|integrity)[\"' ]{0,2}[-=:]?[\"' ]{0,2}$"
-
-
-def key_block(match: SecretMatch) -> Span | None:
-    """Return the block up to its END line; of a truncated one, as far as it reads as a key."""
-    data = match.data
-    limit = min(match.limit, match.end + _MAX_KEY)
-    dashes = data.find(b"-----", match.end, limit)
-    shortest = 16
-    if dashes >= 0 and data.startswith(b"-----END", dashes):
-        shortest = 40
-        closing = data.find(b"-----", dashes + 8, min(limit, dashes + 80))
-        end = closing + 5 if closing >= 0 else dashes + 8
-    else:
-        end = _end_of_lines(data, match.end, limit)
-    return (match.start, end) if end - match.end > shortest else None
-
-
-def _end_of_lines(data: bytes, position: int, limit: int) -> int:
-    end = position
-    while position < limit:
-        gap = compiled(_BREAKS).at(data, position, limit)
-        if gap:
-            position = gap[0][1]
-        line = compiled(_LINE).at(data, position, limit)
-        if line is None:
-            break
-        text = data[slice(*line[0])]
-        if len(text) < 20 and not text.endswith(b"=") and b":" not in text:
-            break
-        position = end = line[0][1]
-    return end
-
-
-def unmasked(match: SecretMatch) -> bool:
-    """Reject masks such as ``ghp_xxxxxxxx`` and zero padding."""
-    return not is_masked(match.secret) and "00000000" not in match.secret
-
-
-def mixed(match: SecretMatch) -> bool:
-    """Require a digit and no mask: for prefixes that plain words have too."""
-    return has_digit(match.secret) and not is_masked(match.secret)
-
-
-def whole(match: SecretMatch) -> bool:
-    return not match.after or match.after[0] not in _WORD
-
-
-def unlike_words(match: SecretMatch) -> bool:
-    return not reads_as_words(match.secret)
-
-
-def unfilled(match: SecretMatch) -> bool:
-    """Reject padding only: the position already says that it is a secret."""
-    return not is_filler(match.secret)
-
-
-def random(match: SecretMatch) -> bool:
-    return looks_random(match.secret) and not is_placeholder(match.secret)
-
-
-def no_template(match: SecretMatch) -> bool:
-    """Accept any password except templates and masks."""
-    return not is_template(match.secret) and not set(match.secret) <= {"*", "x", "X", "."}
-
-
-def typed(match: SecretMatch) -> bool:
-    """Accept any password that a person may have typed: no placeholder, no number."""
-    return not is_placeholder(match.secret) and not match.secret.isdigit()
-
-
-def chosen(match: SecretMatch) -> bool:
-    """Accept any password except placeholders and the words that samples use."""
-    secret = match.secret
-    return len(secret) >= 4 and not is_placeholder(secret) and not is_sample(secret)
-
-
-def login(match: SecretMatch) -> bool:
-    """Accept any password in a URL except templates, and ``user:password`` in web addresses."""
-    secret = match.secret
-    if matches(_RAW, secret):
-        following = match.data[match.end + 1 : min(match.end + 80, match.limit)].decode(errors="replace")
-        if matches(_NO_PASSWORD, secret) or not matches(_HOST_AFTER, following):
-            return False
-    is_web = matches(_WEB_SAMPLE, match.before.decode(errors="replace")) and fits(_WEB_PASSWORD, secret)
-    return not is_web and no_template(match)
-
-
-def spoken(match: SecretMatch) -> bool:
-    """Accept passwords as people type them: mixed case and digits, or digits and marks, and no words."""
-    secret = match.secret
-    is_typed = is_mixed(secret) or (has_digit(secret) and any(not c.isalnum() for c in secret))
-    return is_typed and not is_plain(secret) and not is_code(secret) and chosen(match)
-
-
-def no_variable(match: SecretMatch) -> bool:
-    """Reject variable names such as ``DB_PASSWORD`` and ``get_password``."""
-    return not matches(_NAMED, match.secret)
-
-
-def no_word(match: SecretMatch) -> bool:
-    return has_digit(match.secret) or is_gibberish(match.secret)
-
-
-def no_uuid(match: SecretMatch) -> bool:
-    return not is_uuid(match.secret)
-
-
-def no_digest(match: SecretMatch) -> bool:
-    return not matches(_DIGEST_BEFORE, match.before.decode(errors="replace"))
-
-
-def strong(match: SecretMatch) -> bool:
-    if match.secret.startswith(_PUBLISHED):
-        return False
-    secret = match.secret.rsplit("_", 1)[-1]
-    is_random = is_mixed(secret) and entropy(secret) >= 3.7
-    return is_random and not is_placeholder(secret) and not reads_as_words(secret)
-
-
-def no_sample(match: SecretMatch) -> bool:
-    """Reject masks and ids with ``EXAMPLE``, as in the documentation of AWS."""
-    return "EXAMPLE" not in match.secret and unmasked(match)
-
-
-def aws_secret(match: SecretMatch) -> bool:
-    """Accept exactly 40 base64 characters of both cases with a digit: no git SHA, no path."""
-    secret = match.secret
-    if match.after and match.after[0] in _BASE64:
-        return False
-    if not begins_word(match.data, match.start, 0, b"./") or secret.endswith("EXAMPLEKEY"):
-        return False
-    return is_mixed(secret) and looks_random(secret, bits=3.9)
-
-
-def basic_credentials(match: SecretMatch) -> bool:
-    secret = match.secret
-    try:
-        decoded = base64.b64decode(secret + "=" * (-len(secret) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return b":" in decoded and decoded.isascii()
-
-
-def long_enough(match: SecretMatch) -> bool:
-    return match.end - match.start >= 30 and not is_filler(match.secret)
-
-
-def hex_before(match: SecretMatch) -> Span | None:
-    """Require 32 hexadecimal digits before the match, and include them."""
-    text = match.before[-32:].decode(errors="replace")
-    is_key = len(text) == 32 and set(text) <= set("0123456789abcdef") and entropy(text) > 3
-    return (match.start - 32, match.end) if is_key else None
-
-
-def after_bot_id(match: SecretMatch) -> bool:
-    """Require a bot's number before the colon."""
-    before = match.before[:-1]  # the colon is the match's, not the secret's
-    is_account = before[-13:-12] == b":" and before[-12:].isdigit()  # of AWS, in the name of a resource
-    return len(before) >= 8 and before[-8:].isdigit() and not is_account
-
-
-def after_snowflake(match: SecretMatch) -> Span | None:
-    """Require a Discord id in base64 before the match; it starts with M, N or O."""
-    before = match.before[-29:]
-    for size in range(len(before), 22, -1):
-        start = match.start - size
-        if begins_word(match.data, start, 0, b"_-") and fits(_SNOWFLAKE, before[-size:].decode(errors="replace")):
-            return start, match.end
-    return None
-
-
-# fmt: off
-_CHECKS: tuple[Check, ...] = (
-    unmasked, mixed, whole, unlike_words, unfilled, random, no_template, strong, no_sample, chosen, login, spoken,
-    no_variable, typed, no_word, no_digest, no_uuid, aws_secret, basic_credentials, long_enough, hex_before,
-    after_bot_id, after_snowflake, key_block,
-)
-# fmt: on
-# By the names that rules use
-CHECKS = {check.__name__.replace("_", "-"): check for check in _CHECKS}

@@ -127,11 +127,17 @@ class Rule:
     # Characters, besides letters and digits, that the secret may not follow.
     not_after: bytes = b""
 
+    # Whether the name may be the header of a table's column.
+    in_tables: bool = field(init=False)
     # Whether a value may follow its name after a space alone.
     spaced: bool = field(init=False)
+    # Whether the keyword is a name that no longer word may contain.
+    begins_word: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.spaced = "named-secret" in self.checks
+        self.in_tables = "named-secret" in self.checks
+        self.begins_word = "named-service" in self.checks
+        self.spaced = self.in_tables or self.begins_word
 
 
 def _keywords(words: Iterable[str]) -> tuple[bytes, ...]:

@@ -24,9 +24,21 @@ _PLACEHOLDER = (
 _SAMPLE = (
     rb"(?i)(?:my|your|user|the|some|new|old|test|db|super|top|admin|root)?[-_ ]?"
     rb"(?:pass|passwd|passwords?|pwd|pw|secret|token|key|test|admin|root|user|guest|default|none|null|true|false|required"
-    rb"|string|hidden|input|text|value|foo|bar|baz|abc|xyz|postgres|mysql|mariadb|redis|mongo|rabbitmq|sa|oracle|passw0rd)"
+    rb"|string|hidden|input|text|value|foo|bar|baz|asdf|field|sample|abc|xyz|postgres|mysql|mariadb|redis|mongo|rabbitmq|sa|oracle|passw0rd)"
     rb"(?:[-_ ]?(?:word|here|field|value))?|1234?|12345\d*|incorrect|invalid|optional|current|wrong|[a-z]|\d{1,3}"
 )
+# Words of labels, messages, types, options and names in code
+_OF_INTERFACES = (
+    rb"(?i)pass(?:w|\b|_|phrase)|pwd|user|\blogin|secret|token|credential|auth|crypt|(?:^|[-_ ])(?:keys?|enter|type"
+    rb"|your|must|please|required|forgot\w*|invalid|should|confirm|again|account|sign|field|characters?|incorrect|wrong|cannot|not"
+    rb"|none|string|optional|default|empty|least|too|match\w*|value|name|reset|change\w*|choose|new|old|input|text|label|hint|strong"
+    rb"|weak|hidden|visible|hash\w*|bool\w*|number|integer|object|function|undefined|null|true|false|bytes|varchar|char|self"
+    rb"|config\w*|settings?|options?|flag|argument|parameter|prompt\w*|files?|stdin|env|or|to|for|with|from|this|that|which|when"
+    rb"|if|can|will|are|via|any|data|result|query|form|plain\w*|basic|digest|manual|disabled?|enabled?|protected|public|private"
+    rb"|placeholder|variable|property|attribute|method|request|response|server|client|database|e-?mail)(?:$|[-_ ])"
+)
+_WORD_CHOSEN = rb"[a-z][a-z0-9]{3,40}(?:[-_][a-z0-9]{1,20}){0,4}"
+_PHRASE_CHOSEN = rb"[A-Za-z0-9'-]{1,20}(?: [A-Za-z0-9'-]{1,20}){1,7}"
 # In a value this long and this random, a word such as ``EXAMPLE`` does not make it a placeholder.
 _LONG, _DENSE = 60, 4.5
 _SEQUENCES = "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz1234567890"
@@ -41,6 +53,11 @@ _COMMON_PAIRS = frozenset(
 _SHORTEST_MEAN = 2.6
 _UUID = rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 _INTEGRITY = rb"(?i)^(?:sha(?:1|224|256|384|512)|md5)[-:=$]"
+# Public keys and certificates in base64, in that of PEM again, and in the form of SSH
+_PUBLIC_KEY = (
+    rb"^(?:MII[\w+/]{5,9}gAwIBAg|M[\w+/]{4,12}ANBgkqhkiG9w0BAQ[A-Z]{2}AAO|MFkwEwYHKoZIzj0CAQYI|MHYwEAYHKoZIzj0CAQYFK4|MCowBQYDK2V"
+    rb"|LS0tLS1CRUdJTiBDRVJUSUZJQ0FUR|LS0tLS1CRUdJTiBQVUJMSUMg|ssh-(?:rsa|ed25519|dss)|ecdsa-sha2|AAAA[BC]3Nz|AAAAE2Vj)"
+)
 _HEX = frozenset("0123456789abcdefABCDEF")
 # Lower-case digests: MD5, SHA-1 or a git commit, and SHA-224 to SHA-512.
 _DIGEST = rb"(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})"
@@ -89,6 +106,19 @@ def is_placeholder(value: str) -> bool:
 def is_sample(value: str) -> bool:
     """Return whether the value is a word that documentation uses as a password, such as ``secret``."""
     return fits(_SAMPLE, value)
+
+
+def is_chosen_words(value: str) -> bool:
+    """Return whether the value is a word or a phrase that people choose as a password.
+
+    Labels, messages, types and names in code stand in the same places: they begin with a capital, end with a sign, or
+    have words such as *your* and *field*.
+    """
+    if is_sample(value) or matches(_OF_INTERFACES, value):
+        return False
+    if " " in value:
+        return fits(_PHRASE_CHOSEN, value) and (has_digit(value) or not value[0].isupper())
+    return fits(_WORD_CHOSEN, value) and not is_placeholder(value)
 
 
 def is_uuid(value: str) -> bool:
@@ -170,9 +200,9 @@ _PASSWORD = (
 _HARMLESS_NAME = (
     rb"(?i)(?:tokeni[sz]|tokenl?ess|secretar|passwordless|authori[sz](?:e|er|ed|ing)\b|author(?:s|ed|ing|ship)?\b|authenticated$|authorit(?:y|ies)|credentialed|bypass|compass"
     rb"|pass(?:oci|ed\b|through|ive|age|ion|eng|ing|es\b|port))"
-    rb"|[._-]?(?:hash|digest|sha\d*|checksum|fingerprint|integrity|etag|count|type|name|id|ids|url|uri|path|file"
+    rb"|[._-]?(?:hash|digest|sha\d*|checksum|fingerprint|integrity|etag|count|type|name|url|uri|path|file"
     rb"|dir|field|number|length|len|size|limit|expir\w*|ttl|at|policy|pattern|regexp?|prefix|suffix|label|format|algorithm"
-    rb"|hint|prompt|class|version|ref|arn|endpoint|index|kind|scope|scopes|budget|usage|column|header|param|env|var|alphabet)s?$|__(?:lte?|gte?|in|isnull)$"
+    rb"|hint|prompt|class|version|ref|arn|endpoint|index|kind|scope|scopes|budget|usage|column|header|param|env|var|alphabet)s?$|(?:^|[._-]|key|token|secret|client|user|session|account)ids?$|(?-i:[a-z]I[dD]s?$)|__(?:lte?|gte?|in|isnull)$"
 )
 _HASH_NAME = rb"(?i)commit|sha|checksum|fingerprint|integrity|etag|digest|rev"
 _PUBLIC_NAME = (
@@ -196,7 +226,9 @@ _RESOURCE = rb"arn:aws[\w-]*:.*|[a-z]{2}(?:-[a-z]+){1,3}-\d:\d{0,12}:.*"
 _FILE = rb"[\w@./-]*\.(?:zip|gz|tgz|xz|json|ya?ml|txt|md|html?|js|ts|py|csv|pdf|png|jpg|svg|xml|parquet)"
 _VERSIONED = rb"[A-Za-z@][\w@/+-]*[-:@]v?\d+\.\d+(?:\.[\w-]+)*(?::[\w-]+)?"
 _PHRASE = rb"[A-Za-z]+(?:[-_./ :][A-Za-z]+)*_?\d{0,2}[.!?:]?"
-_ALGORITHM = rb"(?i)(?:aes|desede|rsa|hmac|pbkdf2|scrypt|argon2(?:id|[id]))(?:[-_/][a-z]{0,3}[=\d]?[\da-z]{0,12}){1,4}"
+_ALGORITHM = (
+    rb"(?i)(?:aes|desede|rsa|hmac|scram|pbkdf2|scrypt|argon2(?:id|[id]))(?:[-_/][a-z]{0,3}[=\d]?[\da-z]{0,12}){1,4}"
+)
 # A table key that is sorted by time.
 _MOMENT = rb"[A-Za-z]+#\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"
 _BETWEEN = (
@@ -214,6 +246,7 @@ _NO_SECRETS = (
     rb"[a-z][a-z_.-]*(?::[a-z*][a-z_.-]*){1,3}",
     rb"(?:(?:[\w-]+\.){1,3}[a-z]{2,6}|@[\w-]+)(?:/[\w.@-]{1,40})+/?",
     rb"[a-z][a-z_-]*(?:/[a-z][a-z_.-]*)+(?:/v\d+)?/?",
+    rb"projects/[\w-]+/secrets/\S*",
     rb"(?:[a-z][\w-]*/)+<[\w-]+>(?:/[\w<>-]+)*",
     rb"[\w@./-]*\.\w{1,5}:\d+\S*",
     rb"(?::{1,2}|&)[A-Za-z_]\w*(?:\.\w+)*",
@@ -232,7 +265,10 @@ _ALL_SIGNS = 4.2
 # This many hexadecimal digits are more often a git SHA than a secret, unless the name says otherwise.
 _GIT = 40
 _SIGN = rb"[^A-Za-z0-9./:]"
-_MARK = rb"[^\w.-]"
+_MARK = rb"[^\w.\x80-\xff-]"
+# A digit between letters, as in ``welcome2corp``, and names that are written so
+_DIGIT_INSIDE = rb"[A-Za-z]{1,20}\d[A-Za-z]{3,20}\d{0,4}"
+_STANDARD = rb"(?i)^(?:base|utf|sha|md|oauth|aes|rsa|argon|http|ipv|ip|win|python|php|java|js|es|ed|curve)\d"
 _COMPARISONS = ("==", "===", "!=", "!==")
 _JUDGED = 96
 
@@ -274,6 +310,8 @@ def _is_named_value(name: str, value: str, *, quoted: bool) -> bool:
         return True
     if len(value) >= 12 and looks_random(value, bits=3.2):
         return not reads_as_words(value)
+    if matches(_PASSWORD, name) and len(value) >= 8 and fits(_DIGIT_INSIDE, value) and not matches(_STANDARD, value):
+        return True
     is_typed = is_mixed(value) or (has_digit(value) and matches(_MARK, value))
     return is_typed and len(value) >= 8 and matches(_PASSWORD, name) and not reads_as_words(value)
 
@@ -320,7 +358,9 @@ def is_random(value: str) -> bool:
 
 def is_plain(value: str) -> bool:
     """Return whether a value is a placeholder, a digest with its algorithm, a path, a host or a number."""
-    if is_placeholder(value) or matches(_INTEGRITY, value) or matches(_PATH, value) or _is_number(value):
+    if is_placeholder(value) or matches(_PUBLIC_KEY, value) or matches(_INTEGRITY, value):
+        return True
+    if matches(_PATH, value) or _is_number(value):
         return True
     return any(fits(form, value) for form in (_HOST, _VERSIONED, _RESOURCE, _FILE, _ALGORITHM, _MOMENT, *_NO_SECRETS))
 
