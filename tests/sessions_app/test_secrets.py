@@ -33,7 +33,7 @@ from sessions_app.services import end_session, start_session
 from sessions_app.services.profile import change_settings, try_rules
 from tests.admin.base import AdminTestCase
 from tests.api.client import RestTestCase
-from tests.core.test_sanitize import HEX, TOKENS
+from tests.core.test_sanitize import TOKENS
 from tests.support import HubTestCase
 
 TOKEN = TOKENS["npm-token"]
@@ -270,11 +270,11 @@ class OwnRulesTests(SecretsTestCase):
 class TryingTests(SecretsTestCase):
     def test_findings_name_the_rule_and_its_origin_but_not_the_secret(self):
         self.change(secret_rules=[BADGE])
-        tried = self.tried(f"of ACME-123456, {TOKEN} <private>x</private> airtable_key: pat{TOKEN[4:18]}.{HEX}")
+        tried = self.tried(f"of ACME-123456, {TOKEN} <private>x</private> AIK_CI_{TOKEN[4:24]}")
         self.assertEqual([secret.rule for secret in tried.found][:3], ["own:badge", "npm-token", "private-block"])
         self.assertEqual(tried.found[0].description, "The number of a badge")
         self.assertEqual(tried.found[0].origins, ["this project"])
-        self.assertIn("betterleaks 2.0.0-rc.4, airtable-personnal-access-token (MIT)", tried.found[3].origins)
+        self.assertIn("betterleaks 2.0.0-rc.4, aikido-ci-token (MIT)", tried.found[3].origins)
         self.assertNotIn(TOKEN, tried.model_dump_json())
 
     def test_other_rules_than_the_projects_can_be_tried_and_nothing_is_written(self):

@@ -77,7 +77,8 @@ _SECRET = rb"(?:\S*[0-9]|[A-Za-z]{12}|[\w.-]*[^\s\w.()\[\]{}<>\"'`,;-])"
 # time.
 _LIKELY = _simplified(_HEAD) + _SECRET
 _SPACED = (
-    _REST + _CLOSE + rb"(?:\s|\\+[nrt])" + _GAP + rb"\(?(?P<quote>\\*[\"'`])?"
+    rb"(?P<rest>[\w.-]*(?:[ \t](?:[a-z]{2,8} )?(?:key|token|secret|licen[cs]e)(?:'s)?)?)" + _CLOSE + rb"(?:\s|\\+[nrt])"
+    + _GAP + rb"\(?(?P<quote>\\*[\"'`])?"
     rb"([^\s\"'`<>,;(){}\[\]\\|]{8,})"
 )  # fmt: skip
 # A character of three bytes or more ends the value: sentences continue without a space in Chinese and Japanese.
@@ -85,6 +86,8 @@ _BARE = rb"[^\s\"'`<>,;(){}\[\]\\|\xe0-\xff]+"
 # In the query of an address, and in the body of a form
 _NEXT_FIELD = rb"&(?:amp;)?[\w.%@-]+="
 _STOP = b".,;:!?)]}>*"
+_EXCLAMATION = 0x21
+_DIGITS = b"0123456789"
 
 
 # The sign of an assignment that only the value can confirm: *is*, a dash, an arrow, a table cell.
@@ -176,8 +179,12 @@ def _bare_end(data: bytes, start: int, limit: int) -> int:
         following = compiled(_NEXT_FIELD).find(data, start, end)
         if following:
             end = following[0][0]
+    stop = end
     while end > start and data[end - 1] in _STOP:
         end -= 1
+    # ``Winter2024!`` ends in a sign of its own, unlike ``secret!``
+    if end < stop and data[end] == _EXCLAMATION and data[end - 1] in _DIGITS:
+        end += 1
     return end
 
 
@@ -226,6 +233,9 @@ def cells_below(data: bytes, start: int, end: int, read: dict[int, ColumnRead]) 
     if compiled(_NUMBERED_CELL).find(header, 0, len(header)):
         return
     if separator is None or (before and before[-1] not in _EDGES):
+        return
+    # The lines of a list end in a comma, the header of a table does not.
+    if separator in b",;" and header.rstrip().endswith(separator):
         return
     shape = header.count(separator), data[first:start].count(separator)
     before_this = read.get(shape[1], ColumnRead(-1, 0, 0))

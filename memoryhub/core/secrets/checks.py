@@ -11,15 +11,19 @@ from memoryhub.core.secrets.values import (
     entropy,
     fits,
     has_digit,
+    has_letter,
     is_chosen_words,
     is_code,
     is_filler,
     is_gibberish,
+    is_identifier,
     is_masked,
     is_mixed,
     is_placeholder,
     is_plain,
+    is_public_name,
     is_sample,
+    is_standard,
     is_template,
     is_uuid,
     looks_random,
@@ -31,12 +35,17 @@ from memoryhub.core.secrets.values import (
 Check = Callable[[SecretMatch], Span | bool | None]
 
 _MAX_KEY = 24_000
+# The fewest different characters of a key; a masked one repeats a letter
+_FEWEST_CHARACTERS = 14
 _LINE = rb"[A-Za-z0-9+/=]+|[A-Z][A-Za-z-]{2,20}: [^\n\\]{0,120}"
 _BREAKS = rb"(?:\s|\\{1,4}[nrt]|[\"',+])+"
 _BASE64 = LETTERS | frozenset(b"+/=")
 _WORD = LETTERS | frozenset(b"_")
 _WEB_SAMPLE = rb"(?i)\b(?:https?|ftp):(?:\\?/){2}(?:user|username|usr|login|foo|name|abc|123|me|[a-z])?:$"
-_ANY_SAMPLE = rb"(?i)://(?:user(?:name)?)?:password$"
+_ANY_SAMPLE = (
+    rb"(?i)://(?:(?:user(?:name)?|foo|[^/:@\s]*example[^/:@\s]*)?:(?:password|pwd?|bar|key_1234)"
+    rb"|anonymous:[^/:@\s]*|postgres:postgres|guest:guest|admin:admin|root:root|test:test)$"
+)
 # Characters that end a user and password in an address, but that people type in passwords.
 _RAW = rb"[/?#]"
 # A port and a path, or another address.
@@ -44,8 +53,18 @@ _NO_PASSWORD = rb"^\d{0,5}(?:[/?#]|$)|://|^[\]\[]|[{}<>]|\$[({]|^\$|/@|^(?i:port
 _HOST_AFTER = rb"^[\w-]+(?:\.[\w-]+)*(?::\d|[/?\"'\s),;]|$)"
 _WEB_PASSWORD = rb"(?i)pass(?:wd|word)?|pwd|pw|abc|xyz|123|[a-z]"
 _NAMED = rb"(?i)passw|pwd|_pass|^pass|secret|^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$"
+# Signs of passwords that names of packages and hosts do not have
+_STRONG_SIGN = rb"[#!$%^&*+=~@]"
+_PUBLIC_BEFORE = rb"(?i)public|fingerprint|hash|digest|checksum|integrity|commit|\bid\b|\bsha"
+_TO_USE = (
+    rb"(?i)\b(?:following|this(?: is the| is your)?|use (?:the|this)) (?:\w{1,12} ){0,2}(?:key|token|secret)\W{1,3}$"
+)
+# Schemes of addresses without a password, and an address that ``url-password`` reads
+_ADDRESS_BEFORE = rb"(?i)(?://[^\s/]*|\b(?:mailto|xmpp|acct|sips?|im|urn|pkg|news)):$"
 # Where ``once`` looks for the word again, in bytes
 _NEAR = 4_000
+# A line of the documentation of code
+_COMMENT = rb"\s*(?:\*|///) "
 _PUBLISHED = "pk_live_", "pk_test_", "diff-"
 _SNOWFLAKE = rb"[MNO][\w-]{22,28}"
 _DIGEST_BEFORE = rb"(?i)(?:sha\d{0,3}|md5|hash|digest|checksum|integrity)[\"' ]{0,2}[-=:]?[\"' ]{0,2}$"
@@ -63,6 +82,8 @@ def key_block(match: SecretMatch) -> Span | None:
         end = closing + 5 if closing >= 0 else dashes + 8
     else:
         end = _end_of_lines(data, match.end, limit)
+    if len(set(data[match.end : end])) < _FEWEST_CHARACTERS:
+        return None
     return (match.start, end) if end - match.end > shortest else None
 
 
@@ -145,8 +166,48 @@ def spoken(match: SecretMatch) -> bool:
     return is_typed and not is_plain(secret) and not is_code(secret) and chosen(match)
 
 
+def said(match: SecretMatch) -> bool:
+    """Accept any password between quotes; of words with spaces only phrases of three and more."""
+    secret = match.secret
+    return chosen(match) and (" " not in secret or (secret.count(" ") > 1 and is_chosen_words(secret)))
+
+
+def answered(match: SecretMatch) -> bool:
+    """Accept words with digits or signs, as people answer a question for a password."""
+    secret = match.secret
+    if len(secret) < 6 or not has_letter(secret) or is_standard(secret):
+        return False
+    is_typed = has_digit(secret) or matches(_STRONG_SIGN, secret)
+    return is_typed and not is_plain(secret) and not is_code(secret) and chosen(match)
+
+
+def typical(match: SecretMatch) -> bool:
+    """Accept letters and digits of both cases, or with a sign that names do not have."""
+    secret = match.secret
+    return has_letter(secret) and (is_mixed(secret) or matches(_STRONG_SIGN, secret)) and spoken(match)
+
+
+def announced(match: SecretMatch) -> bool:
+    """Accept what is as random as a generated token; digits of a digest only where the words call them a key to use."""
+    secret = match.secret
+    text = match.data[max(0, match.start - 80) : match.start].decode(errors="replace")
+    if matches(_PUBLIC_BEFORE, text) or is_plain(secret) or is_code(secret):
+        return False
+    if is_identifier(secret):
+        return matches(_TO_USE, text)
+    return is_mixed(secret) and entropy(secret) >= 3.7 and not reads_as_words(secret)
+
+
+def no_public_name(match: SecretMatch) -> bool:
+    """Reject the names of page tokens and public keys."""
+    return not is_public_name(match.before.decode(errors="replace"))
+
+
 def words(match: SecretMatch) -> bool:
-    """Accept words that people choose as a password, and not those of labels, messages and types."""
+    """Accept words that people choose as a password, and not those of labels, messages, types and documentation."""
+    line = match.data[max(0, match.start - 120) : match.start].rpartition(b"\n")[2]
+    if compiled(_COMMENT).at(line, 0, len(line)) is not None:
+        return False
     return is_chosen_words(match.secret)
 
 
@@ -158,12 +219,19 @@ def once(match: SecretMatch) -> bool:
 
 def signed(match: SecretMatch) -> bool:
     """Accept letters with a sign that addresses do not have."""
+    if matches(_ADDRESS_BEFORE, match.before.decode(errors="replace")):
+        return False
     return not is_plain(match.secret) and not is_code(match.secret) and chosen(match)
 
 
 def no_variable(match: SecretMatch) -> bool:
     """Reject variable names such as ``DB_PASSWORD`` and ``get_password``."""
-    return not matches(_NAMED, match.secret)
+    return not matches(_NAMED, match.secret) and not is_code(match.secret)
+
+
+def no_field(match: SecretMatch) -> bool:
+    """Reject the names of fields in a manual: ``PASSWORD``, ``for``."""
+    return len(match.secret) >= 4 and not match.secret.isupper()
 
 
 def no_word(match: SecretMatch) -> bool:
@@ -207,7 +275,7 @@ def basic_credentials(match: SecretMatch) -> bool:
         decoded = base64.b64decode(secret + "=" * (-len(secret) % 4), validate=True)
     except (binascii.Error, ValueError):
         return False
-    return b":" in decoded and decoded.isascii()
+    return b":" in decoded and decoded.isascii() and not is_placeholder(secret)
 
 
 def long_enough(match: SecretMatch) -> bool:
@@ -241,8 +309,9 @@ def after_snowflake(match: SecretMatch) -> Span | None:
 # fmt: off
 _CHECKS: tuple[Check, ...] = (
     unmasked, mixed, whole, unlike_words, unfilled, random, no_template, strong, no_sample, chosen, login, spoken,
-    words, once, signed, no_variable, typed, no_word, no_digest, no_uuid, aws_secret, basic_credentials, long_enough,
-    hex_before, after_bot_id, after_snowflake, key_block,
+    said, answered, typical, announced, words, no_public_name, once, signed, no_variable, no_field,
+    typed, no_word, no_digest, no_uuid, aws_secret, basic_credentials, long_enough, hex_before,
+    after_bot_id, after_snowflake, key_block,
 )
 # fmt: on
 # By the names that rules use

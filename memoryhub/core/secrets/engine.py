@@ -41,6 +41,8 @@ _MOST_TRIES = 16
 _AWS = rb"(?:AWS::\w{1,40}::|:(?:\d{12}|\*):)$"
 # A digest in base64, up to a place in it that looks like the prefix of a token
 _INTEGRITY = rb"sha(?:1|224|256|384|512)[-=:][\w+/-]*$"
+# Elements of XML signatures and encryption
+_ENCRYPTED = rb"<(?:\w+:)?(?:CipherValue|SignatureValue|DigestValue|X509\w+|Modulus|Exponent)\b"
 _NAME = LETTERS | frozenset(b"_-")
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _DASH = frozenset(b"-")
@@ -65,6 +67,7 @@ class Detector:
         for rule in self._without_keyword:
             recognised = sorted([*recognised, *apart(list(_everywhere(rule, data)), recognised)], key=_start)
         hits = sorted([*recognised, *_named_values(data, places, recognised)], key=_start)
+        hits = sorted([*hits, *apart(list(_recognised(data, places, last=True)), hits)], key=_start)
         return sorted([*hits, *apart(list(_cells(data, places)), hits)], key=_start)
 
 
@@ -86,13 +89,13 @@ def _everywhere(rule: Rule, data: bytes) -> Iterator[SecretHit]:
         spans = pattern.find(data, end, size)
 
 
-def _recognised(data: bytes, places: list[Place]) -> Iterator[SecretHit]:
+def _recognised(data: bytes, places: list[Place], *, last: bool = False) -> Iterator[SecretHit]:
     cursor = 0
     for start, candidates in places:
         if start < cursor:
             continue
         for rule, _ in candidates:
-            if rule.form is RuleForm.VALUE or not _may_begin(rule, data, start, cursor):
+            if rule.form is RuleForm.VALUE or rule.last is not last or not _may_begin(rule, data, start, cursor):
                 continue
             span = _secret_span(rule, data, start, cursor)
             if span is not None:
@@ -238,7 +241,14 @@ def _accepts(rule: Rule, data: bytes, start: int, position: int, read: Assignmen
         return False
     if not (read.sign or _is_beside(data, position, read)) or not is_assigned(read, name, value):
         return False
-    return VALUE_CHECKS[rule.checks[0]](name, value, read)
+    if _is_in_list(data, position, read) or compiled(_ENCRYPTED).find(data, position, read.start) is not None:
+        return False
+    return _without_signs(value) not in _without_signs(name) and VALUE_CHECKS[rule.checks[0]](name, value, read)
+
+
+# ``"#pbkdf2paramssalt">pbkdf2Params.salt``: the value says its name again
+def _without_signs(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).lower()
 
 
 def _may_name(rule: Rule, data: bytes, start: int) -> bool:
@@ -247,6 +257,14 @@ def _may_name(rule: Rule, data: bytes, start: int) -> bool:
         return False
     # The token in a badge's address only shows a picture.
     return data[max(0, start - 5) : start] != b".svg?"
+
+
+def _is_in_list(data: bytes, position: int, read: Assignment) -> bool:
+    """Return whether a comma and a line end separate the value from its name, and no call begins on that line."""
+    if read.sign != ",":
+        return False
+    line = data[max(0, position - _LONGEST_HEADING) : position].rpartition(b"\n")[2]
+    return b"\n" in data[position : read.start] and b"(" not in line
 
 
 def _is_beside(data: bytes, position: int, read: Assignment) -> bool:
@@ -302,15 +320,15 @@ def _of_vendor(name: str, value: str, read: Assignment) -> bool:
     if read.sign == ",":
         return False
     if is_uuid(value):
-        return bool(read.sign) and (is_name_of_key(name) or name.lower() in _KEYS_ARE_UUIDS)
+        return name.lower() in _KEYS_ARE_UUIDS or (bool(read.sign) and is_name_of_key(name))
     # A git commit or a checksum may stand after the name of a service, but hardly an MD5 digest
-    if is_identifier(value) and len(value) != _MD5 and not names_secret(name):
+    if is_identifier(value) and len(value) not in _DIGITS_OF_KEYS and not names_secret(name):
         return False
     return is_key_value(name, value) and looks_generated(value)
 
 
 # Names of any key: of a cache, a map, a table
 _ANY_KEY = frozenset({"key", "salt", "pepper"})
-_KEYS_ARE_UUIDS = frozenset({"heroku", "snyk", "postmark"})
-_MD5 = 32
+_KEYS_ARE_UUIDS = frozenset({"heroku", "hubspot", "pinecone", "postmark", "snyk"})
+_DIGITS_OF_KEYS = 32, 64
 VALUE_CHECKS = {"named-secret": _of_secret, "named-key": _of_key, "named-service": _of_vendor}

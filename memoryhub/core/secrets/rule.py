@@ -126,6 +126,8 @@ class Rule:
     inside: bool = False
     # Characters, besides letters and digits, that the secret may not follow.
     not_after: bytes = b""
+    # Whether any other rule that matches there comes first.
+    last: bool = False
 
     # Whether the name may be the header of a table's column.
     in_tables: bool = field(init=False)
@@ -160,7 +162,7 @@ def rule_of(data: dict[str, Any]) -> Rule:
         _keywords(data["keywords"]),
         checks=tuple(data.get("checks", ())),
         **{name: data[name].encode() for name in ("pattern", "name", "not_after") if name in data},
-        **{name: data[name] for name in ("any_case", "entropy", "back", "reach", "inside") if name in data},
+        **{name: data[name] for name in ("any_case", "entropy", "back", "reach", "inside", "last") if name in data},
     )
 
 

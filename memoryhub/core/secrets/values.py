@@ -15,11 +15,15 @@ _TEMPLATE = (
 )
 _MASK = "xxxxx", "XXXXX", "***", "...", "…", "•••"
 _FILLER = rb"^[xX*._\-#0?=]+$|0{8}"
+# Placeholders, and the sample tokens of the RFCs on HTTP and OAuth
 _PLACEHOLDER = (
     rb"(?i)example|sample|dummy|placeholder|change[-_ ]?(?:me|it|this)|replace[-_ ]?(?:me|with|this)"
     rb"|insert[-_ ]|redacted|todo|fixme|secret[-_]?here|goes[-_]?here|(?:key|token|password)[-_]?here"
-    rb"|^your|^(?:my|the|some|any|enter|put)(?:[-_ ]|(?-i:[A-Z]))[a-z_ -]*\d{0,3}$|^<|lorem|fake"
-    rb"|not[-_]a?[-_]?(?:real|secret)"
+    rb"|^your|^(?:required|nullable|sometimes)\|"
+    rb"|^(?:my|the|some|any|enter|put)(?:[-_ ]|(?-i:[A-Z]))[a-z_ -]*\d{0,3}$|^<|lorem|fake"
+    rb"|not[-_]a?[-_]?(?:real|secret)|^(?:real-)?secret(?:-[a-z]{1,10}|[-_]?\d{1,3}){0,3}$|a-za-z0-9|\[a-z0-9"
+    rb"|^(?:QWxhZGRpbjpvcGVuIHNlc2FtZ|SlAV32hkKG|mF_9\.B5f-4\.1JqM|2YotnFZFEjr1zCsicMWpAA"
+    rb"|tGzv3JOkF0XG5Qx2TlKWIA|czZCaGRSa3F0MzpnWDFmQmF0M2JW)"
 )
 _SAMPLE = (
     rb"(?i)(?:my|your|user|the|some|new|old|test|db|super|top|admin|root)?[-_ ]?"
@@ -29,13 +33,19 @@ _SAMPLE = (
 )
 # Words of labels, messages, types, options and names in code
 _OF_INTERFACES = (
-    rb"(?i)pass(?:w|\b|_|phrase)|pwd|user|\blogin|secret|token|credential|auth|crypt|(?:^|[-_ ])(?:keys?|enter|type"
+    rb"(?i)pass(?:w|\b|_|phrase|e[ds]\b|ing\b)|fail|skipped|found"
+    rb"|pwd|user|\blogin|secret|token|credential|auth|crypt|(?:^|[-_ ])(?:keys?|enter|type"
     rb"|your|must|please|required|forgot\w*|invalid|should|confirm|again|account|sign|field|characters?|incorrect|wrong|cannot|not"
     rb"|none|string|optional|default|empty|least|too|match\w*|value|name|reset|change\w*|choose|new|old|input|text|label|hint|strong"
     rb"|weak|hidden|visible|hash\w*|bool\w*|number|integer|object|function|undefined|null|true|false|bytes|varchar|char|self"
     rb"|config\w*|settings?|options?|flag|argument|parameter|prompt\w*|files?|stdin|env|or|to|for|with|from|this|that|which|when"
     rb"|if|can|will|are|via|any|data|result|query|form|plain\w*|basic|digest|manual|disabled?|enabled?|protected|public|private"
     rb"|placeholder|variable|property|attribute|method|request|response|server|client|database|e-?mail)(?:$|[-_ ])"
+)
+# The word for a password in other languages, as translations of a form have it
+_IN_TRANSLATIONS = (
+    rb"(?i)kennwort|passwort|contrase|contrasin|mot[ _-]?de|senha|palavra|wachtwoord|heslo|parola|parole|senord"
+    rb"|adgangskode|salasana|jelsz|sifre"
 )
 _WORD_CHOSEN = rb"[a-z][a-z0-9]{3,40}(?:[-_][a-z0-9]{1,20}){0,4}"
 _PHRASE_CHOSEN = rb"[A-Za-z0-9'-]{1,20}(?: [A-Za-z0-9'-]{1,20}){1,7}"
@@ -94,7 +104,7 @@ def is_masked(value: str) -> bool:
 
 
 def is_filler(value: str) -> bool:
-    return is_masked(value) or len(set(value)) < 4 or matches(_FILLER, value)
+    return is_masked(value) or len(set(value)) < min(4, len(value) - 1) or matches(_FILLER, value)
 
 
 def is_placeholder(value: str) -> bool:
@@ -108,13 +118,18 @@ def is_sample(value: str) -> bool:
     return fits(_SAMPLE, value)
 
 
+def is_standard(value: str) -> bool:
+    """Return whether the value is the name of an algorithm, a format or a release, such as ``sha256``."""
+    return matches(_STANDARD, value)
+
+
 def is_chosen_words(value: str) -> bool:
     """Return whether the value is a word or a phrase that people choose as a password.
 
     Labels, messages, types and names in code stand in the same places: they begin with a capital, end with a sign, or
     have words such as *your* and *field*.
     """
-    if is_sample(value) or matches(_OF_INTERFACES, value):
+    if is_sample(value) or is_standard(value) or matches(_OF_INTERFACES, value) or matches(_IN_TRANSLATIONS, value):
         return False
     if " " in value:
         return fits(_PHRASE_CHOSEN, value) and (has_digit(value) or not value[0].isupper())
@@ -207,7 +222,7 @@ _HARMLESS_NAME = (
 _HASH_NAME = rb"(?i)commit|sha|checksum|fingerprint|integrity|etag|digest|rev"
 _PUBLIC_NAME = (
     rb"(?i)public[_-]?token|websocket[_-]key|(?:next[a-z]{0,12}|page|starting|import|continuation|pagination|sync|resume|cursor|update|lock|change)[_-]?(?:page)?[_-]?token"
-    rb"|(?:public|pub|publishable|cache|primary|foreign|sort|partition|idempotency|site|row|object|s3|bucket)[_-]?key"
+    rb"|(?:public|pub|publishable|cache|primary|foreign|sort|partition|idempotency|site|row|object|resource|s3|bucket)[_-]?key"
 )
 # A UUID assigned to such a name only identifies a repeated request.
 _CLIENT_TOKEN = rb"(?i)(?:--)?client[_-]?(?:request)?[_-]?token|request[_-]?token|creator[_-]?token"
@@ -233,9 +248,9 @@ _ALGORITHM = (
 _MOMENT = rb"[A-Za-z]+#\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"
 _BETWEEN = (
     rb"(?i)(?:[\s:]*\b(?:is|was|value|here|now|for|of|to|the|this|that|you|need|api|access|auth|secret|key|token|password|user"
-    rb"|account|app|client|personal|bot|admin|webhook|service|server|database|db|bearer|appid|in|on|de|del|da|do|d|root|staging"
+    rb"|account|app|client|personal|bot|admin|webhook|service|server|database|db|bearer|appid|one|cloud|dns|licen[cs]e|in|on|at|de|del|da|do|d|root|staging"
     rb"|production|prod|test|new|temporary|current|default|back|\d)\b"
-    rb"|\s*\b(?:for|of|in|on|de|del|para|da|do|du|pour|voor|per|dla)(?:\s[\w.@'-]{1,20}){1,3}"
+    rb"|\s*\b(?:for|of|in|on|at|de|del|para|da|do|du|pour|voor|per|dla)(?:\s[\w.@'-]{1,20}){1,3}"
     rb"|[\s:]*(?:f(?:\xc3\xbc|\\{1,2}u00fc)r|"
     + spelled("от", "для", "к", "do")
     + rb")(?:\s[\w.@\x80-\xff\\-]{1,40}){1,3})*\s*"
@@ -268,14 +283,23 @@ _SIGN = rb"[^A-Za-z0-9./:]"
 _MARK = rb"[^\w.\x80-\xff-]"
 # A digit between letters, as in ``welcome2corp``, and names that are written so
 _DIGIT_INSIDE = rb"[A-Za-z]{1,20}\d[A-Za-z]{3,20}\d{0,4}"
-_STANDARD = rb"(?i)^(?:base|utf|sha|md|oauth|aes|rsa|argon|http|ipv|ip|win|python|php|java|js|es|ed|curve)\d"
+_STANDARD = (
+    rb"(?i)^(?:base|utf|sha|md|oauth|aes|rsa|argon|http|ipv|ip|win|python|php|java|js|es|ed|curve|v|ntlmv?|tls|ssl|pbkdf"
+    rb"|scram)-?\d"
+)
 _COMPARISONS = ("==", "===", "!=", "!==")
 _JUDGED = 96
+_FIRST_IDEOGRAPH = "\u2e80"
 
 
 def is_secret_name(name: str) -> bool:
     """Return whether a key names a secret: ``db_password``, ``apiKey``, ``Authorization``."""
     return matches(_NAME_OF_KEY, name)
+
+
+def is_public_name(name: str) -> bool:
+    """Return whether a name is that of a page token, a public key or a table key."""
+    return matches(_PUBLIC_NAME, name)
 
 
 def is_name_of_key(name: str) -> bool:
@@ -387,10 +411,15 @@ def may_be_secret(name: str, value: str) -> bool:
 
 
 def _is_password(value: str, *, quoted: bool) -> bool:
-    if len(value) < 6 or is_code(value):
+    if len(value) < 6 or is_code(value) or _is_sentence(value):
         return False
     generated = has_digit(value) or (quoted and matches(_MARK, value)) or is_gibberish(value)
     return generated and entropy(value) >= 2.2
+
+
+def _is_sentence(value: str) -> bool:
+    """Return whether the value is a sentence in a language that writes without spaces."""
+    return sum(c >= _FIRST_IDEOGRAPH for c in value) * 2 > len(value)
 
 
 def _is_numbered(value: str) -> bool:
