@@ -260,8 +260,8 @@ class SecretsPageTests(AdminTestCase):
         self.assert_lacks(self.page(RULES, project="beta"), 'value="badge"')
 
     def test_the_rule_pack_is_searched_by_all_words(self):
-        rule = ("<code>github-pat</code>", "gitleaks 8.30.1, github-pat (MIT)")
-        self.assert_shows(self.page(SECRETS, q="github pat gitleaks"), *rule, lacks=("<code>npm-token</code>",))
+        rule = ("<code>shippo-api-token</code>", "gitleaks 8.30.1, shippo-api-token (MIT)")
+        self.assert_shows(self.page(SECRETS, q="shippo token gitleaks"), *rule, lacks=("<code>npm-token</code>",))
         self.assert_shows(self.page(SECRETS, q="github zzzz"), "No rule contains all of these words.")
 
 
