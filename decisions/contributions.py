@@ -14,9 +14,9 @@ from decisions.edges import heads
 from decisions.events import DECISION_RECORDED, DecisionRecorded
 from decisions.models import IN_FORCE, ArtifactKind, CommitLink, Decision, DecisionStatus, LinkType
 from decisions.selectors import count_by_status, decisions_of_commits
+from memories.pack.answers import STRICT_CHOICE
 from memories.pack.notes import LEAST_RARE, NoteSource, Situation, define_note, uses
 from memories.pack.sections import (
-    STRICT_CHOICE,
     GatherRequest,
     PackItem,
     SectionDefinition,

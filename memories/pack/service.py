@@ -13,6 +13,7 @@ from django.utils import timezone
 from memories import scopes
 from memories.events import CONTEXT_PACKED, ContextPacked, filled
 from memories.models import ContextPack, MemoryScope
+from memories.pack.answers import BEYOND_DOUBT
 from memories.pack.at_work import MAX_TOKENS as OVERLAP_TOKENS
 from memories.pack.at_work import overlap_body, sent_overlap_body
 from memories.pack.composing import changed_since, compose, remarks_of, with_remarks
@@ -22,7 +23,6 @@ from memories.pack.progress import has_progress
 from memories.pack.recall import MAX_TOKENS as RECALL_TOKENS
 from memories.pack.recall import recall_body, recalled_body
 from memories.pack.sections import (
-    BEYOND_DOUBT,
     NO_REMARKS,
     Edition,
     GatherRequest,

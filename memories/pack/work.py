@@ -9,8 +9,8 @@ from datetime import date, timedelta
 from functools import partial
 from typing import NamedTuple
 
+from memories.pack.answers import MOST_ANSWERS
 from memories.pack.sections import (
-    MOST_ANSWERS,
     Edition,
     GatherRequest,
     PackItem,

@@ -16,9 +16,9 @@ from decisions.schemas import DecisionRecord
 from decisions.services import record_decision
 from memories.models import ContextPack, Memory, MemoryUse
 from memories.pack import pack_context, preview_pack, replay_pack
+from memories.pack.answers import STRICT_CHOICE
 from memories.pack.recall import MAX_TOKENS
 from memories.pack.sections import (
-    STRICT_CHOICE,
     Edition,
     GatheredSection,
     GatherRequest,
@@ -153,7 +153,7 @@ class ContentTests(PackTestCase):
         answer = self.write("Sampling", "Every climate sensor is sampled all five minutes.")
         question = {"query": "how often are the climate sensors read"}
         self.assertIn(f"- #{answer} ", self.pack(**question).text)
-        with mock.patch("memories.pack.sections._CHOICE", STRICT_CHOICE):
+        with mock.patch("memories.pack.sections.WIDE_CHOICE", STRICT_CHOICE):
             self.assertNotIn(f"- #{answer} ", self.pack(**question, max_tokens=2_000).text)
 
     def test_the_last_session_commits_and_conflicts_are_included(self):
