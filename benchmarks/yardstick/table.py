@@ -171,23 +171,24 @@ def _better_section(results: YardstickResults) -> str:
 
 
 def _set_section(result: SetResults) -> str:
-    columns = [column for column in COLUMNS if any(column.key in row.shares for row in result.doors)]
+    doors = sorted(result.doors, key=lambda row: not row.system.startswith(HUB))
+    columns = [column for column in COLUMNS if any(column.key in row.shares for row in doors)]
     headings = ["system", "door", *(column.heading for column in columns), TOKENS_HEADING]
     rows = []
-    for row in result.doors:
+    for row in doors:
         if row.failure:
             rows.append([row.system, _FAILED, *[""] * len(columns), row.failure])
             continue
         tokens = f"{row.tokens_per_right:.0f}" if row.tokens_per_right else ""
         name = f"{row.system} (refused {counted(row.refused, 'document')})" if row.refused else row.system
         rows.append([name, row.door, *(_share_cell(row.shares.get(column.key)) for column in columns), tokens])
-    kinds = sorted({kind for row in result.doors for kind in row.harm_by_kind})
+    kinds = sorted({kind for row in doors for kind in row.harm_by_kind})
     title = f"## {result.label}: {result.documents:,} documents, {result.queries:,} queries"
     parts = [title, _table(headings, rows)]
     if kinds:
         harm_rows = [
             [row.system, row.door, *(_share_cell(row.harm_by_kind.get(kind)) for kind in kinds)]
-            for row in result.doors
+            for row in doors
             if row.harm_by_kind
         ]
         parts.append(f"Harm by kind:\n\n{_table(['system', 'door', *kinds], harm_rows)}")
