@@ -86,8 +86,8 @@ class Command(HubCommand):
                 stack.enter_context(run_model())
             results.machine = machine_facts(home)
             hubs = [HubStores(home, meaning=with_meaning) for with_meaning in ([True, False] if meaning else [False])]
-            others = [server for server in servers if server.name != HUB_SERVER]
-            systems: list[MemorySystem] = [*hubs, LibraryBm25(), *others]
+            peers = [server for server in servers if server.name != HUB_SERVER]
+            systems: list[MemorySystem] = [*hubs, LibraryBm25(), *peers]
             try:
                 for chosen, system in product(sets, systems):
                     self._measure_system(results, chosen, system, options["json"])

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 from memories.events import GOVERNS
 from memories.kinds import BETWEEN_HEADINGS
 from memories.lessons.rules import command_key, cured_failures, normalized_command
-from memories.models import ContextPack, Memory, SearchDocument
+from memories.models import ContextPack, Memory
 from memories.pack.parts import PackableMemory, folder_of_rule, packable_memories
 from memories.pack.sections import FilledSection, PackBody, PackItem, Remarks, SectionDefinition, reference, remarks_on
 from memories.pack_sorts import NOTE, NOTE_SECTIONS, reference_of
 from memories.scopes import Level
-from memories.search.index import has_full_text, text_index
+from memories.search.index import document_count, has_full_text, text_index
 from memories.search.output import error_lines
 from memories.search.parsed_query import parse
 from memories.search.text import STOP_WORDS
@@ -87,7 +87,7 @@ class Situation:
     def _counted(self, words: Sequence[str], share: float) -> list[tuple[str, int]]:
         if not words or not has_full_text():
             return []
-        most = max(_FEW, round(SearchDocument.objects.count() * share))
+        most = max(_FEW, round(rows.finish(document_count()) * share))
         counts = rows.finish(text_index.counts(words, most=most + 1))
         return [(word, count) for word, count in zip(words, counts, strict=True) if count <= most]
 

@@ -1,4 +1,4 @@
-"""Kinds of secrets that only their place reveals: words, phrases, header values; and what stands in the same places."""
+"""Secrets that are recognised by their place only: words, phrases, header values; and other texts in such places."""
 
 from __future__ import annotations
 

@@ -725,6 +725,8 @@ class PastSessionsTests(RecallTestCase):
         text = self.pack(query="why is checkout.spec.ts flaky").text
         self.assertRegex(text, rf"Said about it:\n(?:- .*\n)*?- #{answer} answer of .*: The spec")
         self.assertNotIn("What a day", text)
+        again = self.replay(self.pack(query="why is checkout.spec.ts flaky").id)
+        self.assertEqual((again.as_sent, again.text), (True, text))
         self.assertNotIn("Said about it", self.pack(query="why is checkout.spec.ts flaky", session_id="past").text)
         nothing = self.pack(query="locomotive timetable").text
         self.assertIn("nothing stored is about the subject", nothing)
